@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -369,7 +370,7 @@ def recover(
     recovered = recover_issuer(
         store,
         unlock,
-        passphrase=keystore.new_passphrase,
+        passphrase=_new_passphrases(keystore),
         now=moment(),
         root_holder=root_holder,
         new_recovery_out=new_recovery_out and to_change(new_recovery_out),
@@ -386,6 +387,17 @@ def recover(
     for line in signing_lines(signed):
         say(f"signed by {line}")
     say(f"  next: cardsign keyset publish {file}")
+
+
+def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
+    """Each role's passphrase from where later commands look for it; one for all is asked once."""
+    usual = cache(keystore.new_passphrase)
+
+    def of(role: str) -> bytes:
+        is_usual = keystore.source(role) == keystore.source()
+        return usual() if is_usual else keystore.new_passphrase(role)
+
+    return of
 
 
 # ``cardsign keyset publish``: a statement and the release that names it, at once.

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -497,7 +496,7 @@ def recover(
     store: KeyStore,
     recovery: Callable[[], tuple[PrivateKey, bytes]],
     *,
-    passphrase: Callable[[], bytes],
+    passphrase: Callable[[Role], bytes],
     now: datetime,
     root_holder: str | None = None,
     new_recovery_out: Path | None = None,
@@ -514,7 +513,7 @@ def recover(
         store: The key store.
         recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
             encrypts a new one too.
-        passphrase: Gives the passphrase of the new root key; asked once all else is checked.
+        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
         now: The time, with its zone, in whole seconds.
         root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
@@ -536,9 +535,8 @@ def recover(
     check_begun(previous, now)
     holder = root_holder or previous.root.keys[0].holder
     old, secret = recovery()
-    passphrase = cache(passphrase)
     if is_new:
-        drop = [*drop, *_replace_online(store, previous, passphrase(), now, new_key, random)]
+        drop = [*drop, *_replace_online(store, previous, passphrase, now, new_key, random)]
     root, renewed, envelope = new_key(), None, b""
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
@@ -548,7 +546,7 @@ def recover(
         statement = draft_recovery(plan, previous, now=now)
     draft = KeysetDraft(_signed(statement, [old, root]), previous)
     _check_recovery_key(draft)
-    new_secret = passphrase()
+    new_secret = passphrase("root")
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
     record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
@@ -578,7 +576,7 @@ def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> 
 def _replace_online(
     store: KeyStore,
     previous: KeysetStatement,
-    passphrase: bytes,
+    passphrase: Callable[[Role], bytes],
     now: datetime,
     new_key: Callable[[], PrivateKey],
     random: Callable[[int], bytes],
@@ -588,7 +586,8 @@ def _replace_online(
         if not any(role in key.roles for key in store.state.keys):
             holder = next((key.holder for key in previous.keys if role in key.roles), None)
             made = new_key()
-            store.add_key(made, passphrase, now=now, random=random, roles=(role,), holder=holder)
+            secret = passphrase(role)
+            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
     ours = {key.thumbprint for key in store.state.keys}
     listed = (key.public.thumbprint for key in previous.keys)
     return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)

@@ -419,7 +419,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     recovered = recover(
         new,
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
-        passphrase=lambda: ROOT,
+        passphrase=lambda _: ROOT,
         now=site.now,
         directory=site.folder / "public",
     )

@@ -1,0 +1,304 @@
+"""Each runbook of docs/guides/runbooks.md, under a virtual clock, as verifying peers see it.
+
+A section has a folder of its own. Comments of the page say what happens between the blocks:
+
+* ``cron 5d``: cron runs daily for so long; it may need a person, and exits 1 then;
+* ``theft``: a thief takes the active card key; ``lost NAME...``: these folders are gone;
+* ``believed 600s``: from so long after the theft or the end on, no peer that follows keysets
+  believes that card; ``ended``: the card is not the issuer's any more;
+* ``rotated``: no key that signed cards at the beginning is listed now.
+
+After every command and every run of cron a peer that follows keysets trusts the live card, and
+one whose key set is a day old does, but after a theft or a loss.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cardsign.cli
+from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import load_current
+from cardsign.rehearsal import Copies, KeysetPeer, Site, believes
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.statements import read_keyset
+from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.support import PORTABLE
+
+PAGE = Path(__file__).parents[2] / "docs/guides/runbooks.md"
+GUIDE = PAGE.with_name("issue-and-rotate.md")
+HOME = "https://tides.example"
+CRON, ROOT = "that of cron's releases", "that of the offline root"
+RECOVERY = "another horse entirely"
+DAY = 24 * 3600
+PART = re.compile(
+    r"^<!-- (?P<told>(?:cron|theft|lost|believed|ended|rotated)[^>]*?) -->$|"
+    r"^```console\n(?P<block>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+def sections() -> dict[str, str]:
+    """Each runbook by its heading."""
+    _, *parts = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    return {part.partition("\n")[0]: part for part in parts}
+
+
+class Clock:
+    """What every command takes for the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+        clock = self
+
+        class Datetime(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+                return clock.now
+
+        for module in pkgutil.walk_packages(cardsign.cli.__path__, "cardsign.cli."):
+            importlib.import_module(module.name)
+        for name, loaded in list(sys.modules.items()):
+            if name.startswith("cardsign.cli") and getattr(loaded, "datetime", None) is datetime:
+                monkeypatch.setattr(loaded, "datetime", Datetime)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+
+@dataclass
+class Story:
+    """One runbook under way."""
+
+    cardsign: Cardsign
+    clock: Clock
+    site: Site = field(default_factory=Site)
+    peer: KeysetPeer = field(init=False)
+    keysets_only: bool = False
+    over: bool = False
+    forged: bytes | None = None
+    since: datetime | None = None
+    old: set[str] = field(default_factory=set)
+    root: str | None = ROOT
+
+    def begin(self) -> None:
+        """An issuer that has published a card an hour ago."""
+        Path("card.json").write_text(json.dumps(PORTABLE))
+        for name, text in (("root", ROOT), ("cron", CRON)):
+            Path(name).write_text(text)
+            Path(name).chmod(0o600)
+        words = "--card card.json --recovery-out recovery.key --root-keystore usb"
+        files = "--root-passphrase-file root --release-passphrase-file cron"
+        self.run(f"cardsign init --issuer {HOME} {words} {files}")
+        self.run("cardsign keys rotate --all-due --root-keystore usb")
+        self.deploy()
+        first = read_keyset(load_current(Path("public")).keysets["1.1"])
+        self.peer = KeysetPeer(Copies(self.site, 300), HOME, first.id, at=self.at)
+        self.old = {key.kid for key in self.store().state.active_keys("card")}
+        self.clock.sleep(3600)
+
+    def store(self) -> DirectoryStore:
+        """The key store of this folder."""
+        return DirectoryStore.open(Path("keys"))
+
+    def at(self, t: int) -> datetime:
+        """What the peer's clock shows."""
+        return datetime.fromtimestamp(t, UTC)
+
+    @property
+    def t(self) -> int:
+        """The time in seconds."""
+        return int(self.clock.now.timestamp())
+
+    def play(self, section: str) -> None:
+        """Everything of a runbook, in order."""
+        for part in PART.finditer(section):
+            if part["block"] is not None:
+                lines = part["block"].splitlines()
+                for line in lines:
+                    if line.startswith("$ "):
+                        self.run(line[2:])
+                        self.clock.sleep(60)
+                        self.look()
+            else:
+                word, *rest = part["told"].split()
+                getattr(self, word)(*rest)
+
+    def run(self, line: str) -> None:
+        """One command; where the page shows that it fails, it must."""
+        line, fails, _ = line.partition(" || ")
+        if not line.startswith("cardsign "):
+            subprocess.run(["bash", "-c", line], check=True)
+            return
+        words = [new for word in shlex.split(line)[1:] for new in self.meant(word)]
+        ended = self.call(*words)
+        assert (ended.status != 0) is bool(fails), (line, ended.err)
+
+    def meant(self, word: str) -> list[str]:
+        """What a reader would type in the place of a word in capitals."""
+        if word == "DIGEST":
+            return [self.call("keyset", "show", "next.json", "--json").json["digest"]]
+        if word == "BOB":
+            return [key.kid for key in DirectoryStore.open(Path("bob")).state.keys]
+        if word not in ("KID", "BESIDE", "ALL"):
+            return [word]
+        usable = ("active", "prepublished", "generated")
+        keys = [key for key in self.store().state.keys if key.state in usable and key.rotates]
+        if word == "KID":
+            return list(self.old)
+        if word == "BESIDE":
+            assert self.since is not None
+            keys = [key for key in keys if key.created < self.since]
+        return [key.kid for key in keys]
+
+    def call(self, *words: str) -> Ended:
+        """As the person who knows every passphrase."""
+        secrets = {
+            "CARDSIGN_PASSPHRASE": PASSPHRASE,
+            "CARDSIGN_RELEASE_PASSPHRASE": CRON,
+            "CARDSIGN_ROOT_PASSPHRASE": ROOT,
+            "CARDSIGN_RECOVERY_PASSPHRASE": RECOVERY,
+        }
+        return self.cardsign(*words, **secrets)
+
+    # What the page says happens.
+
+    def cron(self, span: str) -> None:
+        """It runs each day, or every third in a long span, with one passphrase."""
+        days = int(span.removesuffix("d"))
+        step = 3 if days > 10 else 1
+        for _ in range(0, days, step):
+            self.clock.sleep(step * DAY)
+            only = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
+            ended = self.cardsign("keys", "rotate", "--all-due", "--quiet", **only)
+            assert ended.status in (0, 1), ended.err
+            self.look()
+
+    def theft(self) -> None:
+        """The thief signs the issuer's own words with the card key."""
+        (key,) = self.store().state.active_keys("card")
+        unsigned = {**PORTABLE}
+        unsigned.pop("signatures", None)
+        signer = self.store().signer(key, PASSPHRASE.encode())
+        signed = sign_with_notes(json.dumps(unsigned).encode(), [signer], SigningOptions())
+        self.forged = signed.document
+        assert self.peer.verify(self.t, self.forged).verdict == "trusted"
+        self.since, self.keysets_only = self.clock.now, True
+
+    def ended(self) -> None:
+        """From now on the card that was published is nobody's."""
+        self.forged, self.over = load_current(Path("public")).card, True
+        self.since, self.keysets_only = self.clock.now, True
+
+    def lost(self, *names: str) -> None:
+        """A burnt laptop; whoever has an old key set knows no new key."""
+        for name in names:
+            shutil.rmtree(name)
+        self.keysets_only = self.over = True
+
+    def believed(self, span: str) -> None:
+        """No longer than this."""
+        assert self.forged is not None
+        assert self.since is not None
+        self.clock.now = max(
+            self.clock.now, self.since + timedelta(seconds=int(span.removesuffix("s")))
+        )
+        assert self.peer.verify(self.t, self.forged).verdict != "trusted"
+
+    def rotated(self) -> None:
+        """The keys of the beginning are gone from what is listed, and the card is trusted."""
+        self.over = False
+        self.look()
+        listed = json.loads(self.call("keyset", "show", "--json").out)
+        assert self.old.isdisjoint(key["kid"] for key in listed["keys"])
+
+    def deploy(self) -> None:
+        """What is published is live."""
+        generation = load_current(Path("public"))
+        assert generation.release is not None
+        files = {
+            CARD_PATH: generation.card,
+            JWKS_PATH: generation.jwks,
+            RELEASE_PATH: generation.release,
+        }
+        for number, data in generation.keysets.items():
+            epoch, _, version = number.partition(".")
+            files[KEYSET_PATH.format(epoch=epoch, version=version)] = data
+        for path, data in files.items():
+            self.site.show(path, data, self.t)
+
+    def look(self) -> None:
+        """The peers' verdicts of the live card."""
+        self.deploy()
+        if self.over:
+            return
+        card = load_current(Path("public")).card
+        report = self.peer.verify(self.t, card)
+        assert report.verdict == "trusted", [reason.message for reason in report.reasons]
+        if not self.keysets_only:
+            day_old = self.site.live(JWKS_PATH, self.t - DAY) or self.site.live(JWKS_PATH, self.t)
+            assert believes(day_old or b"", card)
+
+
+@pytest.mark.parametrize("name", sections())
+def test_a_runbook_goes_as_it_is_told(
+    name: str, cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command fails that should not, no peer refuses an honest card or believes a thief."""
+    story = Story(cardsign, Clock(monkeypatch))
+    story.begin()
+    story.play(sections()[name])
+
+
+def test_a_runbook_that_is_not_true_is_seen(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner can fail: at a theft that nobody ends, and at a command that fails."""
+    story = Story(cardsign, Clock(monkeypatch))
+    story.begin()
+    with pytest.raises(AssertionError):
+        story.play("<!-- theft -->\n<!-- believed 600s -->\n")
+    with pytest.raises(AssertionError):
+        story.play("```console\n$ cardsign keys destroy nobody\n```\n")
+    with pytest.raises(AssertionError):
+        story.rotated()
+
+
+def test_crontab_and_timer_are_well_formed() -> None:
+    """Five fields and a command that exists; a service, and a timer that is hourly."""
+    text = GUIDE.read_text()
+    jobs = [line for line in text.splitlines() if re.match(r"\d+ [\d*]+ \* \* \*  ", line)]
+    assert len(jobs) == 2
+    for job in jobs:
+        minute, hour, *_ = job.split()
+        assert int(minute) < 60
+        assert hour == "*" or int(hour) < 24
+        assert re.search(r"cd /srv/tides && cardsign keys (rotate --all-due|doctor) --quiet", job)
+    units = re.search(r"```text\n(# /etc/systemd/.*?)```", text, re.DOTALL)
+    assert units is not None
+    lines = [line for line in units[1].splitlines() if line and not line.startswith(("#", "["))]
+    keys = [line.partition("=")[0] for line in lines]
+    assert keys == [
+        *("Type", "WorkingDirectory", "ExecStart"),
+        *("OnCalendar", "Persistent", "WantedBy"),
+    ]
+    assert "OnCalendar=hourly" in lines
