@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from cardsign.keys import TimelineSettings
+from cardsign.rehearsal import Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3600
@@ -87,28 +87,6 @@ class Setting:
     def oldest_card(self) -> int:
         """The greatest age of a copy of a card or a statement, in seconds."""
         return self.timeline.card_max_age
-
-
-class Site:
-    """What is live at each URL at each moment; the past can be asked for, as a cache would."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, tuple[list[int], list[bytes]]] = {}
-
-    def show(self, path: str, body: bytes, since: int) -> bool:
-        """Put a document up; whether that changes anything."""
-        times, bodies = self._shown.setdefault(path, ([], []))
-        if bodies and bodies[-1] == body:
-            return False
-        times.append(since)
-        bodies.append(body)
-        return True
-
-    def live(self, path: str, when: int) -> bytes | None:
-        """What an answer of that moment holds."""
-        times, bodies = self._shown.get(path, ([], []))
-        index = bisect_right(times, when)
-        return bodies[index - 1] if index else None
 
 
 @dataclass

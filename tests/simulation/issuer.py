@@ -6,9 +6,7 @@ releases and revokes. Here it only comes late, skips, loses a host, and has wron
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -30,17 +28,13 @@ from cardsign.issuer import (
 )
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.keys import (
-    AuditEvent,
-    KeyRecord,
     Publication,
     PublishedCard,
     Role,
-    StoreState,
     card_digest,
     keyset_due,
-    lifecycle,
 )
-from cardsign.keys.stores import KeyStore, Kind, Number
+from cardsign.rehearsal import MemoryStore
 from cardsign.statements import (
     TYP_KEYSET,
     KeysetStatement,
@@ -73,79 +67,12 @@ def key_of(random: Random, kid: str) -> PrivateKey:
     return PrivateKey.from_pkcs8_der(der, kid=kid)
 
 
-class Store(KeyStore):
-    """A key store in memory; both hosts use the same. It keeps no log, and encrypts nothing."""
-
-    __slots__ = ("kept", "private")
-    place = log_place = "memory"
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.kept: dict[Kind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
-        self.private: dict[str, PrivateKey] = {}
-
-    def load(self) -> StoreState:
-        return self.state
-
-    def commit(
-        self,
-        state: StoreState,
-        events: Sequence[AuditEvent],
-        *,
-        now: datetime,
-        envelopes: Mapping[str, bytes] | None = None,
-    ) -> StoreState:
-        self.state = replace(state, generation=state.generation + 1)
-        return self.state
-
-    def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
-        """Take a key in as it is; `custody` says where a standby lies."""
-        words = ("now", "roles", "standby", "custody")
-        entering = {word: how[word] for word in words if word in how}
-        state, _ = lifecycle.enter(self.state, private.public, **entering)
-        self.put(state)
-        self.private[private.public.thumbprint] = private
-        return self.state.find(private.public.thumbprint)
-
-    def signer(self, record: KeyRecord, access: object) -> PrivateKey:
-        return self.private[record.thumbprint]
-
-    def statement_place(self, kind: Kind, number: Number) -> str:
-        return f"{kind} {number}"
-
-    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
-        return dict(sorted(self.kept[kind].items()))
-
-    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
-        return max(self.kept[kind].items(), default=None)
-
-    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
-        assert number not in self.kept[kind]
-        self.kept[kind][number] = data
-
-    def adding_statements(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def remove_private(self, thumbprint: str) -> None:
-        """There are no files."""
-
-    def _nothing(self, *arguments: Any, **named: Any) -> Any:
-        raise NotImplementedError
-
-    read = write = read_audit = read_private = private_keys = private_place = _nothing
-    make = replace_private = _nothing
-
-    def put(self, state: StoreState) -> None:
-        """What only a mutant does: a state that no lawful change leads to."""
-        self.state = state
-
-
 class Issuer:
     """What he holds, and what he does at each tick."""
 
     def __init__(self, world: Clockwork) -> None:
         self.world, self.setting, self.random = world, world.setting, world.random
-        self.store = Store()
+        self.store = MemoryStore()
         self.roots = {name: key_of(self.random, name) for name in ("ann", "bob", "cat", "rita")}
         half = self.setting.timeline.skew // 2
         self.clocks = [self.random.randint(-half, half) for _ in range(2)]

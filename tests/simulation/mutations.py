@@ -96,7 +96,7 @@ def unrevoked() -> Iterator[None]:
             for key in state.keys
             if key.state == "revoked"
         ]
-        issuer.store.put(state.replacing(back))
+        issuer.store.state = state.replacing(back)
         for key in back:
             issuer.world.note(f"issuer takes {key.kid} back")
 

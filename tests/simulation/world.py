@@ -13,13 +13,14 @@ from cardsign import sign_card
 from cardsign.card import Card
 from cardsign.jose import PrivateKey
 from cardsign.keys import ReleasePlan, card_digest, draft_following
+from cardsign.rehearsal import Rule, believes
 from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
 from cardsign.trust import REFRESH_INTERVAL
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at
 from tests.simulation.issuer import URL, Issuer, document
-from tests.simulation.verifiers import Rooted, Rule, ended, sdk_accepts
+from tests.simulation.verifiers import Rooted, ended
 
 RULES: tuple[Rule, ...] = ("one good signature", "every signature")
 REVOKED = "a revocation: it has taken the last key that signed the copy of the card"
@@ -99,7 +100,7 @@ class World:
         fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
         self.figures.verifications[f"JWK Set, {rule}"] += 1
-        if sdk_accepts(jwks, card, self.checks, rule):
+        if believes(jwks, card, rule=rule, check=self.checks.entry):
             return
         why = self._excuse_sdk(t, fetched, card, rule)
         if why is None:
@@ -136,7 +137,7 @@ class World:
     def _verifier(self, t: int, verifier: Rooted) -> None:
         taken, card = self._card(t)
         self.figures.verifications["keyset anchor"] += 1
-        report = verifier.verify(t, card)
+        report = verifier.meet(t, card)
         if report.verdict == "trusted":
             return
         signers = self.issuer.signers_of[
@@ -153,7 +154,7 @@ class World:
             raise self.clockwork.broken(
                 1,
                 f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
-                f"{' '.join(signers)}, is {report.verdict} to {verifier.name}"
+                f"{' '.join(signers)}, is {report.verdict} to {verifier.label}"
                 f"{' (handed)' if verifier.handed else ''}: {'; '.join(codes)}",
             )
 
@@ -205,7 +206,7 @@ class World:
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
         self.figures.verifications["JWK Set, a thief's card"] += 1
         gone = self.issuer.gone_from_jwks.get(kid)
-        if gone is None or not sdk_accepts(jwks, self._forged(), self.checks, RULES[0]):
+        if gone is None or not believes(jwks, self._forged(), check=self.checks.entry):
             return
         if fetched >= gone:
             raise self.clockwork.broken(
@@ -218,20 +219,20 @@ class World:
         assert self.stolen is not None
         kid = self.stolen.public.kid
         self.figures.verifications["keyset anchor, a thief's card"] += 1
-        report = verifier.verify(t, self._resigned(t), theirs=False)
+        report = verifier.meet(t, self._resigned(t), theirs=False)
         revoked = self.issuer.revoked_in_releases.get(kid)
         if revoked is None or report.verdict != "trusted":
             return
         if verifier.release_of >= revoked:
             raise self.clockwork.broken(
                 2,
-                f"{kid}, revoked at {at(revoked):%d %H:%M:%S}, is believed by {verifier.name}, who "
-                f"has the release of {at(verifier.release_of):%d %H:%M:%S}",
+                f"{kid}, revoked at {at(revoked):%d %H:%M:%S}, is believed by "
+                f"{verifier.label}, who has the release of {at(verifier.release_of):%d %H:%M:%S}",
             )
         keep = verifier.copies.keep
         most = keep + min(keep, REFRESH_INTERVAL)
         if t - revoked > most:
-            raise self.clockwork.broken(3, f"{verifier.name} believes {kid} for {t - revoked} s")
+            raise self.clockwork.broken(3, f"{verifier.label} believes {kid} for {t - revoked} s")
         what = "a thief of a card key, by who asks us every 300 s"
         self.figures.measured(what, t - revoked, most)
 
@@ -270,7 +271,7 @@ class World:
         listed = any(key.public.thumbprint == self.stolen.public.thumbprint for key in keyset.keys)
         if end <= t + 1 or ended(self.clockwork, t, t + offset) or not listed:
             return
-        self.clockwork.note(f"{verifier.name} gets nothing newer from now on, until {at(end)}")
+        self.clockwork.note(f"{verifier.label} gets nothing newer from now on, until {at(end)}")
         moments = sorted({t, end - 1, end, *(self.random.randint(t, end) for _ in range(8))})
         for when in moments:
             self.clockwork.plan(when, lambda u: self._cut_off_meets(u, verifier, card, t, end))
@@ -279,7 +280,7 @@ class World:
         if self.setting.theft == "card and release":
             verifier.forged_release = self._forged_release(t, verifier, card, cut)
         self.figures.verifications["keyset anchor, statements withheld"] += 1
-        report = verifier.verify(t, card, theirs=False)
+        report = verifier.meet(t, card, theirs=False)
         if (report.verdict == "trusted") != (t < end):
             codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
             raise self.clockwork.broken(
