@@ -7,7 +7,6 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.statements.envelope import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.statements.envelope import MAX_STATEMENT_BYTES as MAX_STATEMENT_BYTES
-    from cardsign.statements.envelope import MAX_STATEMENT_DEPTH as MAX_STATEMENT_DEPTH
     from cardsign.statements.envelope import TYP_KEYSET as TYP_KEYSET
     from cardsign.statements.envelope import TYP_RELEASE as TYP_RELEASE
     from cardsign.statements.envelope import Counted as Counted
@@ -29,13 +28,9 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import Role as Role
     from cardsign.statements.keyset import RootKey as RootKey
     from cardsign.statements.keyset import draft_keyset as draft_keyset
-    from cardsign.statements.keyset import keyset_id as keyset_id
-    from cardsign.statements.keyset import keyset_of as keyset_of
     from cardsign.statements.keyset import read_keyset as read_keyset
     from cardsign.statements.members import DIGEST as DIGEST
-    from cardsign.statements.members import HOLDER as HOLDER
     from cardsign.statements.members import ISSUER as ISSUER
-    from cardsign.statements.members import THUMBPRINT as THUMBPRINT
     from cardsign.statements.release import FLOOR_EXTENDED as FLOOR_EXTENDED
     from cardsign.statements.release import KIND_PUBLIC as KIND_PUBLIC
     from cardsign.statements.release import MAX_RELEASE_LIFETIME as MAX_RELEASE_LIFETIME
@@ -58,14 +53,14 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "envelope": (
-        "Counted Envelope GoodSignatures MAX_SIGNATURES MAX_STATEMENT_BYTES MAX_STATEMENT_DEPTH "
+        "Counted Envelope GoodSignatures MAX_SIGNATURES MAX_STATEMENT_BYTES "
         "StatementRefused TYP_KEYSET TYP_RELEASE Typ check_past check_times count read_envelope"
     ),
     "keyset": (
         "KEYSET_FORMAT KeysetId KeysetStatement MAX_HOLDERS MAX_KEYSET_LIFETIME Quorum Role "
-        "RootKey IssuerKey draft_keyset keyset_id keyset_of read_keyset"
+        "RootKey IssuerKey draft_keyset read_keyset"
     ),
-    "members": "DIGEST HOLDER ISSUER THUMBPRINT",
+    "members": "DIGEST ISSUER",
     "release": (
         "FLOOR_EXTENDED KIND_PUBLIC ListedCard MAX_RELEASE_LIFETIME RELEASE_FORMAT "
         "ReleaseStatement check_release draft_release effective_revoked read_release release_of"

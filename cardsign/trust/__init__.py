@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import propose_published as propose_published
     from cardsign.trust.enroll import remove_issuer as remove_issuer
     from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
-    from cardsign.trust.lock import POLICY_FILE as POLICY_FILE
     from cardsign.trust.lock import ReleaseFloor as ReleaseFloor
     from cardsign.trust.lock import RollbackFloor as RollbackFloor
     from cardsign.trust.lock import editing as editing
@@ -60,10 +59,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import PublicSubject as PublicSubject
     from cardsign.trust.policy import TofuAnchor as TofuAnchor
     from cardsign.trust.policy import TrustedIssuer as TrustedIssuer
-    from cardsign.trust.policy import public_subject as public_subject
-    from cardsign.trust.policyedit import EMPTY_POLICY as EMPTY_POLICY
-    from cardsign.trust.policyedit import anchor_members as anchor_members
-    from cardsign.trust.policyedit import anchor_text as anchor_text
     from cardsign.trust.policyfile import identity_of as identity_of
     from cardsign.trust.policyfile import parse_policy as parse_policy
     from cardsign.trust.policyfile import read_policy as read_policy
@@ -107,16 +102,15 @@ _NAMES = {
         "remove_issuer"
     ),
     "lock": (
-        "LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
+        "LOCK_FORMAT ReleaseFloor RollbackFloor editing floor_to_json "
         "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
     "partners": "look_at read_agents",
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl TrustedIssuer Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
-        "TofuAnchor public_subject"
+        "TofuAnchor"
     ),
-    "policyedit": "EMPTY_POLICY anchor_members anchor_text",
     "policyfile": "identity_of parse_policy read_policy",
     "policylines": "Lines Location",
     "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",

@@ -61,13 +61,9 @@ def write_bundle(card: bytes, keysets: Iterable[bytes], release: bytes | None) -
     signature, whether the statements belong together or to the card, and what a recipient still
     lacks.
 
-    Args:
-        card: The card as served.
-        keysets: Keyset statements; written once each, in the order of their numbers.
-        release: The release statement, if there is one.
-
     Returns:
-        UTF-8 JSON that ends in a newline; the same for the same contents.
+        UTF-8 JSON that ends in a newline, each keyset once and in the order of their numbers; the
+        same for the same contents.
 
     Raises:
         JsonRefused, CardRefused: `card` is no Agent Card.
@@ -183,9 +179,7 @@ def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Sup
 
     What else is in a folder, such as the card itself, is left out.
 
-    Args:
-        paths: Files and folders.
-        tell: Takes a line that says how much of a folder was left out.
+    `tell` takes a line that says how much of a folder was left out.
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code, or

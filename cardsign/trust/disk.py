@@ -22,8 +22,7 @@ USER_FOLDER: Final = "cardsign"
 
 
 def find_policy(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where the policy is: as named, by the environment, in the working directory, in the user's
-    configuration.
+    """The first of: `named`, the environment's, the working directory's, the user's own.
 
     What is named is returned whether or not it is there.
     """
@@ -36,11 +35,7 @@ def find_policy(named: Path | None = None, environ: Mapping[str, str] = os.envir
 
 
 def user_folder(kind: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Our folder below an XDG base directory; a relative one is ignored, as its rules say.
-
-    Args:
-        kind: ``CONFIG`` or ``STATE``.
-        environ: The environment.
+    """Our folder below the XDG base directory ``CONFIG`` or ``STATE``; a relative one is ignored.
 
     Raises:
         UsageFault: ``usage.conflict``: this user has no home folder.
@@ -104,8 +99,6 @@ class PolicyFile:
         """Read the policy that is named or found (:func:`find_policy`); None where there is none.
 
         Args:
-            named: The file, if the user names one.
-            environ: The environment.
             allowed: Folders that the user has allowed. The policy of the working directory may be
                 a link into one of them, and nowhere else outside.
 

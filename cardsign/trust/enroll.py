@@ -204,9 +204,8 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
 
     Args:
         keyset: The statement that would be pinned.
-        digest: Its whole digest in hex, as the issuer said it, with or without ``sha256:``,
-            spaces and colons; None if it was not said.
-        words: Its words, likewise (:func:`cardsign.statements.words.digest_words`).
+        digest: Its whole digest in hex, with or without ``sha256:``, spaces and colons.
+        words: Its words (:func:`cardsign.statements.words.digest_words`).
 
     Raises:
         StatementRefused: ``statement.digest``.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import astuple, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -35,9 +35,7 @@ from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
 class KeysAnchor:
     """Pinned keys, each with the role card. Revocation and rollback cannot be seen with them.
 
-    Attributes:
-        keys: The keys by kid.
-        holders: Who holds the key of a kid; a key without an entry counts for no holder.
+    `holders` says who holds the key of a kid; a key without an entry counts for no holder.
 
     Raises:
         UsageFault: ``policy.malformed``: one key has two holders.
@@ -78,10 +76,8 @@ class JwksAnchor:
 class KeysetAnchor:
     """One keyset statement, or the whole root set; the statements after it follow by rule K6.
 
-    Attributes:
-        pin: The statement by number and digest, or the root set with its threshold.
-        issuer: The issuer that the statements must name; None: the one of the first statement,
-            which only a :class:`KeysetId` determines.
+    `issuer` is what the statements must call their issuer; None: as the first statement does,
+    which only a :class:`KeysetId` determines.
     """
 
     pin: KeysetId | RootPin
@@ -180,12 +176,7 @@ PublicSubject: TypeAlias = Holder | Issuer | AtOrigin | CardUrl
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """The extended card of one audience; any other card is refused.
-
-    Attributes:
-        of: Whose extended card.
-        audience: The id of the audience, as the issuer gave it to this verifier.
-    """
+    """The extended card of one audience, by the id that the issuer gave to this verifier."""
 
     of: PublicSubject
     audience: str
@@ -429,9 +420,6 @@ class Policy:
 
         Issuer states are bound to the file's real path.
 
-        Args:
-            path: The policy file.
-
         Raises:
             UsageFault: ``policy.malformed`` or ``lock.malformed``, with the line.
             FileMissing, FileFault: It cannot be read.
@@ -456,9 +444,8 @@ class Policy:
 
         State is kept apart by identity: what one policy calls ``acme`` is not another's.
 
-        Args:
-            identity: For a file its real path, for a policy made in Python a name.
-            floors: By issuer; they hold for verifications under the result and are never stored.
+        The identity is a file's real path, or a name for a policy made in Python. The floors hold
+        for verifications under the result and are never stored.
         """
         named = floors or {}
         return replace(
@@ -472,14 +459,8 @@ class Policy:
     def digest(self) -> str:
         """SHA-256, in hex, of all that the policy says."""
         issuers: list[Json] = [one.to_json() for one in self.issuers]
-        limits = [
-            self.limits.card_bytes,
-            self.limits.signatures,
-            self.limits.skew,
-            self.limits.keyset_age,
-            self.limits.release_age,
-        ]
-        return hashlib.sha256(jcs({"issuers": issuers, "limits": [*limits]})).hexdigest()
+        limits: list[Json] = [*astuple(self.limits)]
+        return hashlib.sha256(jcs({"issuers": issuers, "limits": limits})).hexdigest()
 
     def issuer(self, name: str) -> TrustedIssuer:
         """The trusted issuer of that name.

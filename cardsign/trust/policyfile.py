@@ -443,11 +443,7 @@ MAX_POLICY_BYTES: Final = 1024 * 1024
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
-    """Read a policy file: the policy, and the text in which it stands.
-
-    Args:
-        path: The file.
-        is_own: As for :func:`parse_policy`.
+    """Read a policy file, as :func:`parse_policy`: the policy, and the text in which it stands.
 
     Raises:
         UsageFault: ``policy.malformed``, ``config.not_allowed``.
@@ -472,7 +468,6 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     """Read the text of a policy; its trusted issuers stand in the order of the text.
 
     Args:
-        text: TOML 1.0.
         source: What errors call the text.
         is_own: The operator named the policy. One that was merely found in the working directory
             may come from elsewhere; it may say none of :data:`OPERATOR_MEMBERS`.

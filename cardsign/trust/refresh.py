@@ -161,12 +161,9 @@ def refresh_issuer(
     which the release names is for the verdict to say, and a 404 proves nothing by itself.
 
     Args:
-        limits: The policy's.
         known: What is remembered of the issuer.
         pin: The anchor, or what was found at first contact; None where this is it.
-        fetch: Asks one URL.
-        home: The origin at which the statements lie.
-        now: Aware.
+        home: The origin at which the statements are published.
         fresh: Ask every cache on the way to look again.
     """
     refresh = _Refresh(home, fetch, fresh)

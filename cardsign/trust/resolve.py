@@ -163,12 +163,7 @@ class IssuerTrust:
 
 
 def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> int:
-    """When a statement ends for us: at its `exp`, or earlier where the policy says so.
-
-    Args:
-        statement: Which.
-        most: Seconds after its `iat` for which the policy accepts it; None: until its `exp`.
-    """
+    """When a statement ends for us: at its `exp`, or `most` seconds after its `iat`, if earlier."""
     return statement.exp if most is None else min(statement.exp, statement.iat + most)
 
 
@@ -190,7 +185,6 @@ def resolve_issuer(
 
     Args:
         issuer: What the policy says of it, with the rollback floor of this verification.
-        limits: The policy's.
         supplied: What came along, unverified.
         state: What is remembered; None where nothing can be.
         now: Aware; fixed at the start (V1).
@@ -570,12 +564,6 @@ def outlook(
     issuer: TrustedIssuer, limits: Limits, state: IssuerState, *, now: datetime
 ) -> tuple[IssuerTrust, tuple[Reason, ...]]:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.
-
-    Args:
-        issuer: What the policy says of it.
-        limits: The policy's.
-        state: What is remembered.
-        now: Aware.
 
     Returns:
         Who may speak for it, by what is remembered; and what keeps every card of it from being

@@ -109,8 +109,6 @@ def receive(
     beyond the bounds. One that comes again, or is too large to be any, takes no room.
 
     Args:
-        untrusted_keysets: Keyset statements.
-        untrusted_releases: Release statements.
         remembered: The keyset that was followed before. Another copy of it, and what is older,
             says nothing new and is left out unread.
 
@@ -400,8 +398,6 @@ def choose_release(
         offered: Candidates as received.
         keyset: The newest keyset statement, already trusted.
         floor: No release below it is accepted.
-        now: Aware.
-        skew: How far the issuer's clock may be ahead of ours.
 
     Returns:
         The choice. The times of a release are not asked, but that it is not of the future.

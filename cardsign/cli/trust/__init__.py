@@ -113,17 +113,13 @@ def _identity(trust: TrustOptions) -> str:
 def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
     found = states.find(policy, name)
     if found is None:
-        raise _missing(states, name)
+        raise StateFault(
+            "state.missing",
+            f"nothing is remembered of {name!r} under this policy",
+            path=str(states.path),
+            hint="See cardsign trust known list; --trust FILE names another policy.",
+        )
     return found
-
-
-def _missing(states: DirectoryStates, name: str) -> StateFault:
-    return StateFault(
-        "state.missing",
-        f"nothing is remembered of {name!r} under this policy",
-        path=str(states.path),
-        hint="See cardsign trust known list; --trust FILE names another policy.",
-    )
 
 
 # ``cardsign trust pin``: move an anchor to what its issuer has come to lawfully.
