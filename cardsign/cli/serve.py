@@ -75,8 +75,8 @@ def serve(
     by GET .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private
     key. Put TLS in front of it. With --json the address is printed on stdout.
     """
-    from cardsign.server.app import ServerSettings
     from cardsign.server.run import serve as serve_generation
+    from cardsign.server.settings import ServerSettings, read_server_settings
     from cardsign.server.tokens import TokenTable
 
     published = directory or project_config().publish
@@ -87,8 +87,6 @@ def serve(
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
     settings = ServerSettings()
     if settings_file is not None:
-        from cardsign.server.settings import read_server_settings
-
         settings = read_server_settings(settings_file)
     if token_file is not None:
         settings = replace(settings, tokens=TokenTable.read(token_file))

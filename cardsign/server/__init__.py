@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.server.app import ServerSettings as ServerSettings
     from cardsign.server.app import create_app as create_app
     from cardsign.server.asgi import AsgiApplication as AsgiApplication
     from cardsign.server.documents import Document as Document
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from cardsign.server.providers.base import Rule as Rule
     from cardsign.server.providers.table import make_providers as make_providers
     from cardsign.server.run import serve as serve
+    from cardsign.server.settings import ServerSettings as ServerSettings
     from cardsign.server.settings import read_server_settings as read_server_settings
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.tokens import TokenTable as TokenTable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cardsign.server.traffic import client_of as client_of
 
 _NAMES = {
-    "app": "ServerSettings create_app",
+    "app": "create_app",
     "asgi": "AsgiApplication",
     "documents": "Document Paths",
     "host": "Host",
@@ -39,7 +39,7 @@ _NAMES = {
     "providers.base": "ProviderSettings ProviderType Rule",
     "providers.table": "make_providers",
     "run": "serve",
-    "settings": "read_server_settings",
+    "settings": "ServerSettings read_server_settings",
     "traffic": "RateLimit Traffic client_of",
     "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
 }

@@ -5,11 +5,9 @@ Nothing here logs a request, so no token reaches a log.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
@@ -18,73 +16,24 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.layout import NO_SNIFF
 from cardsign.records import dataclass
 from cardsign.server import jsonrpc
-from cardsign.server.documents import PREFLIGHT, PRIVATE, Answer, Document, Paths
+from cardsign.server.answers import (
+    HEALTH_PATH,
+    JSON,
+    PREFLIGHT,
+    READY_PATH,
+    allow,
+    error_response,
+    health_response,
+)
+from cardsign.server.documents import PRIVATE, Answer, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
-from cardsign.server.jsonrpc import Refused, status_body
-from cardsign.server.providers.base import Provider, ProviderSettings
+from cardsign.server.jsonrpc import Refused
+from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
-from cardsign.server.tokens import TokenTable
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
-
-HEALTH_PATH: Final = "/healthz"
-READY_PATH: Final = "/readyz"
-_JSON: Final = ("Content-Type", "application/json")
-_UNCACHED: Final = ("Cache-Control", "no-store")
-_METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
-_GRPC_STATUSES: Final = {
-    400: "INVALID_ARGUMENT",
-    404: "NOT_FOUND",
-    405: "UNIMPLEMENTED",
-    408: "DEADLINE_EXCEEDED",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """How a publication is served. Holds no secret; can be pickled for a worker process.
-
-    Attributes:
-        tokens: What opens the extended cards, beside `providers`; None for no such table.
-        providers: Who may have an extended card, and which; any one of them will do.
-        legacy: Whether the path of before A2A 0.3 answers too.
-        sunset: When that path will no longer answer; aware; None if that is not known.
-        enabled: Whether the only agent is served at all.
-        disabled: The names of agents that are not served, of several.
-        root: Of several agents, whose card is at the root too; None for none's.
-        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
-        catalogue: Where all cards are listed; empty for nowhere.
-        placeholder: Whether a host without agents has an unsigned card at its root, not 404.
-        health: Whether ``/healthz`` and ``/readyz`` answer.
-        metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
-        rate: How often one client may ask, such as ``100/minute``; empty for no limit.
-        rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
-        access_log: Whether each request is one JSON line on stderr.
-        proxies: The networks of proxies in front, which say whose request it is.
-    """
-
-    tokens: TokenTable | None = None
-    providers: tuple[ProviderSettings, ...] = ()
-    legacy: bool = True
-    sunset: datetime | None = None
-    enabled: bool = True
-    disabled: frozenset[str] = frozenset()
-    root: str | None = None
-    agent_path: str = "/agents/{name}"
-    catalogue: str = "/a2a/agents"
-    placeholder: bool = False
-    health: bool = True
-    metadata: bool = True
-    rate: str = ""
-    rate_storage: str = "memory://"
-    access_log: bool = False
-    proxies: tuple[str, ...] = ()
-
-
-DEFAULT_SETTINGS: Final = ServerSettings()
 
 
 def create_app(
@@ -181,7 +130,7 @@ class _Views:
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refused(refused, refused.kind.rpc_http_status, refused.rpc_body())
-        return Response(jsonrpc.result(call_id, card), 200, [_JSON, *PRIVATE])
+        return Response(jsonrpc.result(call_id, card), 200, [JSON, *PRIVATE])
 
 
 def _routable(paths: Iterable[str]) -> list[str]:
@@ -196,7 +145,7 @@ def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> A
         return document.answer(*_conditions(environ), now=now)
     if method == "OPTIONS":
         return "204 NO CONTENT", list(PREFLIGHT), b""
-    refused = error_response(405, "Method Not Allowed", _allow({"GET", "HEAD", "OPTIONS"}))
+    refused = error_response(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"}))
     return refused.status, list(refused.headers), refused.get_data()
 
 
@@ -219,30 +168,13 @@ def _to_response(answer: Answer) -> Response:
 def _refused(refused: Refused, http_status: int, body: bytes) -> Response:
     challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
     later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
-    return Response(body, http_status, [_JSON, *PRIVATE, *challenges, *later])
+    return Response(body, http_status, [JSON, *PRIVATE, *challenges, *later])
 
 
 def _http_error(error: HTTPException) -> Response:
     """What werkzeug and Flask refuse themselves, as JSON."""
-    allowed = [_allow(error.valid_methods or ())] if isinstance(error, MethodNotAllowed) else []
+    allowed = [allow(error.valid_methods or ())] if isinstance(error, MethodNotAllowed) else []
     return error_response(error.code or 500, error.name, *allowed)
-
-
-def error_response(http_status: int, message: str, *headers: tuple[str, str]) -> Response:
-    """A refusal by HTTP itself, as JSON that no cache keeps."""
-    grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
-    body = status_body(http_status, grpc_status, message)
-    return Response(body, http_status, [_JSON, _UNCACHED, NO_SNIFF, *headers])
-
-
-def health_response(status: str, **count: int) -> Response:
-    """What a probe reads; 503 for any other status than "ok" and "ready"."""
-    body = json.dumps({"status": status, **count}, separators=(",", ":"))
-    return Response(body, 200 if status in ("ok", "ready") else 503, [_JSON, _UNCACHED])
-
-
-def _allow(methods: Iterable[str]) -> tuple[str, str]:
-    return "Allow", ", ".join(method for method in _METHODS if method in methods)
 
 
 def _check_spelling() -> None:
@@ -256,7 +188,7 @@ def _finished(response: Response) -> Response:
     response.headers.setdefault(*NO_SNIFF)
     if request.method == "OPTIONS" and response.status_code == 200:  # Flask's own answer
         response.status_code = 204
-        response.headers.set(*_allow(response.allow))
+        response.headers.set(*allow(response.allow))
     if not response.get_data():
         response.headers.pop("Content-Type", None)  # Flask's default
     return response

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from werkzeug.test import run_wsgi_app
 
-from cardsign.server.app import error_response
+from cardsign.server.answers import error_response
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date, parse_date, parse_etags
 
-from cardsign.card.interfaces import Interface, interfaces_of
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
-from cardsign.server.resource import resource_metadata
-from cardsign.urls import EXTENDED_PATH
+from cardsign.server.interfaces import extended_and_rpc_paths, resource_metadata
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -24,13 +21,6 @@ Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
-PREFLIGHT: Final = (
-    *ANY_ORIGIN,
-    ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
-    ("Access-Control-Allow-Headers", "A2A-Version, If-Modified-Since, If-None-Match"),
-    ("Access-Control-Max-Age", "86400"),
-    NO_SNIFF,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,41 +158,5 @@ class Paths:
             for path, body in resource_metadata(card).items():
                 file = PublicFile(body, "application/json", most)
                 documents[path] = Document.of_public(file, generation.published_at)
-        extended, rpc = {EXTENDED_PATH}, set[str]()
-        for each in interfaces_of(card):
-            where = _path(each.url)
-            if where is None:
-                continue
-            extended |= set(_extended_paths(where, each))
-            if str(each.binding).upper() == "JSONRPC":
-                rpc |= set(_with_and_without_slash(where))
-        return cls(documents, frozenset(extended), frozenset(rpc))
-
-
-def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
-    """Where clients of each A2A version ask for the extended card of an interface by REST."""
-    yield path + EXTENDED_PATH
-    if isinstance(interface.tenant, str) and interface.tenant:
-        yield f"{path}/{interface.tenant}{EXTENDED_PATH}"
-    silent = "1.0" if interface.written_in == "1.0" else "0.3"
-    if str(interface.version or silent).startswith("0."):
-        yield f"{path}/v1/card"  # A2A 0.3
-        yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
-
-
-def _with_and_without_slash(path: str) -> Iterator[str]:
-    """Clients disagree about a final slash; the root has no path without one."""
-    yield path + "/"
-    if path:
-        yield path
-
-
-def _path(url: Json) -> str | None:
-    """The decoded path of an http(s) url without a final slash; None for any other url."""
-    if not isinstance(url, str):
-        return None
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None
+        extended, rpc = extended_and_rpc_paths(card)
+        return cls(documents, extended, rpc)

@@ -18,18 +18,12 @@ from urllib.parse import parse_qs
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.publish.layout import PublicFile
-from cardsign.server.app import (
-    DEFAULT_SETTINGS,
-    HEALTH_PATH,
-    READY_PATH,
-    ServerSettings,
-    error_response,
-    health_response,
-    public_answer,
-)
+from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
+from cardsign.server.app import public_answer
 from cardsign.server.documents import Document
 from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of, to_stderr
 from cardsign.server.providers.table import make_providers
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 if TYPE_CHECKING:

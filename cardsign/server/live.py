@@ -13,10 +13,11 @@ from flask import Flask
 
 from cardsign.errors import CardsignError
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
-from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings, create_app, public_answer
+from cardsign.server.app import create_app, public_answer
 from cardsign.server.documents import Paths
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.app import ServerSettings
 from cardsign.server.asgi import AsgiApplication, Waits
 from cardsign.server.host import Host
 from cardsign.server.live import to_stderr
+from cardsign.server.settings import ServerSettings
 
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import CardRefused
 from cardsign.files import bad_settings, read_bytes, read_toml
-from cardsign.server.app import ServerSettings
+from cardsign.records import dataclass
 from cardsign.server.providers.base import ProviderSettings, ProviderType, Rule
 from cardsign.server.providers.table import PROVIDERS
 from cardsign.server.tokens import TokenTable
@@ -30,6 +30,50 @@ MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table o
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How a publication is served. Holds no secret; can be pickled for a worker process.
+
+    Attributes:
+        tokens: What opens the extended cards, beside `providers`; None for no such table.
+        providers: Who may have an extended card, and which; any one of them will do.
+        legacy: Whether the path of before A2A 0.3 answers too.
+        sunset: When that path will no longer answer; aware; None if that is not known.
+        enabled: Whether the only agent is served at all.
+        disabled: The names of agents that are not served, of several.
+        root: Of several agents, whose card is at the root too; None for none's.
+        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
+        catalogue: Where all cards are listed; empty for nowhere.
+        placeholder: Whether a host without agents has an unsigned card at its root, not 404.
+        health: Whether ``/healthz`` and ``/readyz`` answer.
+        metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
+        rate: How often one client may ask, such as ``100/minute``; empty for no limit.
+        rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
+        access_log: Whether each request is one JSON line on stderr.
+        proxies: The networks of proxies in front, which say whose request it is.
+    """
+
+    tokens: TokenTable | None = None
+    providers: tuple[ProviderSettings, ...] = ()
+    legacy: bool = True
+    sunset: datetime | None = None
+    enabled: bool = True
+    disabled: frozenset[str] = frozenset()
+    root: str | None = None
+    agent_path: str = "/agents/{name}"
+    catalogue: str = "/a2a/agents"
+    placeholder: bool = False
+    health: bool = True
+    metadata: bool = True
+    rate: str = ""
+    rate_storage: str = "memory://"
+    access_log: bool = False
+    proxies: tuple[str, ...] = ()
+
+
+DEFAULT_SETTINGS: Final = ServerSettings()
 
 
 class _Strict(BaseModel):

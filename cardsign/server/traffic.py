@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import UsageFault
-from cardsign.server.app import HEALTH_PATH, READY_PATH, ServerSettings, error_response
+from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response
 from cardsign.server.live import to_stderr
 from cardsign.server.providers.base import RETRY_SECONDS, in_networks
+from cardsign.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

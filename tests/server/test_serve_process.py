@@ -31,7 +31,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from cardsign.errors import CardsignError
-from cardsign.server.app import ServerSettings
+from cardsign.server.settings import ServerSettings
 from cardsign.server.run import serve
 from cardsign.server.tokens import TokenTable
 

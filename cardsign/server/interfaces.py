@@ -1,16 +1,21 @@
-"""What a card says of OAuth as OAuth clients look for it (RFC 9728)."""
+"""What the interfaces of a card mean for the paths of its host.
+
+Where each A2A version asks for the extended card, and where OAuth clients look for what the card
+says of its issuers (RFC 9728).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from cardsign.card.interfaces import interfaces_of
+from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
-from cardsign.urls import Url, parse_url
+from cardsign.urls import EXTENDED_PATH, Url, parse_url
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _OIDC: Final = "/.well-known/openid-configuration"
@@ -66,3 +71,45 @@ def _scopes(scheme: Scheme) -> Iterator[str]:
     for flow in flows.values() if isinstance(flows, dict) else ():
         scopes = flow.get("scopes") if isinstance(flow, dict) else None
         yield from scopes if isinstance(scopes, dict) else ()
+
+
+def extended_and_rpc_paths(card: Mapping[str, Json]) -> tuple[frozenset[str], frozenset[str]]:
+    """Where GET asks for the extended card, and where POST takes JSON-RPC; decoded paths."""
+    extended, rpc = {EXTENDED_PATH}, set[str]()
+    for each in interfaces_of(card):
+        path = _path(each.url)
+        if path is None:
+            continue
+        extended |= set(_extended_paths(path, each))
+        if str(each.binding).upper() == "JSONRPC":
+            rpc |= set(_with_and_without_slash(path))
+    return frozenset(extended), frozenset(rpc)
+
+
+def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
+    """Where clients of each A2A version ask for the extended card of an interface by REST."""
+    yield path + EXTENDED_PATH
+    if isinstance(interface.tenant, str) and interface.tenant:
+        yield f"{path}/{interface.tenant}{EXTENDED_PATH}"
+    silent = "1.0" if interface.written_in == "1.0" else "0.3"
+    if str(interface.version or silent).startswith("0."):
+        yield f"{path}/v1/card"  # A2A 0.3
+        yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
+
+
+def _with_and_without_slash(path: str) -> Iterator[str]:
+    """Clients disagree about a final slash; the root has no path without one."""
+    yield path + "/"
+    if path:
+        yield path
+
+
+def _path(url: Json) -> str | None:
+    """The decoded path of an http(s) url without a final slash; None for any other url."""
+    if not isinstance(url, str):
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None
