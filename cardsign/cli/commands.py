@@ -52,6 +52,12 @@ _COMMANDS: Final = {
     ),
     "build": ("cardsign.cli.build:build", "Build a card from an agent's files, or convert one."),
     "lint": ("cardsign.cli.lint:lint", "Find what is wrong with cards, and fix what can be."),
+    "check": ("cardsign.cli.check:check", "Say what a stranger can know of a card, with a grade."),
+    "contract": (
+        "cardsign.cli.contract:contract",
+        "Hold tasks and responses against a verified card.",
+    ),
+    "drift": ("cardsign.cli.drift:drift", "Compare what is live with what was committed."),
     "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from cardsign.testing.fake_issuer import digest_of as digest_of
     from cardsign.testing.fake_issuer import members_of as members_of
     from cardsign.testing.fake_issuer import payload_of as payload_of
+    from cardsign.testing.plugin import assert_card_valid as assert_card_valid
 
 _NAMES = {
+    "plugin": "assert_card_valid",
     "fake_issuer": "FakeIssuer card_digest digest_of members_of payload_of",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -105,7 +105,7 @@ def test_what_fails_can_be_chosen(cardsign: Cardsign, level: str, status: int) -
     assert cardsign("lint", name, "--fail-on", level).status == status
 
 
-def test_settings_of_the_project(cardsign: Cardsign) -> None:
+def test_B22_settings_of_the_project(cardsign: Cardsign) -> None:
     """Severities, ignored rules and waivers stand in cardsign.toml."""
     name = card("card.json", put(put(PORTABLE, "/version", "two"), "/x", 1))
     settings = """format = 1

@@ -18,7 +18,7 @@ Trees = Mapping[str, ast.Module]
 
 #: A room may import what stands in a row above. Rooms of one row do not know each other.
 ROWS = (
-    ("facade", "log", "records"),
+    ("facade", "html", "log", "records"),
     ("programs",),
     ("errors",),
     ("reasons",),
@@ -33,7 +33,7 @@ ROWS = (
     ("net",),
     ("loading", "build"),
     ("publish",),
-    ("projects",),
+    ("check", "contract", "drift", "projects"),
     ("batch", "issuer"),
     ("rehearsal",),
     ("api",),
@@ -43,7 +43,7 @@ ROWS = (
     ("__main__",),
 )
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
-OUTERMOST = ("cardsign.cli", "cardsign.server", "cardsign.integrations")
+OUTERMOST = ("cardsign.cli", "cardsign.server", "cardsign.integrations", "cardsign.testing.plugin")
 
 #: Who may import what comes from elsewhere; a module stands for what is below it as well.
 BORDERS = {

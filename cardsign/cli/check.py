@@ -1,0 +1,103 @@
+"""``cardsign check``: what a stranger can know of any card, with a grade."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.cli.commands import command
+from cardsign.cli.options import moment
+from cardsign.cli.talk import print_json, safe
+from cardsign.cli.verifier import loopback_option
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.files import read_bytes
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+
+if TYPE_CHECKING:
+    from cardsign.check import CheckReport
+
+FORMATS: Final = ("text", "json", "sarif", "html")
+_PASSED: Final = ("A", "B", "C")
+
+
+@command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
+@click.argument("card", metavar="CARD")
+@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
+@click.option(
+    "--other-hosts",
+    is_flag=True,
+    help="Also ask the card's interfaces on other hosts for the extended card.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="html: one page without scripts.",
+)
+@click.option("-o", "--output", metavar="OUT", default=STDIO, help="Where the report goes.")
+@loopback_option
+@json_option
+def check(
+    card: str,
+    jwks: str | None,
+    other_hosts: bool,
+    form: str,
+    output: str,
+    insecure_loopback_http: bool,
+    as_json: bool,
+) -> int:
+    """Say what a stranger can know of a card: a file, a URL, or '-' for stdin.
+
+    Of a URL only its own origin is asked, without credentials: the card, its key set, and
+    whether the extended card is given to anyone. Nothing is trusted by it. The grade goes from A
+    to F; every report says by which rules.
+
+    Exit status 0: grade A, B or C. 1: D or F.
+    """
+    from cardsign.check import check_card, check_url
+    from cardsign.cli.sarif import findings_log
+    from cardsign.net.fetch import FetchSettings
+
+    if card.startswith(("https://", "http://")):
+        if jwks is not None:
+            raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+        settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
+        report = check_url(card, fetch=settings, now=moment(), other_hosts=other_hosts)
+    else:
+        path = None if jwks is None else Path(jwks)
+        keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
+        report = check_card(read_input(card), name=card, jwks=keys or None)
+    if as_json or form == "json":
+        print_json(report.to_json())
+    elif form == "text":
+        click.echo("\n".join(_lines(report)))
+    else:
+        named = [(report.name, one, "") for one in report.findings]
+        text = report.to_html() if form == "html" else json.dumps(findings_log(named), indent=2)
+        write_output(output, text.encode())
+    return EXIT_OK if report.grade in _PASSED else EXIT_NOT_TRUSTED
+
+
+def _lines(report: CheckReport) -> Iterator[str]:
+    """The grade, the signatures, the clients, then what was found."""
+    from cardsign.check import GRADES
+
+    yield f"{report.grade}  {safe(report.name)}: {GRADES[report.grade]}"
+    answer = report.to_json()
+    for one in answer["signatures"]:
+        by = f"{safe(one['alg'])} {safe(one['kid'], limit=60)}"
+        covers = f" ({', '.join(one['profiles'])})" if one["profiles"] else ""
+        yield f"  signature {one['index']}: {one['verdict']}, by {by}{covers}"
+    for client in report.clients:
+        yield f"  {client.verifier}: {client.outcome}, predicted: {safe(client.because)}"
+    for finding in report.findings:
+        where = safe(finding.pointer, limit=120) or "the card"
+        yield f"  {finding.severity}: {finding.rule.id}: {where}: {safe(finding.message)}"
+        yield f"      fix: {finding.rule.fix}"

@@ -1,0 +1,69 @@
+"""``cardsign contract check``: a task or response against the schemas of a verified card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cardsign.api import verify_card
+from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.commands import group
+from cardsign.cli.options import moment
+from cardsign.cli.talk import print_json, safe
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.files import read_bytes
+from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.trust.policy import Policy
+
+
+@group()
+def contract() -> None:
+    """Hold tasks and responses against the contract that a card is."""
+
+
+@contract.command(
+    "check",
+    example="cardsign contract check task.json --card card.json --jwks jwks.json",
+)
+@click.argument("envelope")
+@click.option("--card", "card_file", required=True, metavar="CARD", help="The agent's card.")
+@click.option("--jwks", metavar="FILE", help="The keys that you trust.")
+@click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
+@click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
+@json_option
+def contract_check(
+    envelope: str,
+    card_file: str,
+    jwks: str | None,
+    policy_file: str | None,
+    issuer: str | None,
+    as_json: bool,
+) -> int:
+    """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
+
+    The card is verified first; of one that is not trusted no schema counts. Exit status 0: it
+    keeps the contract. 1: it does not, or the card is not trusted.
+    """
+    from cardsign.contract import check_envelope
+
+    if (jwks is None) == (policy_file is None):
+        raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")
+    data = read_input(card_file)
+    if jwks is not None:
+        keys = read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
+        card = verify_card(data, jwks=keys, now=moment())
+    else:
+        policy = Policy.load(str(policy_file))
+        card = verify_card(data, policy=policy, issuer=issuer, now=moment())
+    found = check_envelope(read_input(envelope), card)
+    errors = any(one.severity == "error" for one in found)
+    if as_json:
+        findings = [one.to_json() for one in found]
+        print_json({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings})
+    else:
+        for one in found:
+            where = safe(one.pointer, limit=120) or "the envelope"
+            click.echo(f"{one.severity}: {one.rule.id}: {where}: {safe(one.message, limit=2200)}")
+        click.echo("the contract is broken" if errors else "the contract is kept")
+    return EXIT_NOT_TRUSTED if errors else EXIT_OK

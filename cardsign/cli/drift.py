@@ -1,0 +1,53 @@
+"""``cardsign drift``: is what is live what was committed."""
+
+from __future__ import annotations
+
+import click
+
+from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.commands import command
+from cardsign.cli.options import moment
+from cardsign.cli.talk import print_json, safe
+from cardsign.cli.verifier import loopback_option, make_fetcher
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.loading import load_card
+
+
+@command(example="cardsign drift card.json https://agent.example/.well-known/agent-card.json")
+@click.argument("committed")
+@click.argument("live", required=False)
+@click.option("--tools", metavar="FILE", help="A recorded tools/list, in place of LIVE.")
+@loopback_option
+@json_option
+def drift(
+    committed: str,
+    live: str | None,
+    tools: str | None,
+    insecure_loopback_http: bool,
+    as_json: bool,
+) -> int:
+    """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
+
+    Both are a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
+    with the tools that an agent really has. Nothing is verified.
+
+    Exit status 0: they are the same. 1: they are not.
+    """
+    from cardsign.drift import MAX_MANIFEST_BYTES, card_drift, tools_drift
+
+    if (live is None) == (tools is None):
+        raise UsageFault("usage.conflict", "name either LIVE or --tools FILE")
+    fetcher = make_fetcher(moment, insecure_loopback_http)
+    card = load_card(committed, fetcher)
+    if tools is not None:
+        found = tools_drift(card, read_input(tools, max_bytes=MAX_MANIFEST_BYTES))
+    else:
+        found = card_drift(card, load_card(str(live), fetcher))
+    if as_json:
+        print_json(found.to_json())
+    else:
+        click.echo(f"committed {found.committed_sha256}\nlive      {found.live_sha256}")
+        for where, what in found.differences:
+            click.echo(f"  {safe(where, limit=120)}  {safe(what)}")
+        click.echo("it has drifted" if found.has_drifted else "no drift")
+    return EXIT_NOT_TRUSTED if found.has_drifted else EXIT_OK

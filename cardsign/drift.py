@@ -1,0 +1,118 @@
+"""Has what is live drifted from what was committed: a card by its digest, its skills by a manifest.
+
+Nothing is verified: a card that drifted may still be signed, and one that did not may be forged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cardsign.card.document import Card
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.diff.cards import diff_cards
+from cardsign.diff.schemas import compare_schemas
+from cardsign.errors import CardRefused
+from cardsign.lint.contract import skill_schemas
+from cardsign.records import dataclass
+
+SCHEMA: Final = "cardsign.drift/1"
+#: A manifest of tools may be larger than a card: it has what a card leaves out.
+MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """How two things differ that should be the same.
+
+    Attributes:
+        committed_sha256: Of the bytes that were committed, in hex.
+        live_sha256: Of those that are live.
+        differences: Each with its JSON pointer or tool, and what differs; empty where only the
+            spelling of the bytes does.
+    """
+
+    committed_sha256: str
+    live_sha256: str
+    differences: tuple[tuple[str, str], ...]
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether the digests differ, or a tool does."""
+        return self.committed_sha256 != self.live_sha256 or bool(self.differences)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for programs."""
+        return {
+            "schema": SCHEMA,
+            "drifted": self.has_drifted,
+            "committed_sha256": self.committed_sha256,
+            "live_sha256": self.live_sha256,
+            "differences": [{"where": one, "what": what} for one, what in self.differences],
+        }
+
+
+def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
+    """Compare the card that was committed with the one that is live, byte for byte.
+
+    Raises:
+        JsonRefused, CardRefused: They differ, and one is no card.
+    """
+    digests = [hashlib.sha256(one).hexdigest() for one in (committed, untrusted_live)]
+    if digests[0] == digests[1]:
+        return DriftReport(digests[0], digests[1], ())
+    changes = diff_cards(committed, untrusted_live).changes
+    found = [(one.path, one.message) for one in changes]
+    documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
+    signatures = [one.get("signatures") for one in documents]
+    if signatures[0] != signatures[1]:
+        found.append(("/signatures", "the signatures differ"))
+    return DriftReport(digests[0], digests[1], tuple(found))
+
+
+def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
+    """Compare the input schemas of a card's skills with a recorded manifest of tools (row B12).
+
+    A tool belongs to the skill whose id it has, without department and in snake_case.
+
+    Args:
+        card: The card.
+        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`.
+
+    Raises:
+        JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
+    """
+    document = Card.from_bytes(card).document
+    manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
+    tools = manifest.get("tools")
+    if not isinstance(tools, list):
+        raise CardRefused("card.type", "expected a list of tools", path="/tools")
+    digest = hashlib.sha256(card).hexdigest()
+    return DriftReport(digest, digest, tuple(_of_tools(document, tools)))
+
+
+def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
+    known = {_plain(str(one.get("name"))): one for one in tools if isinstance(one, dict)}
+    said: set[str] = set()
+    for one in skill_schemas(document):
+        if one.kind != "input_schema":
+            continue
+        name = _plain(one.skill)
+        said.add(name)
+        tool = known.get(name)
+        if tool is None:
+            yield one.skill, "the manifest has no such tool"
+            continue
+        schema = tool.get("inputSchema", tool.get("input_schema"))
+        for change in compare_schemas(one.schema, schema, "input"):
+            if change.effect != "wording":
+                yield f"{one.skill}{change.path}", change.message
+    for name in known.keys() - said:
+        yield name, "the card has no such skill with a schema"
+
+
+def _plain(name: str) -> str:
+    """A name as tools and skills share it."""
+    return re.sub(r"[^a-z0-9]+", "_", name.rpartition(".")[2].lower()).strip("_")

@@ -1,0 +1,150 @@
+"""Tasks, responses and drift: rows B12, B14, B15, B35 and F42."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cardsign import sign_card, verify_card
+from cardsign.contract import check_envelope
+from cardsign.drift import card_drift, tools_drift
+from cardsign.errors import CardRefused, JsonRefused
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.lint import Example
+from cardsign.verify import NotTrusted, VerifiedCard
+from tests.support import PORTABLE, put
+
+CARD = {**PORTABLE, **Example({}, "contract").document()}
+TASK: dict[str, Any] = {
+    "skill_id": "iam.check_tides",
+    "source_agent": "lead",
+    "target_agent": "iam-tides",
+    "input": {"harbour": "North"},
+    "metadata": {"trace_id": "t-1"},
+}
+RESPONSE: dict[str, Any] = {
+    **{name: value for name, value in TASK.items() if name != "input"},
+    "status": "ok",
+    "output": {"harbour": "North"},
+}
+
+
+def verified(key: PrivateKey, card: dict[str, Any]) -> VerifiedCard:
+    """The card, signed and verified."""
+    data = sign_card(json.dumps(card).encode(), key)
+    return verify_card(data, jwks=JwkSet.of([key.public]))
+
+
+def found(key: PrivateKey, envelope: Any, card: dict[str, Any] = CARD) -> list[str]:
+    """What is wrong with an envelope."""
+    data = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
+    return [one.rule.id for one in check_envelope(data, verified(key, card))]
+
+
+def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None:
+    """Its input fits the schema, or is an error with its place."""
+    assert found(alice, TASK) == []
+    assert found(alice, put(TASK, "/input", {})) == ["envelope.input"]
+    assert found(alice, put(TASK, "/input/harbour", 7)) == ["envelope.input"]
+    (one,) = check_envelope(
+        json.dumps(put(TASK, "/input/harbour", 7)).encode(), verified(alice, CARD)
+    )
+    assert one.pointer == "/input/harbour"
+    for name in ("skill_id", "source_agent", "target_agent", "input"):
+        broken = {member: value for member, value in TASK.items() if member != name}
+        assert "envelope.form" in found(alice, broken)
+    assert found(alice, b"{,}") == ["envelope.form"]
+
+
+def test_B14_only_a_verified_card_has_schemas(alice: PrivateKey, bob: PrivateKey) -> None:
+    """A changed card gives no `VerifiedCard` at all."""
+    data = sign_card(json.dumps(CARD).encode(), bob)
+    with pytest.raises(NotTrusted):
+        verify_card(data.replace(b'"harbour"', b'"haven"'), jwks=JwkSet.of([bob.public]))
+
+
+def test_B15_an_unknown_skill_is_told_the_known_ones(alice: PrivateKey) -> None:
+    """As the standard's error says it."""
+    task = put(TASK, "/skill_id", "iam.check_moon")
+    (one,) = check_envelope(json.dumps(task).encode(), verified(alice, CARD))
+    assert one.rule.id == "envelope.unsupported-skill"
+    assert one.message.endswith("supported_skills: iam.check_tides, iam.check_berths")
+
+
+def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
+    """Target, trace and status are looked at, too."""
+    assert found(alice, RESPONSE) == []
+    data = json.dumps(put(RESPONSE, "/output", {})).encode()
+    (one,) = check_envelope(data, verified(alice, CARD))
+    assert (one.rule.id, one.severity) == ("envelope.output", "warning")
+    assert found(alice, put(TASK, "/target_agent", "other")) == ["envelope.target"]
+    assert found(alice, put(RESPONSE, "/status", "done")) == ["envelope.status"]
+    for status in ("ok", "error", "partial", "skipped"):
+        assert found(alice, put(RESPONSE, "/status", status)) == []
+    assert found(alice, put(TASK, "/metadata", {})) == ["envelope.untraced"]
+    untraced = {**TASK, "metadata": {}, "context": {"pipeline_run_id": "p"}}
+    assert found(alice, untraced) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"harbour": {"pattern": "(a+)+$"}}},
+        {"$ref": "https://elsewhere.example/schema.json"},
+        {"$ref": "#"},
+        {"type": "strnig"},
+        "no schema",
+    ],
+    ids=["slow pattern", "elsewhere", "circular", "malformed", "text"],
+)
+def test_a_hostile_schema_is_unclear_and_asks_nobody(alice: PrivateKey, schema: Any) -> None:
+    """Nothing is fetched, and nothing takes for ever."""
+    card = put(CARD, "/skills/0/input_schema", schema)
+    task = put(TASK, "/input/harbour", "a" * 40 + "!")
+    assert found(alice, task, card) == ["envelope.unclear"]
+
+
+def test_a_plain_pattern_is_tried(alice: PrivateKey) -> None:
+    """The twin of the slow one; on a long text it is not."""
+    schema = {"type": "object", "properties": {"harbour": {"pattern": "^[a-z]+$"}}}
+    card = put(CARD, "/skills/0/input_schema", schema)
+    assert found(alice, put(TASK, "/input/harbour", "north"), card) == []
+    assert found(alice, put(TASK, "/input/harbour", "N"), card) == ["envelope.input"]
+    assert found(alice, put(TASK, "/input/harbour", "n" * 5000), card) == ["envelope.unclear"]
+
+
+# ------------------------------------------------------------------ drift
+
+
+def test_F42_the_live_card_is_compared_by_digest() -> None:
+    """The same bytes have not drifted; others have, and what differs is said."""
+    committed = json.dumps(PORTABLE).encode()
+    assert not card_drift(committed, committed).has_drifted
+    live = json.dumps(put(PORTABLE, "/description", "Changed")).encode()
+    report = card_drift(committed, live)
+    assert report.has_drifted
+    assert [where for where, _ in report.differences] == ["/description"]
+    spelled = card_drift(committed, json.dumps(PORTABLE, indent=1).encode())
+    assert (spelled.has_drifted, spelled.differences) == (True, ())
+    signed = card_drift(committed, json.dumps({**PORTABLE, "signatures": [{}]}).encode())
+    assert ("/signatures", "the signatures differ") in signed.differences
+    with pytest.raises(JsonRefused):
+        card_drift(committed, b"{")
+
+
+def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
+    """By their schemas; a tool without a skill is named as well."""
+    card = json.dumps(CARD).encode()
+    schema = CARD["skills"][0]["input_schema"]
+    tools = [{"name": name, "inputSchema": schema} for name in ("check_tides", "check-berths")]
+    assert not tools_drift(card, json.dumps({"tools": tools}).encode()).has_drifted
+    fewer = tools_drift(card, json.dumps({"tools": tools[:1]}).encode())
+    assert [where for where, _ in fewer.differences] == ["iam.check_berths"]
+    other = [tools[0], {**tools[1], "inputSchema": put(schema, "/required", [])}]
+    assert tools_drift(card, json.dumps({"tools": other}).encode()).has_drifted
+    more = tools_drift(card, json.dumps({"tools": [*tools, {"name": "spy"}]}).encode())
+    assert [where for where, _ in more.differences] == ["spy"]
+    with pytest.raises(CardRefused):
+        tools_drift(card, b'{"tools": 1}')

@@ -1,0 +1,42 @@
+"""The pytest plugin, in a pytest of its own: row B27."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardsign.testing import assert_card_valid
+from tests.support import PORTABLE, put
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs/guides/test-with-pytest.md"
+
+
+def test_B27_the_guide_of_the_plugin_runs(tmp_path: Path) -> None:
+    """Its example passes; and fails where the card is changed."""
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    for name, text in (("good", example), ("bad", example.replace('"sea"', "7"))):
+        file = tmp_path / f"test_{name}.py"
+        file.write_text(text)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "cardsign.testing.plugin"]
+        ended = subprocess.run(
+            [*command, "-p", "no:cacheprovider", str(file)],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            check=False,
+        )
+        assert (ended.returncode == 0) is (name == "good"), ended.stdout.decode()
+
+
+def test_B27_the_assertion_names_what_is_wrong() -> None:
+    """Each finding with its fix; a lighter one passes where only errors fail."""
+    assert_card_valid(PORTABLE)
+    bad = put(PORTABLE, "/version", "two")
+    with pytest.raises(AssertionError, match=r"meaning\.version: /version"):
+        assert_card_valid(bad)
+    assert_card_valid(bad, fail_on="error")

@@ -1,0 +1,83 @@
+"""`cardsign check`, `contract check` and `drift`: formats, streams and exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign import sign_card
+from cardsign.jose import JwkSet, PrivateKey
+from tests.check.test_contract import CARD, TASK
+from tests.cli.conftest import Cardsign
+from tests.cli.local_site import local_site
+from tests.support import PORTABLE, put
+
+
+@pytest.fixture
+def keys(cardsign: Cardsign, alice: PrivateKey) -> str:
+    """Alice's key set in the working directory, with a signed card and a contract."""
+    Path("card.json").write_bytes(sign_card(json.dumps(PORTABLE).encode(), alice))
+    Path("contract.json").write_bytes(sign_card(json.dumps(CARD).encode(), alice))
+    Path("jwks.json").write_bytes(JwkSet.of([alice.public]).to_bytes())
+    return "jwks.json"
+
+
+def written(name: str, value: Any) -> str:
+    """A JSON file."""
+    Path(name).write_text(json.dumps(value))
+    return name
+
+
+def test_a_report_in_every_format(cardsign: Cardsign, keys: str) -> None:
+    """The grade comes first; status 0 down to a C."""
+    ended = cardsign("check", "card.json", "--jwks", keys)
+    assert (ended.status, ended.text[:3]) == (0, "A  ")
+    assert cardsign("check", "card.json", "--jwks", keys, "--json").json["grade"] == "A"
+    sarif = cardsign("check", "card.json", "--format", "sarif").json
+    assert sarif["version"] == "2.1.0"
+    assert cardsign("check", "card.json", "--format", "html", "-o", "out.html").status == 0
+    assert Path("out.html").read_text().startswith("<!doctype html>")
+    assert cardsign("check", "-", stdin=b"{").status == 1
+
+
+def test_a_url_is_checked_by_its_own_keys(cardsign: Cardsign, keys: str) -> None:
+    """Of a site on this machine."""
+    with local_site() as site:
+        site.answers["/.well-known/agent-card.json"] = Path("card.json").read_bytes()
+        site.answers["/.well-known/jwks.json"] = Path(keys).read_bytes()
+        ended = cardsign("check", site.origin, "--insecure-loopback-http", "--json")
+        assert (ended.status, ended.json["grade"]) == (0, "A")
+        assert cardsign("check", site.origin, "--jwks", keys).status == 2
+        assert cardsign("check", site.origin).status == 3  # no plain HTTP
+
+
+def test_contract_check(cardsign: Cardsign, keys: str) -> None:
+    """Of a verified card alone."""
+    options = ("--card", "contract.json", "--jwks", keys)
+    assert cardsign("contract", "check", written("t.json", TASK), *options).status == 0
+    bad = written("bad.json", put(TASK, "/input", {}))
+    ended = cardsign("contract", "check", bad, *options)
+    assert ended.status == 1
+    assert "envelope.input" in ended.text
+    answer = cardsign("contract", "check", bad, *options, "--json").json
+    assert answer["kept"] is False
+    data = Path("contract.json").read_bytes().replace(b"iam-tides", b"iam-pirat")
+    Path("contract.json").write_bytes(data)
+    assert cardsign("contract", "check", "t.json", *options).status == 1
+    assert cardsign("contract", "check", "t.json", "--card", "contract.json").status == 2
+
+
+def test_drift(cardsign: Cardsign, keys: str) -> None:
+    """Status 1 where the digests differ."""
+    assert cardsign("drift", "card.json", "card.json").status == 0
+    other = written("other.json", put(PORTABLE, "/description", "x"))
+    ended = cardsign("drift", "card.json", other)
+    assert ended.status == 1
+    assert "/description" in ended.text
+    assert cardsign("drift", "card.json", other, "--json").json["drifted"] is True
+    tools = written("tools.json", {"tools": []})
+    assert cardsign("drift", "contract.json", "--tools", tools).status == 1
+    assert cardsign("drift", "card.json").status == 2
