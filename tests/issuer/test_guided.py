@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.config import ProjectCard, ProjectConfig
-from cardsign.errors import PassphraseFault, UsageFault
+from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
 from cardsign.issuer import (
     IssuerPassphrases,
     KeysetChanges,
@@ -431,4 +431,77 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     assert told.left == ()
     assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
     assert lost <= needed_keyset(new).revoked
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
+
+
+# How a guided command could be misled.
+
+
+def test_a_strangers_draft_does_not_ride_along_with_a_revocation(site: Site) -> None:
+    """The emergency is told at once; what nobody here drafted is left for a person to look at."""
+    eve = PrivateKey.generate("ES256").public
+    stolen = site.active("card")
+    changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
+    site.draft.write_bytes(draft_keyset(site.store, now=site.now, changes=changes).data)
+    site.now += timedelta(hours=1)
+    site.revoke(stolen, "compromised", "card", "release", root=True)
+    assert stolen not in site.live.kids
+    assert all(key.public != eve for key in needed_keyset(site.store).keys)
+
+
+def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
+    """Neither a rotation nor a revocation, and nothing is published."""
+    before, stolen, store = site.live.number, site.active("card"), site.store
+    store.leave("/elsewhere", now=site.now)
+    site.now += timedelta(days=91)
+    unlocking = site.unlocking("card", "release", root=True)
+    for act in (
+        lambda: rotate_all_due(store, site.config, unlocking, now=site.now, draft=site.draft),
+        lambda: revoke_and_replace(
+            store,
+            [stolen],
+            site.config,
+            unlocking,
+            reason="compromised",
+            now=site.now,
+            draft=site.draft,
+        ),
+    ):
+        with pytest.raises(StoreFault) as refused:
+            act()
+        assert refused.value.code == "keystore.moved"
+    assert site.live.number == before
+
+
+def test_a_clock_that_was_set_back_publishes_nothing(site: Site, peer: Peer) -> None:
+    """Nothing is dated before what is published; with the right time the work goes on."""
+    right = site.now + timedelta(hours=1)
+    before = site.live
+    site.now = right - timedelta(days=30)
+    with pytest.raises(PublishRefused, match="statement.not_yet"):
+        site.rotate("card", "release", root=True)
+    assert (site.live.number, site.live.release) == (before.number, before.release)
+    site.now = right
+    assert site.rotate("card", "release", root=True).left == ()
+    assert peer.verdict(site.live, right) == "trusted"
+
+
+def test_two_operators_at_once_make_one_keyset_and_one_key(site: Site, peer: Peer) -> None:
+    """The second opened the store before the first had done anything."""
+    stolen = site.active("card")
+    site.now += timedelta(hours=3)
+    second = site.store
+    unlocking = site.unlocking("card", "release", root=True)
+    site.revoke(stolen, "compromised", "card", "release", root=True)
+    keys, number = len(site.store.state.keys), needed_keyset(site.store).version
+    told = revoke_and_replace(
+        second,
+        [stolen],
+        site.config,
+        unlocking,
+        reason="compromised",
+        now=site.now,
+        draft=site.draft,
+    )
+    assert (len(site.store.state.keys), needed_keyset(site.store).version) == (keys, number), told
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
