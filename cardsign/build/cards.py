@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, each
+from cardsign.build.kind import BuildOptions, Kind, each, first_in
 from cardsign.build.reading import Document, Location, Place, read_one
 from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
 from cardsign.card.providers import authentication_schemes
@@ -42,13 +42,13 @@ _FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known
 
 def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take cards: files, or folders with one at its usual place."""
-    each(sources, draft, lambda source: _take(_found(source), draft))
+    each(sources, draft, lambda source: _take(_found(source, draft), draft))
 
 
-def _found(source: Path) -> Path:
+def _found(source: Path, draft: Draft) -> Path:
     if not source.is_dir():
         return source
-    return next((one for name in _FOLDER if (one := source / name).is_file()), source)
+    return first_in(source, _FOLDER, draft) or source
 
 
 def _take(path: Path, draft: Draft) -> None:

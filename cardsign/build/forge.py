@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, each, found_in
+from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
 from cardsign.build.reading import Document, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
@@ -50,15 +50,17 @@ def take_forge(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
     if source.is_dir():
         folder = source
-        source = next(one for name in _NAMES if (one := folder / name).exists())
+        found = first_in(folder, _NAMES, draft)
+        if found is None:
+            return
+        source = found
     else:
         folder = source.parent
     document = read_one(source)
     draft.take_members(document, CONFIGURATION)
-    found = [folder / name for name in _SPECIFICATIONS if (folder / name).is_file()]
-    specification = read_one(found[0]) if found else None
+    specification = first_in(folder, _SPECIFICATIONS, draft)
     if specification is not None:
-        _take_specification(specification, draft)
+        _take_specification(read_one(specification), draft)
     _take_security(document, draft)
     _take_tools(document, draft)
     _take_skills(document, folder, draft, options)

@@ -102,6 +102,12 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
             yield path
 
 
+def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
+    """The first of these files that a folder has; links as in :func:`found_in`."""
+    found = (one for name in names for one in found_in(folder, (name,), draft))
+    return next(found, None)
+
+
 def excerpt(prompt: str | None) -> str | None:
     """The first sentence of a prompt, in one line of at most 200 characters."""
     words = " ".join((prompt or "").split())

@@ -255,6 +255,19 @@ def test_a_path_out_of_the_folder_is_refused(
         build(folder)
 
 
+@pytest.mark.parametrize("name", ["agent.json", "forge.yaml"])
+def test_a_link_out_of_the_folder_is_refused(
+    folder: Path, build: Build, write: Write, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    """Of the files that a folder of the kind has, too."""
+    target = tmp_path_factory.mktemp("elsewhere") / name
+    target.write_text('{"agent_id": "a", "description": "Somebody else\'s"}')
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(target)
+    with pytest.raises(BuildRefused, match="leads out of its folder"):
+        build(folder)
+
+
 def test_F36_F43_what_the_builder_wrote_wins_and_gaps_are_filled(
     folder: Path, build: Build, write: Write
 ) -> None:
