@@ -245,6 +245,19 @@ def test_an_issuer_that_gives_no_answer_is_503(serve: Serve, issuer: Issuer) -> 
     assert served.bearer(issuer.token()).status_code == 200
 
 
+def test_keys_beyond_their_time_open_nothing(serve: Serve, issuer: Issuer) -> None:
+    """While the issuer gives no answer: they may have been revoked. It is asked once in 5 s."""
+    served = serve(oidc(issuer))
+    token = issuer.token(exp=int(time.time()) + 3600)
+    assert served.bearer(token).status_code == 200
+    issuer.served.answers["/keys"] = (500, {})
+    served.ahead = 500
+    assert served.bearer(token).status_code == 200
+    served.ahead = 601
+    assert [served.bearer(token).status_code for _ in range(3)] == [503, 503, 503]
+    assert issuer.served.asked.count("/keys") <= 2
+
+
 # ------------------------------------------------------------------ who gets which card
 
 

@@ -183,7 +183,7 @@ class Jwt(RemoteProvider):
             return kept
         self.check_reachable()
         answer = self._fetcher.fetch(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh, access=access)
-        if answer.outcome != "found" and not answer.is_stale:
+        if answer.outcome != "found":  # keys beyond their time may have been revoked
             raise self.unreachable()
         return answer.untrusted_body
 
