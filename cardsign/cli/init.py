@@ -175,6 +175,12 @@ _unlock_options = option_group(
     is_flag=True,
     help="Make only a card key: no statements, and no revocation that verifiers can see.",
 )
+@click.option(
+    "--agent",
+    metavar="NAME",
+    help="Make a new agent instead: its contract card, code, test, make targets and workflow. "
+    "NAME is department-agent.",
+)
 @_full_options
 @alg_option
 @_unlock_options
@@ -185,6 +191,7 @@ def init(
     publish_dir: str,
     card: str | None,
     simple: bool,
+    agent: str | None,
     full: FullOptions,
     alg: SigningAlg,
     keystore: UnlockOptions,
@@ -196,6 +203,9 @@ def init(
     card key signs cards. The release key signs, from cron, which cards are current. The recovery
     key replaces a stolen root key; no copy of it is kept. --simple makes a card key only.
     """
+    if agent is not None:
+        _new_agent(agent, as_json=as_json)
+        return
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg, "card": card}
     usual |= {"actor": actor(), "heads": user_heads()}
@@ -234,6 +244,21 @@ def init(
         print_json({**settings, **_made_json(made)})
         return
     _say_made(made, place, alg, card)
+
+
+def _new_agent(name: str, *, as_json: bool) -> None:
+    """Write the files of an agent, and say which; a dry run is refused, since there are no keys."""
+    from cardsign.agents import init_agent
+
+    if is_dry_run():
+        raise UsageFault("usage.conflict", "--agent and --dry-run exclude each other")
+    made = [str(path) for path in init_agent(Path(), name)]
+    if as_json:
+        print_json({"agent": name, "files": made})
+        return
+    for path in made:
+        say(f"wrote {path}")
+    say("next: write its skills, then cardsign lint agents")
 
 
 def _try(issuer: str | None, place: StorePlace) -> None:

@@ -33,7 +33,7 @@ ROWS = (
     ("net",),
     ("loading", "build"),
     ("publish",),
-    ("check", "contract", "drift", "projects"),
+    ("agents", "check", "contract", "drift", "projects"),
     ("batch", "issuer"),
     ("rehearsal",),
     ("api",),
