@@ -478,7 +478,7 @@ def test_a_clock_that_was_set_back_publishes_nothing(site: Site, peer: Peer) -> 
     right = site.now + timedelta(hours=1)
     before = site.live
     site.now = right - timedelta(days=30)
-    with pytest.raises(PublishRefused, match="statement.not_yet"):
+    with pytest.raises(PublishRefused, match=r"statement\.not_yet"):
         site.rotate("card", "release", root=True)
     assert (site.live.number, site.live.release) == (before.number, before.release)
     site.now = right
