@@ -78,7 +78,7 @@ def test_each_agent_is_below_its_path(serve: Callable[..., Served]) -> None:
     assert served.status(f"/agents/{CARD}") == 404
 
 
-def test_the_template_of_the_paths_is_a_setting(serve: Callable[..., Served]) -> None:
+def test_L2_the_template_of_the_paths_is_a_setting(serve: Callable[..., Served]) -> None:
     """Requirement L2."""
     settings = ServerSettings(agent_path="/v1/agent-systems/{name}")
     served = serve("tides", "waves", settings=settings)
@@ -93,7 +93,7 @@ def test_a_template_without_one_name_is_refused(serve: Callable[..., Served], pa
         serve("tides", settings=ServerSettings(agent_path=path))
 
 
-def test_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., Served]) -> None:
+def test_L1_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., Served]) -> None:
     """Of one agent its own (L1); of several none's, or the one that the settings name."""
     assert serve("tides").name(CARD) == "tides"
     assert serve("tides", "waves").status(CARD) == 404
@@ -103,7 +103,7 @@ def test_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., S
     assert serve("tides", "waves", settings=disabled).name(CARD) == "tides"
 
 
-def test_an_agent_that_is_not_enabled_is_on_no_route(serve: Callable[..., Served]) -> None:
+def test_L19_an_agent_that_is_not_enabled_is_on_no_route(serve: Callable[..., Served]) -> None:
     """Requirement L19: its paths, those of its card, the catalogue."""
     served = serve("tides", "waves", settings=ServerSettings(disabled=frozenset({"waves"})))
     for path in (f"/agents/waves{CARD}", "/waves/a2a/extendedAgentCard"):
@@ -150,7 +150,7 @@ def test_the_catalogue_holds_every_card_as_it_was_signed(
     assert served.client.post("/a2a/agents").status_code == 405
 
 
-def test_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:
+def test_O4_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:
     """By limit and offset; `total` is of all."""
     served = serve("a", "b", "c")
     page = served.client.get("/a2a/agents?limit=2&offset=2").json
@@ -186,7 +186,9 @@ def test_one_publication_has_a_catalogue_of_one(
 # ------------------------------------------------------------------ agents come and go
 
 
-def test_a_host_without_agents_has_no_card(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_O1_O11_a_host_without_agents_has_no_card(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
     """404, or by its own word an unsigned placeholder (O1); it is not ready."""
     settings = ServerSettings(enabled=False)
     serve("tides")
@@ -233,7 +235,7 @@ def test_a_broken_agent_harms_no_other(serve: Callable[..., Served], tmp_path: P
 # ------------------------------------------------------------------ probes, metadata, spellings
 
 
-def test_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_O12_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: Path) -> None:
     """Of one agent, and of several."""
     several = serve("tides", "waves")
     assert several.client.get("/healthz").json == {"status": "ok", "agents": 2}

@@ -35,7 +35,7 @@ class Around:
         return self.client.get(path, headers=headers, environ_overrides={"REMOTE_ADDR": address})
 
 
-def test_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) -> None:
+def test_O13_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) -> None:
     """429 with Retry-After; another client and the probes are not concerned."""
     around = Around(site, rate="2/day")
     assert [around.get().status_code for _ in range(4)] == [200, 200, 429, 429]
