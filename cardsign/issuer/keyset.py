@@ -496,7 +496,7 @@ def recover(
     store: KeyStore,
     recovery: Callable[[], tuple[PrivateKey, bytes]],
     *,
-    passphrase: Callable[[Role], bytes],
+    passphrase: Callable[[str], bytes],
     now: datetime,
     root_holder: str | None = None,
     new_recovery_out: Path | None = None,
@@ -576,7 +576,7 @@ def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> 
 def _replace_online(
     store: KeyStore,
     previous: KeysetStatement,
-    passphrase: Callable[[Role], bytes],
+    passphrase: Callable[[str], bytes],
     now: datetime,
     new_key: Callable[[], PrivateKey],
     random: Callable[[int], bytes],

@@ -13,9 +13,17 @@ from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 
-_KeyPhase = Literal["unlisted", "waits", "signs", "signs_on", "verifies", "stands"]
-_PeerPhase = Literal["trusts", "refuses", "fooled"]
-Phase = Literal[_KeyPhase, _PeerPhase]
+Phase = Literal[
+    "unlisted",
+    "waits",
+    "signs",
+    "signs_on",
+    "verifies",
+    "stands",
+    "trusts",
+    "refuses",
+    "fooled",
+]
 
 _ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
 

@@ -144,16 +144,17 @@ def _keep(
     """Keep a statement in both stores that says of the stand-ins what `newest` says."""
     begun = datetime.fromtimestamp(newest.iat, UTC)
     made = dict[str, PrivateKey]()
-    listed = [*newest.keys, *newest.root.keys, *(newest.recovery.keys if newest.recovery else ())]
+    recovery = newest.recovery.keys if newest.recovery else ()
+    listed = [(key.public, key.holder) for key in newest.keys]
+    listed += [(key.public, key.holder) for key in (*newest.root.keys, *recovery)]
     root_names = {key.public.thumbprint for key in newest.root.keys}
-    for key in listed:
-        old = key.public
+    for old, holder in listed:
         if old.thumbprint in names:
             continue
         private = made[old.thumbprint] = new_key(old.alg, old.kid)
         names[old.thumbprint] = private.public.thumbprint
         if old.thumbprint in root_names:
-            roots.add_key(private, b"", now=begun, roles=("root",), holder=key.holder)
+            roots.add_key(private, b"", now=begun, roles=("root",), holder=holder)
     private_keys = {**copy.private, **{key.public.thumbprint: key for key in made.values()}}
 
     def quorum(given: Quorum) -> Quorum:

@@ -345,7 +345,8 @@ class _Run:
         cards = self._copies(CARD_PATH, (t, max(begun, t - settings.card_max_age)))
         key_sets = self._copies(JWKS_PATH, (t, max(begun, t - worst)))
         stolen = [self._forged(card) for card in cards] if self.thief else []
-        for name, sets in (("pinned keys", [pinned]), ("JWK Set", key_sets)):
+        asked: dict[PeerName, list[bytes]] = {"pinned keys": [pinned], "JWK Set": key_sets}
+        for name, sets in asked.items():
             self._believes(
                 name,
                 all(believes(one, card) for one in sets for card in cards),

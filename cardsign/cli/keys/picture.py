@@ -165,7 +165,8 @@ def _legend(drawn: Sequence[TimelineRow], top: int) -> Iterator[tuple[int, str]]
     """What the colours mean that are in the picture, each with its row."""
     spans = [span for row in drawn for span in row.spans]
     shown = {span.phase for span in spans if not span.ahead}
-    marks = [(phase, meaning, 14) for phase, meaning in MEANINGS if phase in shown]
+    marks = list[tuple[str, str, int]]()
+    marks += [(phase, meaning, 14) for phase, meaning in MEANINGS if phase in shown]
     marks += [("ahead", "will sign", 14)] if any(span.ahead for span in spans) else []
     marks += [("red", "to be done", 3)] if any(row.due for row in drawn) else []
     x, row = 12.0, 0
