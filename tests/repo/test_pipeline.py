@@ -1,0 +1,216 @@
+"""The GitHub Action and the hooks of pre-commit: what they run does what they say.
+
+A small runner takes the steps of the composite action as GitHub does: inputs with their defaults,
+conditions that compare inputs with text, variables, outputs. Each script runs in bash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.repo.test_sign_in_ci import Trial
+from tests.support import PORTABLE
+
+ACTION = ".github/actions/cardsign/action.yml"
+INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+CONDITION = re.compile(r"inputs\.([a-z-]+) != ''")
+HOOKS = {
+    "cardsign-lint": "harbour.card.json",
+    "cardsign-secrets": "harbour.card.json",
+    "cardsign-signature": "signed.json",
+}
+
+
+class Runner:
+    """Runs the action in a trial's folder."""
+
+    def __init__(self, root: Path, trial: Trial) -> None:
+        self.action: dict[str, Any] = yaml.safe_load((root / ACTION).read_text("utf-8"))
+        self.trial = trial
+
+    def runs(self, environment: dict[str, str], **inputs: str) -> str:
+        """All that its steps print; a step that fails ends the test as it ends a job."""
+        given = {name.replace("_", "-"): value for name, value in inputs.items()}
+        assert given.keys() <= self.action["inputs"].keys()
+        known = {
+            name: given.get(name, what["default"]) for name, what in self.action["inputs"].items()
+        }
+        said = ""
+        for step in self.action["runs"]["steps"]:
+            conditions = step.get("if", "")
+            named = CONDITION.findall(conditions)
+            assert CONDITION.sub("", conditions).replace("&&", "").strip() == "", "an unknown form"
+            if not all(known[name] for name in named):
+                continue
+            variables = {
+                name: INPUT.sub(lambda found: known[found[1]], value)
+                for name, value in step.get("env", {}).items()
+            }
+            assert "${{" not in step["run"], "a script takes inputs by variables only"
+            said += self.trial.runs(step["run"], **environment, **variables)
+        return said
+
+
+@pytest.fixture
+def trial(tmp_path: Path, root: Path) -> Trial:
+    """A git repository with a card, a key for a variable, and its key set."""
+    trial = Trial(tmp_path, root)
+    trial.runs(
+        "umask 077; echo a passphrase for the trial > pass; "
+        "cardsign keys generate --kid card-2026 --passphrase-file pass; "
+        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
+        " --export-passphrase-file pass; cardsign keys jwks -o jwks.json; "
+        "git init -q .; git add card.json; "
+        "git -c user.name=trial -c user.email=trial@localhost commit -qm 'the card'"
+    )
+    return trial
+
+
+@pytest.fixture
+def secrets(trial: Trial) -> dict[str, str]:
+    """What a job gets as variables."""
+    key = (trial.folder / "key.pem").read_text("ascii")
+    output = str(trial.folder / "home" / "output")
+    return {
+        "CARD_KEY": key,
+        "CARDSIGN_PASSPHRASE": "a passphrase for the trial",
+        "GITHUB_OUTPUT": output,
+    }
+
+
+def test_the_action_lints_compares_signs_and_verifies(
+    root: Path, trial: Trial, secrets: dict[str, str]
+) -> None:
+    """One job; its output names the signed card."""
+    card = json.loads((trial.folder / "card.json").read_text("utf-8"))
+    card["skills"].append(card["skills"][0] | {"id": "another"})
+    card["version"] = "1.3.0"
+    (trial.folder / "card.json").write_text(json.dumps(card), "utf-8")
+
+    Runner(root, trial).runs(
+        secrets,
+        key="env:CARD_KEY",
+        kid="card-2026",
+        previous="HEAD:card.json",
+        comment="comment.md",
+        sarif="lint.sarif",
+    )
+
+    assert (trial.folder / "home/output").read_text("utf-8") == "signed=signed.json\n"
+    assert "another" in (trial.folder / "comment.md").read_text("utf-8")
+    assert json.loads((trial.folder / "lint.sarif").read_text("utf-8"))["version"] == "2.1.0"
+    assert trial.signed()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "because"),
+    [
+        ({"version": PORTABLE["version"], "skills": []}, "the version does not say so"),
+        ({"supportedInterfaces": []}, "a card without an endpoint"),
+    ],
+    ids=["a removed skill under the old version", "no endpoint"],
+)
+def test_the_action_signs_nothing_that_is_wrong(
+    root: Path, trial: Trial, secrets: dict[str, str], spoil: dict[str, Any], because: str
+) -> None:
+    """The negative twin: the job fails before a signature is made."""
+    card = json.loads((trial.folder / "card.json").read_text("utf-8")) | spoil
+    (trial.folder / "card.json").write_text(json.dumps(card), "utf-8")
+    with pytest.raises(AssertionError):
+        Runner(root, trial).runs(
+            secrets, key="env:CARD_KEY", kid="card-2026", previous="HEAD:card.json"
+        )
+    assert not (trial.folder / "signed.json").exists(), because
+
+
+def test_the_action_builds(root: Path, trial: Trial, secrets: dict[str, str]) -> None:
+    """From a folder of skills to a signed card."""
+    skills = trial.folder / "tides"
+    skills.mkdir()
+    (skills / "SKILL.md").write_text("---\nname: tides\ndescription: Says when\n---\n", "utf-8")
+    Runner(root, trial).runs(
+        secrets,
+        sources="tides",
+        build_options="--url https://tides.example/a2a",
+        key="env:CARD_KEY",
+        kid="card-2026",
+    )
+    assert json.loads((trial.folder / "card.json").read_text("utf-8"))["name"] == "tides"
+    assert trial.signed()
+
+
+def test_workflows_and_actions_pass_zizmor(root: Path) -> None:
+    """Offline: what it knows of injected templates, permissions and unpinned actions."""
+    zizmor = Path(sys.executable).with_name("zizmor")
+    ran = subprocess.run(
+        [zizmor, "--offline", "--no-progress", ".github"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.fixture(scope="module")
+def hooked(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This checkout's files as a git repository of hooks, since pre-commit clones one."""
+    repository = tmp_path_factory.mktemp("hooks") / "cardsign"
+    repository.mkdir()
+    for name in (".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, repository)
+    shutil.copytree(
+        root / "cardsign", repository / "cardsign", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    git = ["git", "-c", "user.name=trial", "-c", "user.email=trial@localhost"]
+    for command in (["init", "-q", "."], ["add", "-A"], ["commit", "-qm", "hooks"]):
+        subprocess.run([*git, *command], cwd=repository, check=True, timeout=120)
+    return repository
+
+
+def _pre_commit(trial: Trial, hooks: Path, hook: str) -> subprocess.CompletedProcess[str]:
+    """The real pre-commit; it installs cardsign into an environment of its own, once."""
+    program = Path(sys.executable).with_name("pre-commit")
+    kept = {"PRE_COMMIT_HOME": str(hooks.parent / "environments")}
+    return subprocess.run(
+        [program, "try-repo", str(hooks), hook, "--files", HOOKS[hook]],
+        cwd=trial.folder,
+        env={k: v for k, v in trial.environment.items() if k != "PYTHONPATH"} | kept,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_passes_a_good_card_and_stops_a_bad_one(
+    trial: Trial, hooked: Path, hook: str
+) -> None:
+    """By the real pre-commit, on a scratch repository."""
+    trial.runs(
+        "cp card.json harbour.card.json; "
+        "cardsign sign card.json --key file:key.pem --kid card-2026 --passphrase-file pass"
+        " -o signed.json; git add harbour.card.json signed.json jwks.json"
+    )
+    good = _pre_commit(trial, hooked, hook)
+    assert good.returncode == 0, good.stdout + good.stderr
+
+    spoilt = trial.folder / HOOKS[hook]
+    card = json.loads(spoilt.read_text("utf-8"))
+    card["description"] = "Token: ghp_" + "a1B2" * 9
+    card["supportedInterfaces"] = [] if hook == "cardsign-lint" else card["supportedInterfaces"]
+    spoilt.write_text(json.dumps(card), "utf-8")
+    bad = _pre_commit(trial, hooked, hook)
+    assert bad.returncode == 1, bad.stdout + bad.stderr
