@@ -123,7 +123,7 @@ def serving(*arguments: str, port: int = 0) -> Iterator[str]:
         address = ""
         for line in server.stderr:
             say(line.rstrip())
-            if "http://" in line:
+            if "http://" in line and "serving" in line:
                 address = line[line.index("http://") :].strip()
                 break
         expect(bool(address), "the server started")

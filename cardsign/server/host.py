@@ -21,6 +21,7 @@ from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import public_answer
 from cardsign.server.documents import Document
+from cardsign.server.events import to_log
 from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of, to_stderr
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -54,6 +55,7 @@ class Host:
         clock: Seconds, monotonic.
         now: Unix seconds.
         log: Takes a line for the operator.
+        events: Takes the event of each publication that is taken up.
 
     Attributes:
         settings: As given.
@@ -72,9 +74,10 @@ class Host:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         log: Callable[[str], None] = to_stderr,
+        events: Callable[[str], None] = to_log,
     ) -> None:
         self._directory, self.settings = directory, settings
-        self._clock, self._now, self._log = clock, now, log
+        self._clock, self._now, self._log, self._events = clock, now, log, events
         self._looking = Lock()
         self._providers = make_providers(settings.providers, settings.tokens, now)
         self._agents: dict[str, LiveApplication] = {}
@@ -151,6 +154,7 @@ class Host:
             clock=self._clock,
             now=self._now,
             log=self._log,
+            events=self._events,
             providers=self._providers,
         )
 

@@ -15,6 +15,7 @@ from cardsign.errors import CardsignError
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.server.app import create_app, public_answer
 from cardsign.server.documents import Paths
+from cardsign.server.events import published_event, to_log
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -45,6 +46,8 @@ class LiveApplication:
         now: Unix seconds, as for :func:`cardsign.server.create_app`.
         log: Takes a line for the operator: each generation that is taken up, and what of the
             cards and tokens does not fit together in it. That stops nothing.
+        events: Takes the event of each generation that is taken up, the first too, as
+            :func:`cardsign.server.events.published_event` writes it.
         providers: Those of the settings, where several agents share them.
 
     Attributes:
@@ -65,6 +68,7 @@ class LiveApplication:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         log: Callable[[str], None] = to_stderr,
+        events: Callable[[str], None] = to_log,
         providers: tuple[Provider, ...] | None = None,
     ) -> None:
         if providers is None:
@@ -75,6 +79,7 @@ class LiveApplication:
         self._clock = clock
         self._now = now
         self._log = log
+        self._events = events
         self._complaint = ""
         self._looking = threading.Lock()
         self._stamp = self._current_stamp()
@@ -142,8 +147,11 @@ class LiveApplication:
             self._complain(f"there is another generation {held.number} now")
 
     def _serve(self, generation: Generation, line: str = "") -> None:
+        # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.
         app = create_app(generation, self._settings, now=self._now, providers=self._providers)
+        event = published_event(generation, self._now())
         self.app, self._generation, self._complaint = app, generation, ""
+        self._events(event)
         for one in [*([line] if line else []), *self._problems(app)]:
             self._log(one)
 

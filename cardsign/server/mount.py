@@ -18,6 +18,7 @@ from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
 from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi, split_path
+from cardsign.server.events import to_log
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.live import LiveApplication, paths_of, to_stderr
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -33,6 +34,7 @@ def mount_cards(
     settings: ServerSettings = DEFAULT_SETTINGS,
     *,
     log: Callable[[str], None] = to_stderr,
+    events: Callable[[str], None] = to_log,
 ) -> Any:
     """Put a publication in front of an agent's application.
 
@@ -50,6 +52,7 @@ def mount_cards(
         publication: The publication directory, as ``cardsign publish`` writes it; it is followed.
         settings: To whom the extended cards are served, and whether the legacy path is.
         log: Takes a line for the operator.
+        events: Takes the event of each publication that is taken up.
 
     Returns:
         An application of the same kind.
@@ -57,7 +60,7 @@ def mount_cards(
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
-    live = LiveApplication(publication, settings, log=log)
+    live = LiveApplication(publication, settings, log=log, events=events)
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
     return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
@@ -88,6 +91,7 @@ def card_blueprint(
     settings: ServerSettings = DEFAULT_SETTINGS,
     *,
     log: Callable[[str], None] = to_stderr,
+    events: Callable[[str], None] = to_log,
 ) -> Blueprint:
     """The card's paths as a Flask blueprint, for an agent that is a Flask application.
 
@@ -103,11 +107,12 @@ def card_blueprint(
         publication: As for :func:`mount_cards`.
         settings: Likewise.
         log: Likewise.
+        events: Likewise.
 
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
-    live = LiveApplication(publication, settings, log=log)
+    live = LiveApplication(publication, settings, log=log, events=events)
     cards = Blueprint("cardsign", __name__)
 
     def answer(**_: str) -> Response:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from cardsign.errors import ServeFault
 from cardsign.server.asgi import AsgiApplication, Waits
+from cardsign.server.events import to_log
 from cardsign.server.host import Host
 from cardsign.server.live import to_stderr
 from cardsign.server.settings import ServerSettings
@@ -50,7 +51,7 @@ def serve(
             :class:`cardsign.server.Host` raises.
         FileFault: A published file cannot be read.
     """
-    Host(directory, settings, log=lambda line: None)  # fail before listening
+    Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening
     with _reserved(host, port) as (address, free_port):
         _run(partial(Host, directory, settings), address, free_port, as_json)
 
@@ -91,11 +92,11 @@ def _load(
 
     is_elsewhere = bool(settings.rate) and not settings.rate_storage.startswith("memory:")
     waits: Waits = "always" if is_elsewhere else "extended" if live.asks_peers else "never"
-    return AsgiApplication(Traffic(live, settings, now=time.time, access=_to_log), waits=waits)
+    return AsgiApplication(Traffic(live, settings, now=time.time, access=to_log), waits=waits)
 
 
-def _to_log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _unsaid(line: str) -> None:
+    """The worker will say it."""
 
 
 def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import signal
 import socket
@@ -152,8 +154,10 @@ def _is_empty(group: int) -> bool:
 
 
 def test_it_says_where_it_serves_once_it_does(server: Server) -> None:
-    """One line, and the port that was found for 0."""
-    assert server.said == [f"cardsign: serving generation 1 on http://127.0.0.1:{server.port}"]
+    """The event of the card, one line, and the port that was found for 0."""
+    event, line = server.said
+    assert json.loads(event)["event"] == "agent_card_published"
+    assert line == f"cardsign: serving generation 1 on http://127.0.0.1:{server.port}"
     assert server.port > 0
 
 
@@ -358,4 +362,6 @@ def test_a_new_generation_is_served_without_a_restart(tmp_path: Path, key: Priva
         assert _wait_for(is_served)
         assert seen == {old, new.card}
         status, said = server.stop()
-        assert (status, said) == (0, "cardsign: serving generation 2\n")
+        event, line = said.splitlines()
+        assert (status, line) == (0, "cardsign: serving generation 2")
+        assert json.loads(event)["card_sha256"] == hashlib.sha256(new.card).hexdigest()
