@@ -412,6 +412,18 @@ class _Work:
             what = f"look at keyset {draft.number}: it says what nobody here has drafted"
             self._needs("each root holder", what, f"cardsign keyset sign {file}", until)
             return
+        if draft.previous is not None and self.now.timestamp() >= draft.previous.exp:
+            # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
+            # be refused by all, and neither a keyset nor a recovery could follow it until then.
+            what = (
+                f"sign keyset {draft.number}, digest {draft.statement.digest}, if it is "
+                f"{self.now:%Y-%m-%d}: keyset {draft.previous.epoch}.{draft.previous.version} has "
+                "ended by this machine's clock, which may be ahead"
+            )
+            self._needs(
+                "each root holder", what, f"cardsign keyset sign {file}; then {_ALL_DUE}", None
+            )
+            return
         for store, access in self._root_stores():
             signed = self._signed_by(store, access, draft, until)
             if signed is not None:

@@ -486,6 +486,37 @@ def test_a_clock_that_was_set_back_publishes_nothing(site: Site, peer: Peer) -> 
     assert peer.verdict(site.live, right) == "trusted"
 
 
+def test_the_roots_sign_nothing_once_the_keyset_has_ended_by_the_clock(
+    site: Site, peer: Peer
+) -> None:
+    """A year ahead: no verifier would take what they sign, and nothing could follow it."""
+    right = site.now + timedelta(hours=1)
+    before = needed_keyset(site.store).digest
+    site.now = right + timedelta(days=365)
+    told = site.rotate("card", "release", root=True)
+    (task,) = [one for one in told.left if one.who == "each root holder"]
+    assert f"if it is {site.now:%Y-%m-%d}: keyset 1.2 has ended" in task.what
+    stolen = site.active("card")
+    site.revoke(stolen, "compromised", "card", "release", root=True)
+    assert needed_keyset(site.store).digest == needed_keyset(site.roots).digest == before
+    site.now = right
+    assert draft_keyset(site.store, now=right).statement.version == 3, "the roots can follow"
+    assert peer.verdict(site.live, right) == "trusted"
+
+
+def test_a_keyset_that_nobody_renewed_is_signed_by_hand(site: Site, peer: Peer) -> None:
+    """The time is right: the holder signs the draft with its digest, and the work goes on."""
+    site.now += timedelta(days=365)
+    assert site.rotate("card", "release", root=True).left
+    draft = read_draft(site.draft.read_bytes())
+    reviewed = review_keyset(site.roots, draft, now=site.now)
+    signed = sign_keyset(site.roots, reviewed, ROOT, digest=draft.digest)
+    site.draft.write_bytes(signed.data)
+    site.rotate("card", "release", root=True)
+    assert needed_keyset(site.store).digest == draft.digest
+    assert peer.verdict(site.live, site.now) == "trusted"
+
+
 def test_two_operators_at_once_make_one_keyset_and_one_key(site: Site, peer: Peer) -> None:
     """The second opened the store before the first had done anything."""
     stolen = site.active("card")
