@@ -325,7 +325,9 @@ def _is_of_unsigned(tag: str, body: bytes) -> bool:
         digest = hashlib.new(algorithm, payload, usedforsecurity=False).digest()
         plain = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         spelled = re.sub(r"[+/=]", lambda m: {"+": "-", "/": "_", "=": ""}[m[0]], tag)
-        if digest.hex().startswith(tag.lower()) or plain.startswith(spelled):
+        if len(spelled) >= 8 and (
+            digest.hex().startswith(tag.lower()) or plain.startswith(spelled)
+        ):
             return True
     return False
 

@@ -27,11 +27,14 @@ MAX_MATCHED: Final = 4096
 STATUSES: Final = ("ok", "error", "partial", "skipped")
 _TASK: Final = ("skill_id", "source_agent", "target_agent", "input")
 _RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
-# A repeated group, a back reference, or more than two repetitions without end.
-_SLOW_PATTERN: Final = re.compile(
-    r"\)[*+{]|\\[1-9]|\(\?P=|(?:(?<!\\)[*+]|\{\d*,\}).*"
-    r"(?:(?<!\\)[*+]|\{\d*,\}).*(?:(?<!\\)[*+]|\{\d*,\})"
-)
+#: Steps of one comparison: one for each keyword of a schema that is applied to a value. A schema
+#: can refer to itself, and a task can be a megabyte, so the work is bounded, not only the sizes.
+MAX_STEPS: Final = 100_000
+# Of a pattern without its escapes and classes: a repeated group or a back reference, and each
+# repetition whose length is free. Two of these cost the square of the text, three its cube.
+_NO_REPETITION: Final = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_SLOW: Final = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
+_FREE: Final = re.compile(r"[*+]|\{\d*,\d*\}")
 
 # fmt: off
 RULES: Final[dict[str, Rule]] = {one.id: one for one in (
@@ -128,31 +131,99 @@ def _traced(owner: Json) -> bool:
     return isinstance(owner, dict) and any(owner.get(n) for n in ("trace_id", "pipeline_run_id"))
 
 
+class _Costly(Exception):
+    """More steps than one comparison may take."""
+
+
+class _Steps:
+    """Counts what a comparison does, and ends it."""
+
+    def __init__(self) -> None:
+        self.left = MAX_STEPS
+
+    def counted(self, keyword: str, apply: Any) -> Any:
+        """The function of a keyword, which pays for what it is going to do."""
+
+        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            size = len(instance) if isinstance(instance, dict | list) else 0
+            if keyword == "uniqueItems":
+                self.left -= size * size // 10  # values of several kinds are compared in pairs
+            elif keyword in ("patternProperties", "additionalProperties"):
+                self.left -= size * (1 + len(schema.get("patternProperties", ())))
+            self.left -= 1
+            if self.left < 0:
+                raise _Costly
+            return apply(validator, value, instance, schema)
+
+        return counting
+
+
 def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import extend
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     if not isinstance(schema, dict):
         yield _found("envelope.unclear", (member,), "its schema is no object")
         return
-    if (pattern := _slow_pattern(schema)) is not None or _is_long(value):
-        why = "a text is too long" if pattern is None else f"the pattern {pattern[:60]!r}"
-        if _patterns(schema):
-            yield _found("envelope.unclear", (member,), f"{why} could take long to try")
-            return
+    if why := _why_slow(schema, value):
+        yield _found("envelope.unclear", (member,), f"{why} could take long to try")
+        return
     schema_of: Any = schema
+    steps = _Steps()
+    keywords = {n: steps.counted(n, f) for n, f in Draft202012Validator.VALIDATORS.items()}
     try:
         Draft202012Validator.check_schema(schema_of)
         # With a registry of its own no reference is ever fetched.
-        validator = Draft202012Validator(schema_of, registry=Registry())
+        validator = extend(Draft202012Validator, keywords)(schema_of, registry=Registry())
         for error in islice(validator.iter_errors(value), MAX_PROBLEMS):
             where = (member, *(str(token) for token in error.absolute_path))
             yield _found(f"envelope.{member}", where, error.message[:200])
+    except _Costly:
+        yield _found("envelope.unclear", (member,), "it would take long to hold it to its schema")
+    # A reference may lead to what is no schema, of which the library says nothing of its own.
     except (SchemaError, Unresolvable, RecursionError, re.error, OverflowError) as fault:
-        what = f"its schema cannot be used: {type(fault).__name__}"
-        yield _found("envelope.unclear", (member,), what)
+        yield _found("envelope.unclear", (member,), _unusable(fault))
+    except (AttributeError, LookupError, TypeError, ValueError) as fault:
+        yield _found("envelope.unclear", (member,), _unusable(fault))
+
+
+def _unusable(fault: Exception) -> str:
+    return f"its schema cannot be used: {type(fault).__name__}"
+
+
+def _why_slow(schema: Json, value: Json) -> str | None:
+    """What could take long in a way that no count of steps can end; None if nothing could."""
+    patterns = _patterns(schema)
+    if pattern := next((one for one in patterns if _is_slow(one)), None):
+        return f"the pattern {pattern[:60]!r}"
+    if patterns and _is_long(value):
+        return "a text is too long, and a pattern"
+    if _has_name(schema, ("unevaluatedProperties", "unevaluatedItems")):
+        return "unevaluatedProperties or unevaluatedItems"
+    return None
+
+
+def _is_slow(pattern: str) -> bool:
+    """Whether a search could cost more than the square of the text."""
+    bare = _NO_REPETITION.sub("x", pattern)
+    anchored = pattern.startswith("^")  # else the search begins again at each character
+    return bool(_SLOW.search(bare)) or len(_FREE.findall(bare)) > 1 + anchored
+
+
+def _has_name(schema: Json, names: tuple[str, ...]) -> bool:
+    pending = [schema]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            if any(name in one for name in names):
+                return True
+            pending += one.values()
+        elif isinstance(one, list):
+            pending += one
+    return False
 
 
 def _patterns(schema: Json) -> list[str]:
@@ -170,10 +241,6 @@ def _patterns(schema: Json) -> list[str]:
             found += list(named) if isinstance(named, dict) else []
             pending += one.values()
     return found
-
-
-def _slow_pattern(schema: Json) -> str | None:
-    return next((one for one in _patterns(schema) if _SLOW_PATTERN.search(one)), None)
 
 
 def _is_long(value: Json) -> bool:

@@ -94,21 +94,28 @@ def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
-    known = {_plain(str(one.get("name"))): one for one in tools if isinstance(one, dict)}
+    known: dict[str, list[dict[str, Json]]] = {}
+    for one in tools:
+        if isinstance(one, dict):
+            known.setdefault(_plain(str(one.get("name"))), []).append(one)
+    for name, namesakes in known.items():
+        if len(namesakes) > 1:  # which one is called, nobody can tell
+            yield name, f"the manifest has {len(namesakes)} tools of this name"
     said: set[str] = set()
-    for one in skill_schemas(document):
-        if one.kind != "input_schema":
+    for skill in skill_schemas(document):
+        if skill.kind != "input_schema":
             continue
-        name = _plain(one.skill)
+        name = _plain(skill.skill)
+        if name in said:
+            yield skill.skill, "another skill of the card has this name"
         said.add(name)
-        tool = known.get(name)
-        if tool is None:
-            yield one.skill, "the manifest has no such tool"
-            continue
-        schema = tool.get("inputSchema", tool.get("input_schema"))
-        for change in compare_schemas(one.schema, schema, "input"):
-            if change.effect != "wording":
-                yield f"{one.skill}{change.path}", change.message
+        if name not in known:
+            yield skill.skill, "the manifest has no such tool"
+        for tool in known.get(name, ()):
+            schema = tool.get("inputSchema", tool.get("input_schema"))
+            for change in compare_schemas(skill.schema, schema, "input"):
+                if change.effect != "wording":
+                    yield f"{skill.skill}{change.path}", change.message
     for name in known.keys() - said:
         yield name, "the card has no such skill with a schema"
 

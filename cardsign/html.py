@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,11 +18,15 @@ _STYLE: Final = (
     "code{font-family:ui-monospace,monospace}.grade{font-size:3rem;font-weight:bold}"
     "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}}"
 )
+# Controls, marks that reverse what is read, and halves of characters, which no encoding can write.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def text(value: object) -> str:
-    """A text of a stranger as HTML: its markup is shown, not obeyed."""
-    return html.escape(str(value), quote=True)
+    """A text of a stranger as HTML: markup and control characters are shown, not obeyed."""
+    return html.escape(_UNSEEN.sub(lambda one: f"\\u{ord(one[0]):04x}", str(value)), quote=True)
 
 
 def paragraph(value: object, kind: str = "") -> str:

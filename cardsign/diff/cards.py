@@ -31,6 +31,8 @@ NEEDED: Final[dict[Effect, Bump]] = {
 }
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
+#: Requirements of the old card times those of the new one that are compared; more cannot be told.
+MAX_PAIRS_OF_WAYS: Final = 100_000
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 
 _SCHEMAS: Final[dict[str, Direction]] = {
@@ -264,22 +266,34 @@ def _security(
     # Without a requirement everybody is let in.
     ways_before, ways_after = ([*requirements_of(one)] or [{}] for one in (old, new))
 
+    known, same = ({frozenset(way.items()) for way in ways} for ways in (ways_before, ways_after))
+    changed = {
+        name
+        for name, scheme in schemes_before.items()
+        if _scheme_changed(scheme, schemes_after.get(name))
+    }
+
     def stays(way: Mapping[str, frozenset[str]]) -> bool:
         return any(
             all(
-                name in way
-                and scopes <= way[name]
-                and not _scheme_changed(schemes_before.get(name), schemes_after.get(name))
+                name in way and scopes <= way[name] and name not in changed
                 for name, scopes in other.items()
             )
             for other in ways_after
         )
 
-    if lost := [way for way in ways_before if not stays(way)]:
+    # Most ways stay as they are; only the others are held against each way of the new card.
+    others = [
+        way for way in ways_before if changed & way.keys() or frozenset(way.items()) not in same
+    ]
+    lost: list[Mapping[str, frozenset[str]]] = []
+    if len(others) * len(ways_after) > MAX_PAIRS_OF_WAYS:
+        yield Change("unclear", place, "there are too many requirements to compare them all")
+    elif lost := [way for way in others if not stays(way)]:
         said = _way(lost[0]) if lost[0] else "no credentials"
         yield Change("breaking", place, f"a caller with {said} is no longer let in")
     for way in ways_after:
-        if way not in ways_before and not (lost and len(ways_after) == 1):
+        if frozenset(way.items()) not in known and not (lost and len(ways_after) == 1):
             said = _way(way) if way else "no credentials"
             yield Change("additive", place, f"a caller with {said} is let in now")
     if path:

@@ -81,6 +81,13 @@ def test_the_page_runs_nothing_and_obeys_no_text() -> None:
     assert "default-src &#x27;none&#x27;" in page
 
 
+def test_the_page_hides_nothing_behind_control_characters() -> None:
+    """Marks of direction, escapes and bytes of a name that are no text are spelled out."""
+    page = check_card(json.dumps(PORTABLE).encode(), name="\u202e\x1b[31m\udcff").to_html()
+    assert page.encode() and not {"\u202e", "\x1b", "\udcff"} & set(page)
+    assert "\\u202e\\u001b[31m\\udcff" in page
+
+
 def test_the_report_for_programs_is_json() -> None:
     """Whatever the card is."""
     for data in (b"", b"{}", b"[]", json.dumps(PORTABLE).encode(), b'{"signatures": [1]}'):
@@ -189,6 +196,13 @@ def test_an_etag_that_does_not_follow_the_signature(
     tag = digest.hex() if is_hex else base64.b64encode(digest).decode()
     server.headers["ETag"] = f'"{tag}"'
     assert asked(server) == {"check.etag-unsigned"}
+
+
+def test_an_etag_of_signs_alone_is_no_digest(server: Server, alice: PrivateKey) -> None:
+    """Padding without a digest is not taken for the beginning of one."""
+    serve(server, alice, PORTABLE)
+    server.headers |= {"ETag": '"========"'}
+    assert asked(server) == set()
 
 
 @pytest.mark.parametrize(

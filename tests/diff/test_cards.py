@@ -385,3 +385,17 @@ def test_what_is_no_card_is_refused() -> None:
     """Two members of one name, for one."""
     with pytest.raises(InputRefused, match="version"):
         diff_cards(b'{"version":"1","version":"2"}', b"{}")
+
+
+def test_many_requirements_are_compared_as_far_as_they_stay() -> None:
+    """What stays is looked up; too many that changed cannot be told, and are not tried in pairs."""
+    many = [{"schemes": {f"s{i}": {}}} for i in range(2000)]
+    other = [{"schemes": {f"t{i}": {}}} for i in range(2000)]
+    old = card(securityRequirements=many)
+
+    same = compare(old, card(securityRequirements=many, version="1.2.4"))
+    assert [one.effect for one in same.changes] == []
+    one_less = compare(old, card(securityRequirements=many[1:]))
+    assert "breaking" in [one.effect for one in one_less.changes]
+    others = compare(old, card(securityRequirements=other))
+    assert "unclear" in [one.effect for one in others.changes]
