@@ -11,12 +11,15 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from cardsign.build.reading import read_one
+from cardsign.card.providers import PROVIDERS
+from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import FileFault
+from cardsign.errors import BuildRefused, FileFault
 from cardsign.files import read_bytes
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
@@ -121,8 +124,14 @@ def _without_a_card(files: Sequence[Path]) -> Iterator[Path]:
 def _beside(
     report: CardReport, path: Path, folder: Path, tracked: frozenset[str] | None
 ) -> Iterator[Finding]:
-    """What the project says around a contract card."""
-    if report.document is None or not is_contract(report.document):
+    """What the project says around a card, most of it around a contract card."""
+    if report.document is None:
+        return
+    agent = path.parents[1] if path.parent.name == _WELL_KNOWN else path.parent
+    for kind in _not_advertised(agent, {*schemes_of(report.document)}):
+        message = f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
+        yield Finding(cards.NOT_ADVERTISED, (), message)
+    if not is_contract(report.document):
         return
     if tracked is not None and os.path.relpath(path, folder) not in tracked:
         yield Finding(cards.UNTRACKED, (), "git does not track this file")
@@ -135,6 +144,21 @@ def _beside(
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
         yield Finding(cards.APP_VERSION, ("version",), message)
+
+
+def _not_advertised(agent: Path, declared: Set[str]) -> Iterator[str]:
+    """Types of the providers in forge.yaml that no scheme stands for, nor one by hand (F23)."""
+    file = agent / "forge.yaml"
+    if not file.is_file() or file.is_symlink():
+        return
+    try:
+        document = read_one(file)
+        for at in document.rows("auth", "providers"):
+            kind, name = document.text(*at, "type"), document.text(*at, "name")
+            if kind is not None and kind not in PROVIDERS and not declared & {kind, name}:
+                yield kind
+    except (BuildRefused, FileFault):
+        return  # `cardsign build` says what is wrong with it
 
 
 def _read(path: Path) -> bytes:

@@ -22,11 +22,19 @@ from publications import NOW, PUBLIC, publish_cards, with_skill
 from werkzeug.test import Client
 
 from cardsign import CardRefused, JwkSet, Policy, PrivateKey, examine_card, sign_card, verify_card
-from cardsign.card import MAX_CARD_BYTES, Card
+from cardsign.card import (
+    MAX_CARD_BYTES,
+    MAX_CARD_VALUES,
+    MAX_DEPTH,
+    MAX_SIGNATURES,
+    PROFILES,
+    Card,
+    convert_card,
+)
 from cardsign.cli import command_line as cli
 from cardsign.diff import diff_cards
 from cardsign.errors import FetchFailed, JsonRefused
-from cardsign.jose import read_entry
+from cardsign.jose import PublicKey, read_entry
 from cardsign.net import DocumentFetcher, FetchSettings, fetch_document
 from cardsign.server import (
     MAX_REQUEST_BYTES,
@@ -69,7 +77,7 @@ def client(directory: Path, tokens: dict[str, str]) -> Client:
     )
 
 
-def test_F1_G1_the_card_is_at_the_well_known_path(client: Client, directory: Path) -> None:
+def test_F1_G1_B29_the_card_is_at_the_well_known_path(client: Client, directory: Path) -> None:
     """GET answers the published bytes as JSON."""
     answer = client.get("/.well-known/agent-card.json")
     assert answer.status_code == 200
@@ -140,6 +148,74 @@ def test_B3_a_card_is_strict_json(data: bytes, alice: PrivateKey) -> None:
         Card.from_bytes(data)
     with pytest.raises(JsonRefused):
         sign_card(data, [alice])
+
+
+def card_with(**members: Any) -> bytes:
+    """The public card with other members."""
+    return json.dumps({**PUBLIC, **members}).encode()
+
+
+def nested(levels: int) -> Any:
+    """Lists in one another."""
+    return [nested(levels - 1)] if levels > 1 else []
+
+
+#: By what is bounded: the largest card that is read, one beyond it, and what is said of that.
+BOUNDS: dict[str, tuple[bytes, bytes, str]] = {
+    "bytes": (
+        card_with().ljust(MAX_CARD_BYTES),
+        card_with().ljust(MAX_CARD_BYTES + 1),
+        "json.too_large",
+    ),
+    "depth": (
+        card_with(x=nested(MAX_DEPTH - 1)),
+        card_with(x=nested(MAX_DEPTH)),
+        "json.depth",
+    ),
+    "values": (
+        card_with(x=[0] * (MAX_CARD_VALUES - 100)),
+        card_with(x=[0] * MAX_CARD_VALUES),
+        "json.too_many_values",
+    ),
+    "signatures": (
+        card_with(signatures=[{}] * MAX_SIGNATURES),
+        card_with(signatures=[{}] * (MAX_SIGNATURES + 1)),
+        "card.signatures_too_many",
+    ),
+}
+
+
+@pytest.mark.parametrize(("most", "beyond", "code"), BOUNDS.values(), ids=BOUNDS)
+def test_O14_a_card_is_bounded(most: bytes, beyond: bytes, code: str, alice: PrivateKey) -> None:
+    """What is beyond a bound is told by it; what is within is judged by its signatures."""
+    policy = Policy.from_jwks(JwkSet.of([alice.public]), name="alice")
+    codes = [
+        {one.code for one in examine_card(data, expect=Holder(), policy=policy, now=NOW).reasons}
+        for data in (most, beyond)
+    ]
+    assert (code in codes[0], code in codes[1]) == (False, True)
+
+
+@pytest.mark.parametrize("count", [1, MAX_SIGNATURES, MAX_SIGNATURES + 1])
+def test_O14_the_work_for_one_card_is_bounded(
+    count: int, alice: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is bounded by counting: a few checks for each signature, and none for one too many."""
+    checks: list[bytes] = []
+    check = PublicKey.check
+
+    def counting(self: PublicKey, signing_input: bytes, signature: bytes) -> None:
+        checks.append(signature)
+        check(self, signing_input, signature)
+
+    (entry,) = json.loads(sign_card(card_with(), [alice], compat=()))["signatures"]
+    data = card_with(name="edited", signatures=[entry] * count)
+    policy = Policy.from_jwks(JwkSet.of([alice.public]), name="alice")
+    monkeypatch.setattr(PublicKey, "check", counting)
+    report = examine_card(data, expect=Holder(), policy=policy, now=NOW)
+    assert report.verdict == "invalid"
+    most = count * len(PROFILES) if count <= MAX_SIGNATURES else 0
+    assert min(count, most) <= len(checks) <= most
 
 
 def test_G11_a_single_signature_block_is_refused_and_explained(alice: PrivateKey) -> None:
@@ -342,7 +418,7 @@ def effects(new: bytes) -> set[str]:
     return {one.effect for one in diff_cards(contract(), new).changes}
 
 
-def test_B17_a_change_needs_a_version_that_says_so() -> None:
+def test_B17_B29_a_change_needs_a_version_that_says_so() -> None:
     """A break needs a major version, a new skill a minor one, words a patch; less is refused."""
     breaks: dict[str, Any] = {"required": ["target", "focus_rules"]}
     assert diff_cards(contract(), contract("2.0.0", **breaks)).version_verdict == "enough"
@@ -383,3 +459,18 @@ def test_B19_changes_that_break_a_caller() -> None:
     renamed = {**CONTRACT["skills"][0], "skill_id": "iam.audit_adk"}
     assert effects(contract_with(renamed)) == {"breaking"}
     assert effects(contract()) == set()
+
+
+@pytest.mark.parametrize("is_marked", [True, False], ids=["announced", "without a word"])
+def test_B20_a_skill_that_goes_was_marked_before(is_marked: bool) -> None:
+    """A built card keeps the mark in our extension, and `diff` says whether there was one."""
+    marks = {"deprecated": True} if is_marked else {}
+    going = {"id": "iam_check", "name": "Check", "description": "Check a file", "tags": ["adk"]}
+    written = {**PUBLIC, "skills": [*PUBLIC["skills"], {**going, **marks}]}
+    built = convert_card(written, "1.0").document
+    assert ("deprecated" in json.dumps(built["capabilities"])) is is_marked
+    staying = convert_card(PUBLIC, "1.0").document
+    changes = diff_cards(json.dumps(built).encode(), json.dumps(staying).encode()).changes
+    (gone,) = (one for one in changes if one.path == "/skills/1")
+    how = " after it was deprecated" if is_marked else ", and was not marked as deprecated before"
+    assert (gone.effect, gone.message) == ("breaking", f"skill 'iam_check' was removed{how}")

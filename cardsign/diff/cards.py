@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from semver import Version
 
+from cardsign.card.convert import kept_of
 from cardsign.card.document import Card
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
@@ -354,6 +355,9 @@ def _skills(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change
         _by(new.get("skills"), "id", "skill_id"),
     )
     come = {name: one for name, one in after.items() if name not in before}
+    # A2A has no member for the mark, so a built card keeps it in our extension.
+    kept = _object(kept_of(old).get("skills"))
+    announced = {name for name, one in kept.items() if _object(one).get("deprecated") is True}
     for name, (place, skill) in before.items():
         path = append("", "skills") + place
         if name in after:
@@ -366,7 +370,7 @@ def _skills(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change
             continue
         warned = (
             " after it was deprecated"
-            if skill.get("deprecated") is True
+            if skill.get("deprecated") is True or name in announced
             else (", and was not marked as deprecated before")
         )
         yield Change("breaking", path, f"skill {name!r} was removed{warned}")

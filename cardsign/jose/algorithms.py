@@ -110,7 +110,11 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
     return _chosen(tuple(names))
 
 
-@lru_cache(maxsize=64)
+#: Choices of algorithms kept; a policy has one or two.
+MAX_ALGORITHM_SETS: Final = 64
+
+
+@lru_cache(maxsize=MAX_ALGORITHM_SETS)
 def _chosen(names: tuple[str, ...]) -> tuple[Algorithm, ...]:
     refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
     if refused or not names:

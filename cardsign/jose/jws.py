@@ -46,6 +46,8 @@ Kind: TypeAlias = Literal["full", "jwt", "compat"]
 MAX_HEADER_BYTES: Final = 4 * 1024
 #: Levels of the header's JSON: a chain inside a JWK inside the header, with room to spare.
 MAX_HEADER_DEPTH: Final = 8
+#: Headers kept that were read: an issuer writes the same one for each of its cards.
+MAX_HEADERS: Final = 64
 
 # Media types are compared without regard to case (RFC 7515 4.1.9, RFC 2045 5.1).
 _KINDS: Final[dict[str, Kind]] = {
@@ -87,7 +89,7 @@ def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> Prot
     return header
 
 
-@lru_cache(maxsize=64)  # an issuer writes the same one for each of its cards
+@lru_cache(maxsize=MAX_HEADERS)
 def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     algorithms = choose(accepted)
     members = _read_members(untrusted_protected)

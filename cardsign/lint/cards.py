@@ -311,6 +311,16 @@ APP_VERSION: Final = add_rule(
         "row B36",
     )
 )
+NOT_ADVERTISED: Final = add_rule(
+    Rule(
+        "meaning.not-advertised",
+        "warning",
+        "forge.yaml beside the card enforces a provider for which the card has no scheme.",
+        "A client that follows the card sends no such credential, and may be refused.",
+        "Write a scheme of that name into `securitySchemes` by hand, or remove the provider.",
+        "row F23",
+    )
+)
 
 #: All rules by their ids.
 RULES: Final[Mapping[str, Rule]] = ALL_RULES

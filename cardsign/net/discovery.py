@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Lock
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
@@ -152,6 +154,8 @@ RETRY_INTERVAL: Final = 30
 #: Seconds, as two requests for the card take. If the last refresh is later by no more, it overtook
 #: this look, whose time was fixed before; no clock has gone back.
 OVERTAKEN_SECONDS: Final = 20
+#: Refreshes kept, each with the statements it brought; the oldest one goes first.
+MAX_REFRESHES: Final = 1024
 _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
 
@@ -188,7 +192,7 @@ def _hurried(ask: Fetcher, end: Deadline) -> Fetcher:
 
 
 class Refresher:
-    """The refreshes of one process, for any number of threads.
+    """The refreshes of one process, :data:`MAX_REFRESHES` at most, for any number of threads.
 
     Args:
         ask_for: What asks one URL on behalf of an issuer.
@@ -198,7 +202,8 @@ class Refresher:
     def __init__(self, ask_for: Callable[[TrustedIssuer], Fetcher], clock: Clock) -> None:
         self._ask_for = ask_for
         self._clock = clock
-        self._last: dict[tuple[str, str], _LastRefresh] = {}
+        self._last: OrderedDict[tuple[str, str], _LastRefresh] = OrderedDict()
+        self._lock = Lock()
         self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
         self._flights = SingleFlight()
 
@@ -244,7 +249,11 @@ class Refresher:
         if found.has_failed:
             whole = before.whole if before else NO_STATEMENTS
             found = replace(found, supplied=found.supplied.joined(whole))
-        self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
+        with self._lock:
+            self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
+            self._last.move_to_end(issuer)
+            if len(self._last) > MAX_REFRESHES:
+                self._last.popitem(last=False)
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
@@ -28,8 +28,11 @@ from cardsign.verify.verdict import examine_card
 Rule = Literal["one good signature", "every signature"]
 Check = Callable[[Entry, bytes, PublicKey], None]
 
+#: Cards kept that were read, and key sets; a rehearsal has some hundred versions of each.
+MAX_READ: Final = 4096
 
-@functools.lru_cache(maxsize=4096)
+
+@functools.lru_cache(maxsize=MAX_READ)
 def read_card(card: bytes) -> tuple[bytes, tuple[Entry, ...]]:
     """The payload and the signatures of a card."""
     read = Card.from_bytes(card)
@@ -37,7 +40,7 @@ def read_card(card: bytes) -> tuple[bytes, tuple[Entry, ...]]:
     return payload, tuple(map(read_entry, read.signatures))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=MAX_READ)
 def _read_jwks(jwks: bytes) -> JwkSet:
     return JwkSet.from_bytes(jwks)
 

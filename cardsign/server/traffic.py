@@ -24,11 +24,15 @@ if TYPE_CHECKING:
 
 MAX_SHOWN: Final = 256  # characters of a path in the log
 STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: every request waits for it
+#: Counters in this process, one for each client and rate: `limits` never drops one by itself.
+MAX_COUNTERS: Final = 16 * 1024
 _PREFIX: Final = 64  # bits of an IPv6 address that one client has
 
 
 class RateLimit:
     """So many requests of one client in a time, by the library `limits`.
+
+    In this process :data:`MAX_COUNTERS` are kept; after that, counting begins anew.
 
     Args:
         rate: ``100/minute``, or several with ``;`` between.
@@ -46,23 +50,34 @@ class RateLimit:
         self._unanswered = StorageError
         self._log = log
         self._failed_at = -math.inf
+        self._in_process = limits.storage.MemoryStorage
         options: dict[str, Any] = {}
         if not storage.startswith("memory:"):
             options = {
                 "socket_timeout": STORAGE_SECONDS,
                 "socket_connect_timeout": STORAGE_SECONDS,
             }
+
+        def begin() -> limits.strategies.RateLimiter:
+            held = limits.storage.storage_from_string(storage, wrap_exceptions=True, **options)
+            return limits.strategies.MovingWindowRateLimiter(held)
+
+        self._begin = begin
         try:
             self._rates = limits.parse_many(rate)
-            held = limits.storage.storage_from_string(storage, wrap_exceptions=True, **options)
+            self._window = begin()
         except (ValueError, limits.errors.ConfigurationError) as exc:
             raise UsageFault("config.malformed", f"rate or rate_storage: {exc}") from exc
-        self._window = limits.strategies.MovingWindowRateLimiter(held)
 
     def wait(self, client: str, now: float) -> int | None:
         """Seconds after which a client may ask again; None if it may now."""
         if 0 <= now - self._failed_at < RETRY_SECONDS:
             return None
+        held = self._window.storage
+        if isinstance(held, self._in_process) and len(held.events) >= MAX_COUNTERS:
+            # Who has so many addresses gains nothing by it; refusing new clients would harm others.
+            self._window = self._begin()
+            self._log(f"rate limits are counted anew after {MAX_COUNTERS} counters")
         try:
             for rate in self._rates:
                 if not self._window.hit(rate, client):

@@ -549,7 +549,7 @@ STATE_FORMAT: Final = "cardsign-state/1"
 MAX_STATE_BYTES: Final = 1024 * 1024
 
 #: Files whose state is not read again for as long as their bytes are the same.
-_READ_BEFORE: Final = 64
+MAX_READ_BEFORE: Final = 64
 _MAX_DEPTH: Final = 8
 _MEMBERS: Final = (
     *("format", "issuer", "policy", "anchor", "origins", "keyset", "release"),
@@ -578,7 +578,7 @@ def state_bytes(name: str, state: IssuerState) -> bytes:
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
 
 
-@lru_cache(maxsize=_READ_BEFORE)
+@lru_cache(maxsize=MAX_READ_BEFORE)
 def read_state(data: bytes, name: str) -> IssuerState:
     """Read what :func:`state_bytes` wrote for `name`. No signature is verified again.
 

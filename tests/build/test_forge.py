@@ -245,7 +245,7 @@ def test_F34_skill_files_are_found_at_their_places(
 
 
 @pytest.mark.parametrize("path", ["../outside.md", "/etc/passwd", "link.md"])
-def test_a_path_out_of_the_folder_is_refused(
+def test_O16_a_path_out_of_the_folder_is_refused(
     folder: Path, build: Build, write: Write, tmp_path: Path, path: str
 ) -> None:
     """What a cloned folder says is a stranger's word."""
@@ -253,6 +253,8 @@ def test_a_path_out_of_the_folder_is_refused(
     write("forge.yaml", FORGE + f"skills:\n  path: {path}\n")
     with pytest.raises(BuildRefused, match="leads out of the agent's folder"):
         build(folder)
+    write("forge.yaml", FORGE + "skills:\n  path: SKILL.md\n")
+    assert [one["id"] for one in build(folder)["skills"]] == ["weather"]
 
 
 @pytest.mark.parametrize("name", ["agent.json", "forge.yaml"])

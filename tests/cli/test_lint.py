@@ -227,6 +227,56 @@ def test_B5_B36_what_stands_beside_a_contract(cardsign: Cardsign) -> None:
     assert not beside & set(in_folder(cardsign)[name])
 
 
+#: The auth chain of the seed's example, and a provider of a type that no table knows.
+FORGE = """\
+agent_id: tides
+auth:
+  providers:
+    - type: static_token
+    - type: KIND
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "message"),
+    [
+        pytest.param(
+            "kerberos",
+            "static_token",
+            "callers may be asked for 'kerberos', and no security scheme says so",
+            id="no scheme",
+        ),
+        pytest.param("oidc", "static_token", None, id="a type that has a scheme"),
+        pytest.param("kerberos", "kerberos", None, id="a scheme by hand"),
+    ],
+)
+def test_F23_what_is_enforced_and_not_advertised_is_found(
+    cardsign: Cardsign, kind: str, scheme: str, message: str | None
+) -> None:
+    """forge.yaml beside a card names a provider that the card does not."""
+    bearer = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+    folder = Path("repo/tides")
+    folder.mkdir(parents=True)
+    (folder / "agent-card.json").write_text(
+        json.dumps(put(PORTABLE, f"/securitySchemes/{scheme}", bearer))
+    )
+    (folder / "forge.yaml").write_text(FORGE.replace("KIND", kind))
+    (found,) = cardsign("lint", "repo", "--json").json["cards"]
+    said = [one["message"] for one in found["findings"] if one["rule"] == "meaning.not-advertised"]
+    assert said == ([message] if message else [])
+
+
+@pytest.mark.parametrize("content", ["auth: {providers: 7}", "auth: [", "- auth\n", ""])
+def test_F23_a_configuration_that_cannot_be_read_says_nothing(
+    cardsign: Cardsign, content: str
+) -> None:
+    """`build` is the command that refuses it."""
+    Path("repo").mkdir()
+    Path("repo/agent-card.json").write_text(json.dumps(PORTABLE))
+    Path("repo/forge.yaml").write_text(content)
+    assert in_folder(cardsign) == {"repo/agent-card.json": []}
+
+
 def test_a_folder_with_what_is_no_card(cardsign: Cardsign) -> None:
     """Other JSON is passed over, an unreadable card among good ones is a finding."""
     agent("iam-tides", PORTABLE)

@@ -312,7 +312,9 @@ def test_O8_O9_one_failure_hides_no_other_verdict(cardsign: Cardsign, four: Netw
     assert "\x1b" not in ended.err
 
 
-def test_O8_the_lock_follows_all_of_them(cardsign: Cardsign, four: Network, tides: bytes) -> None:
+def test_O8_B29_the_lock_follows_all_of_them(
+    cardsign: Cardsign, four: Network, tides: bytes
+) -> None:
     """What peers have come to is raised in the lock, and said."""
     second = peer.keyset(2, tides, iat=peer.T0 + 1)
     four[HOME + KEYSET_PATH.format(epoch=1, version=2)] = second

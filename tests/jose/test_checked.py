@@ -47,7 +47,7 @@ def test_what_is_bad_stays_bad(alice: PrivateKey, bob: PrivateKey, counted: list
     assert len(counted) == 1 + 2 * len(others)
 
 
-def test_the_memory_of_good_ones_is_bounded(alice: PrivateKey, counted: list[bytes]) -> None:
+def test_O18_the_memory_of_good_ones_is_bounded(alice: PrivateKey, counted: list[bytes]) -> None:
     """What was used longest ago is forgotten, and checked again."""
     good = GoodSignatures(2)
     texts = [b"1", b"2", b"3"]

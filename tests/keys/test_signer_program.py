@@ -71,7 +71,9 @@ def test_a_program_signs(
     assert custody_of(uri) == uri
 
 
-def test_the_environment_is_cleared(written: Program, es256: PrivateKey, tmp_path: Path) -> None:
+def test_O16_the_environment_is_cleared(
+    written: Program, es256: PrivateKey, tmp_path: Path
+) -> None:
     """What is inherited, what is named and what is wanted arrives; nothing else."""
     seen = tmp_path / "seen"
     body = f"""

@@ -31,6 +31,7 @@ BESIDE = {
     "contract.path-constant",
     "contract.app-version",
     "meaning.same-name",
+    "meaning.not-advertised",
     "json.not-read",
 }
 

@@ -365,7 +365,7 @@ def test_the_clock_goes_back_in_a_cooldown(
     assert said == ["no-cache", "no-cache"]
 
 
-def test_cooldowns_are_bounded(
+def test_O18_cooldowns_are_bounded(
     network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many URLs it is known when they were asked, and the oldest is forgotten."""

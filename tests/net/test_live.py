@@ -240,6 +240,20 @@ def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
     assert len(ask.asked) == 2 * times
 
 
+@pytest.mark.parametrize(("most", "times"), [(1, 2), (2, 1)], ids=["full", "with room"])
+def test_O18_refreshes_kept_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, most: int, times: int
+) -> None:
+    """The oldest is forgotten, and that issuer is asked again."""
+    monkeypatch.setattr("cardsign.net.discovery.MAX_REFRESHES", most)
+    ask = Answers(statements())
+    rounds, shore = Refresher(lambda _: ask, lambda: 0.0), "https://shore.example"
+    other = TrustedIssuer("shore", ANCHOR, (parse_place(shore),))
+    for issuer, contact in ((enrolled(ANCHOR), HOME), (other, shore), (enrolled(ANCHOR), HOME)):
+        rounds.gather(issuer, LIMITS, None, contact=contact, now=NOW)
+    assert ask.asked.count(HOME + RELEASE_PATH) == times
+
+
 def test_who_began_before_the_last_round_uses_it() -> None:
     """His card came later than another's; his clock has not gone back."""
     ask = Answers(statements())

@@ -150,7 +150,7 @@ def test_the_catalogue_holds_every_card_as_it_was_signed(
     assert served.client.post("/a2a/agents").status_code == 405
 
 
-def test_O4_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:
+def test_O4_B29_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:
     """By limit and offset; `total` is of all."""
     served = serve("a", "b", "c")
     page = served.client.get("/a2a/agents?limit=2&offset=2").json

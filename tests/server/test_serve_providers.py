@@ -35,6 +35,21 @@ from cardsign.server import (
     create_token,
     make_providers,
 )
+from cardsign.server.providers.base import KnownCredentials
+
+
+@pytest.mark.parametrize(("most", "is_kept"), [(1, False), (2, True)], ids=["full", "with room"])
+def test_O18_credentials_kept_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_kept: bool
+) -> None:
+    """The one used longest ago goes first, and is asked about again."""
+    monkeypatch.setattr("cardsign.server.providers.base.MAX_CACHED", most)
+    known = KnownCredentials(lambda: 0.0)
+    known.put(b"first", {"sub": "ann"}, until=1.0)
+    known.put(b"second", {"sub": "bob"}, until=1.0)
+    assert (known.get(b"first") is not None) is is_kept
+    assert known.get(b"second") == {"sub": "bob"}
+
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"

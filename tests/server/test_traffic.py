@@ -47,6 +47,20 @@ def test_O13_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) 
     assert [around.get("/healthz").status_code for _ in range(3)] == [200] * 3
 
 
+@pytest.mark.parametrize(("most", "status"), [(3, 200), (4, 429)], ids=["full", "with room"])
+def test_O18_counters_are_bounded(
+    site: Site, monkeypatch: pytest.MonkeyPatch, most: int, status: int
+) -> None:
+    """When they are full, counting begins anew: nobody new is refused, and a line says so."""
+    monkeypatch.setattr("cardsign.server.traffic.MAX_COUNTERS", most)
+    around = Around(site, rate="1/day")
+    clients = [f"192.0.2.{number}" for number in (1, 2, 3)]
+    assert [around.get(address=one).status_code for one in clients] == [200] * 3
+    assert around.get(address=clients[0]).status_code == status
+    told = [f"rate limits are counted anew after {most} counters"]
+    assert around.log == (told if status == 200 else [])
+
+
 def test_several_rates_hold_together(site: Site) -> None:
     """The first that is used up refuses."""
     around = Around(site, rate="9/day; 1/hour")

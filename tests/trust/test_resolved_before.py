@@ -182,7 +182,7 @@ def test_a_time_of_the_caller_s_choice_finds_and_leaves_nothing(
         assert ["time.historic"] * historic == [one.code for one in trust.blocks]
 
 
-def test_long_histories_take_a_bounded_room(
+def test_O18_long_histories_take_a_bounded_room(
     issuer: TrustedIssuer, state: IssuerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is too large is resolved anew each time, and says the same."""
@@ -192,6 +192,21 @@ def test_long_histories_take_a_bounded_room(
     first, second = (resolved(issuer, state, NOW, NEWEST, junk) for _ in range(2))
     assert first == second
     assert first.weighed is not second.weighed
+
+
+@pytest.mark.parametrize(("most", "is_kept"), [(1, False), (2, True)], ids=["full", "with room"])
+def test_O18_results_kept_are_bounded(
+    issuer: TrustedIssuer,
+    state: IssuerState,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    is_kept: bool,
+) -> None:
+    """The result of another issuer takes the place of the oldest."""
+    monkeypatch.setattr("cardsign.trust.resolve.MAX_RESOLVED", most)
+    first = resolved(issuer, state, NOW, NEWEST, b"x")
+    resolved(replace(issuer, name="another"), state, NOW, NEWEST)
+    assert (resolved(issuer, state, NOW, NEWEST, b"x").weighed is first.weighed) is is_kept
 
 
 PREFIXES = ("/", "/a/", "/A/", "/a/b/", "/ab/", "/a/B/c/")

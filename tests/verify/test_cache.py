@@ -195,7 +195,7 @@ def test_what_a_caller_does_to_a_report_does_not_reach_the_cache() -> None:
     assert cache.hits == [False, True, True]
 
 
-def test_a_cache_is_bounded() -> None:
+def test_O18_a_cache_is_bounded() -> None:
     """What was used longest ago goes first."""
     tides, cache = Tides(), Watched(2)
     cards = {name: card_of() + b" " * at for at, name in enumerate("abc", 1)}
