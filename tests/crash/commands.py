@@ -322,6 +322,7 @@ CASES: dict[str, Case] = {
     "keyset recover": Case(live, typed(RECOVER), EXISTS),
     "keyset publish, a new epoch": Case(recovered, typed("keyset publish draft.json")),
     "release renew": Case(listed, typed("release renew --force")),
+    "rotate --all-due": Case(live, typed("keys rotate --all-due")),
     "publish, beside statements": Case(listed, typed("publish signed.json --max-age 0")),
 }
 

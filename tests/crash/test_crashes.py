@@ -40,6 +40,8 @@ NIGHTLY = int(os.environ.get("CARDSIGN_EXAMPLES", "400")) >= 40_000
 KILLED = (
     tuple(CASES) if NIGHTLY else ("generate, another key", "publish, again", "rotate, activating")
 )
+#: It changes files more than a hundred times, and each change is refused in turn.
+THOROUGH = {"rotate --all-due": pytest.mark.thorough}
 
 Folder = Callable[[str, Path], Path]
 
@@ -173,7 +175,9 @@ FAULTS = (errno.ENOSPC, errno.EROFS, errno.EIO)
 
 
 @pytest.mark.parametrize("shift", range(len(FAULTS)) if NIGHTLY else [0])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=THOROUGH.get(case, ())) for case in CASES]
+)
 def test_a_disk_that_refuses_leaves_the_old_store(
     tmp_path: Path, prepared: Folder, case: str, shift: int
 ) -> None:
