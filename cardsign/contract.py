@@ -177,7 +177,8 @@ def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
     try:
         Draft202012Validator.check_schema(schema_of)
         # With a registry of its own no reference is ever fetched.
-        validator = extend(Draft202012Validator, keywords)(schema_of, registry=Registry())
+        bounded: Any = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
+        validator = bounded(schema_of, registry=Registry())
         for error in islice(validator.iter_errors(value), MAX_PROBLEMS):
             where = (member, *(str(token) for token in error.absolute_path))
             yield _found(f"envelope.{member}", where, error.message[:200])

@@ -84,7 +84,8 @@ def test_the_page_runs_nothing_and_obeys_no_text() -> None:
 def test_the_page_hides_nothing_behind_control_characters() -> None:
     """Marks of direction, escapes and bytes of a name that are no text are spelled out."""
     page = check_card(json.dumps(PORTABLE).encode(), name="\u202e\x1b[31m\udcff").to_html()
-    assert page.encode() and not {"\u202e", "\x1b", "\udcff"} & set(page)
+    assert page.encode()
+    assert not {"\u202e", "\x1b", "\udcff"} & set(page)
     assert "\\u202e\\u001b[31m\\udcff" in page
 
 

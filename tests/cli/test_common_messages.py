@@ -211,7 +211,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     "settings with a slip": (
         2,
         "config.malformed: unknown member 'publsh'; known are format, issuer, "
-        "keystore, publish, timeline, build, card "
+        "keystore, publish, timeline, build, lint, card "
         "(cardsign.toml, line 2)",
         "Fix the line named. A new cardsign.toml is written by: cardsign init",
     ),
@@ -251,6 +251,8 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
 }
 _KID = re.compile(r"'[A-Za-z0-9_-]{43}'")
+# The oldest click that is allowed words it so.
+_OLD_CLICK = re.compile(r"No such option: (\S+) Did you mean (\S+)\?")
 _SHORT_KID = re.compile(r"(?<=accepted are )[A-Za-z0-9_-]{8}\.\.\.")
 
 
@@ -266,6 +268,7 @@ def test_a_common_mistake_is_named_with_its_way_out(name: str, cardsign: Cardsig
 
     told = (ended.text + ended.err).replace(f"{Path.cwd()}/", "")
     told = _SHORT_KID.sub("KIDS", _KID.sub("KID", told))
+    told = _OLD_CLICK.sub(r"No such option '\1'. Did you mean '\2'?", told)
     lines = [line.removeprefix("cardsign: ").strip() for line in told.splitlines()]
     assert (ended.status, message in lines) == (status, True), told
     assert lines[lines.index(message) + 1] == hint

@@ -54,7 +54,7 @@ def test_three_commands_without_arguments_publish_every_card(issuer: Cardsign) -
 
     again = issuer("sign", CARDSIGN_PASSPHRASE=None)
     assert (again.status, again.err.count("nothing changed")) == (0, 2)
-    assert publish(issuer) == {**first, "created": False}
+    assert publish(issuer) == {**first, "created": False, "changes": {}}
     assert run(issuer("config", "check", "--json")).json["cards"] == [
         str(Path.cwd() / "card.json"),
         str(Path.cwd() / "more.json"),

@@ -29,7 +29,13 @@ from cardsign.net import (
     discover_extended,
 )
 from cardsign.publish import publish_generation
-from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
+from cardsign.server import (
+    LiveApplication,
+    ProviderSettings,
+    ServerSettings,
+    TokenTable,
+    create_token,
+)
 from cardsign.statements import read_keyset
 from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
@@ -115,7 +121,8 @@ def tides(
     )
     token, line = create_token(AUDIENCE)
     published = now().timestamp()
-    settings = ServerSettings(TokenTable.from_bytes(line.encode()))
+    table = TokenTable.from_bytes(line.encode())
+    settings = ServerSettings(table, (ProviderSettings("api_key", tokens=table, key="X-Api-Key"),))
     app = LiveApplication(folder, settings, now=lambda: published)
     statement = peer.keyset(origins=list(origins))
     floor = {URL: SEQ, "extended": FLOOR}
