@@ -43,7 +43,8 @@ GRADES: Final[dict[Grade, str]] = {
     "D": "there is an error: some reader refuses the card, or is misled",
     "C": "no signature is known to cover all of it",
     "B": "there is a warning",
-    "A": "signed as a whole by a key that its origin publishes, and nothing to warn of",
+    "A": "signed as a whole by a key that its origin publishes, or of a file that you name, "
+    "and nothing to warn of",
 }
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.
 MAX_AGE: Final = 24 * 3600
@@ -102,7 +103,7 @@ class CheckReport:
         grade: By :data:`GRADES`.
         findings: Of lint and of check, the gravest first.
         explanation: What each signature covers; with `keys`, whether it fits.
-        has_keys: Whether a key set was at hand.
+        keys_name: Where the key set came from: a file or a URL. Empty without one.
         asked: Every URL that was asked, in order.
     """
 
@@ -110,8 +111,15 @@ class CheckReport:
     grade: Grade
     findings: tuple[Finding, ...]
     explanation: Explanation
-    has_keys: bool
+    keys_name: str
     asked: tuple[str, ...] = ()
+
+    @property
+    def because(self) -> str:
+        """Why this grade. An A names the key set: only of a URL was the origin asked."""
+        if self.grade == "A":
+            return f"signed as a whole by a key of {self.keys_name}, and nothing to warn of"
+        return GRADES[self.grade]
 
     @property
     def clients(self) -> tuple[Prediction, ...]:
@@ -124,7 +132,7 @@ class CheckReport:
             "schema": SCHEMA,
             "name": self.name,
             "grade": self.grade,
-            "because": GRADES[self.grade],
+            "because": self.because,
             "findings": [one.to_json() for one in self.findings],
             "signatures": [_signature(one) for one in asdict(self.explanation)["signatures"]],
             "clients": [asdict(one) for one in self.clients],
@@ -145,7 +153,7 @@ class CheckReport:
         return html.page(
             f"Agent Card {self.name}",
             (
-                ("", html.paragraph(self.grade, "grade") + html.paragraph(GRADES[self.grade])),
+                ("", html.paragraph(self.grade, "grade") + html.paragraph(self.because)),
                 ("Findings", html.table(("weight", "rule", "where", "what", "fix"), found)),
                 ("Signatures", html.table(("", "key", "alg", "verdict", "profiles"), signatures)),
                 ("SDK clients, predicted", html.table(("client", "answer", "why"), clients)),
@@ -165,6 +173,7 @@ def check_card(
     *,
     name: str = "",
     jwks: JwkSet | None = None,
+    keys_name: str = "the given key set",
     settings: LintSettings | None = None,
     more: Iterable[Finding] = (),
     asked: tuple[str, ...] = (),
@@ -175,6 +184,7 @@ def check_card(
         untrusted_bytes: The card as received.
         name: For the report.
         jwks: By which its signatures are checked; whose they are is not.
+        keys_name: Where `jwks` came from, for the report.
         settings: Of lint.
         more: What was found around it.
         asked: What was asked for that.
@@ -191,7 +201,8 @@ def check_card(
     ordered = tuple(sorted(found, key=lambda one: weights.index(one.severity)))
     is_whole = any(_covers_all(one.verdict, one.profiles) for one in explanation.signatures)
     grade = _grade(ordered, is_whole=is_whole, is_readable=linted.document is not None)
-    return CheckReport(name, grade, ordered, explanation, jwks is not None, asked)
+    named = "" if jwks is None else keys_name
+    return CheckReport(name, grade, ordered, explanation, named, asked)
 
 
 def _covers_all(verdict: str, profiles: Iterable[str]) -> bool:
@@ -267,7 +278,8 @@ def check_url(
     answer = fetch_document(where, fetch)
     origin = parse_url(answer.url).origin
     found = list(_of_headers(answer.headers, answer.untrusted_body, now))
-    jwks, said = _keys(f"{origin}{JWKS_PATH}", fetch, asked)
+    keys_url = f"{origin}{JWKS_PATH}"
+    jwks, said = _keys(keys_url, fetch, asked)
     found += said
     document = lint_card(answer.untrusted_body).document
     if document is not None and declares_extended_card(document, any_spelling=True):
@@ -277,6 +289,7 @@ def check_url(
         answer.untrusted_body,
         name=answer.url,
         jwks=jwks,
+        keys_name=keys_url,
         settings=settings,
         more=found,
         asked=tuple(asked),

@@ -40,8 +40,8 @@ _FREE: Final = re.compile(r"[*+]|\{\d*,\d*\}")
 RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("envelope.form", "error", "It is no task and no response.",
          "The agent cannot tell what is wanted.",
-         "A task has skill_id, source_agent, target_agent and input; a response has a status.",
-         "row B14"),
+         "A task has skill_id, source_agent, target_agent and input; a response has a status, too. "
+         "A message of A2A is no envelope: docs/guides/check.md has an example.", "row B14"),
     Rule("envelope.unsupported-skill", "error", "The card has no such skill.",
          "The agent answers unsupported_skill.", "Name one of the skills that are listed.",
          "row B15"),
@@ -56,7 +56,7 @@ RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("envelope.status", "error", "The status is none of ok, error, partial, skipped.",
          "The caller does not know how it ended.", "Use one of the four.", "row B35"),
     Rule("envelope.untraced", "warning", "There is no trace_id and no pipeline_run_id.",
-         "Nobody finds the task again in the logs.", "Add metadata.trace_id.", "row B35"),
+         "Nobody finds the task again in the logs.", "Add /metadata/trace_id.", "row B35"),
     Rule("envelope.unclear", "warning", "It cannot be told whether a schema is met.",
          "The schema is missing, refers elsewhere, or has a pattern that could take long.",
          "Simplify the schema.", "row B14"),
@@ -100,13 +100,14 @@ def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterato
     is_response = "status" in envelope
     for name in _RESPONSE if is_response else _TASK:
         if name not in envelope:
-            yield _found("envelope.form", (), f"{name!r} is missing")
+            yield _found("envelope.form", (name,), "it is missing")
     skill, target = envelope.get("skill_id"), envelope.get("target_agent")
     if "target_agent" in envelope and target != card.get("name"):
         message = f"it is for {target!r:.60}, the card is of {card.get('name')!r:.60}"
         yield _found("envelope.target", ("target_agent",), message)
     if not any(_traced(envelope.get(owner)) for owner in ("metadata", "context")):
-        yield _found("envelope.untraced", (), "no trace_id")
+        message = "no trace_id or pipeline_run_id in /metadata or /context"
+        yield _found("envelope.untraced", ("metadata", "trace_id"), message)
     if is_response and envelope["status"] not in STATUSES:
         yield _found("envelope.status", ("status",), f"{envelope['status']!r:.40}")
     known = known_skills(card)

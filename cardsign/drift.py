@@ -6,6 +6,7 @@ Nothing is verified: a card that drifted may still be signed, and one that did n
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -32,16 +33,21 @@ class DriftReport:
         live_sha256: Of those that are live.
         differences: Each with its JSON pointer or tool, and what differs; empty where only the
             spelling of the bytes does.
+        only_live_is_signed: The committed card has no signatures and the live one has. Then the
+            signatures and the digests do not count.
     """
 
     committed_sha256: str
     live_sha256: str
     differences: tuple[tuple[str, str], ...]
+    only_live_is_signed: bool = False
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the digests differ, or a tool does."""
-        return self.committed_sha256 != self.live_sha256 or bool(self.differences)
+        """Whether a member, a tool or, of two cards signed alike, the digests differ."""
+        if self.differences:
+            return True
+        return self.committed_sha256 != self.live_sha256 and not self.only_live_is_signed
 
     def to_json(self) -> dict[str, Any]:
         """The report for programs."""
@@ -50,12 +56,15 @@ class DriftReport:
             "drifted": self.has_drifted,
             "committed_sha256": self.committed_sha256,
             "live_sha256": self.live_sha256,
+            "only_live_is_signed": self.only_live_is_signed,
             "differences": [{"where": one, "what": what} for one, what in self.differences],
         }
 
 
 def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
     """Compare the card that was committed with the one that is live, byte for byte.
+
+    Where only the live card is signed, everything but its signatures is compared.
 
     Raises:
         JsonRefused, CardRefused: They differ, and one is no card.
@@ -67,9 +76,19 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
     found = [(one.path, one.message) for one in changes]
     documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
     signatures = [one.get("signatures") for one in documents]
-    if signatures[0] != signatures[1]:
+    only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
+    if only_live_is_signed:
+        # The digests say nothing here, so a difference that `diff` is silent about counts as well.
+        if not found and _unsigned(documents[0]) != _unsigned(documents[1]):
+            found.append(("", "the cards differ outside the signatures"))
+    elif signatures[0] != signatures[1]:
         found.append(("/signatures", "the signatures differ"))
-    return DriftReport(digests[0], digests[1], tuple(found))
+    return DriftReport(digests[0], digests[1], tuple(found), only_live_is_signed)
+
+
+def _unsigned(document: Mapping[str, Json]) -> str:
+    kept = {name: one for name, one in document.items() if name != "signatures"}
+    return json.dumps(kept, sort_keys=True)
 
 
 def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:

@@ -12,7 +12,7 @@ import click
 from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
@@ -73,7 +73,7 @@ def check(
     else:
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-        report = check_card(read_input(card), name=card, jwks=keys or None)
+        report = check_card(read_input(card), name=card, jwks=keys or None, keys_name=str(jwks))
     if as_json or form == "json":
         print_json(report.to_json())
     elif form == "text":
@@ -82,14 +82,14 @@ def check(
         named = [(report.name, one, "") for one in report.findings]
         text = report.to_html() if form == "html" else json.dumps(findings_log(named), indent=2)
         write_output(output, text.encode())
+        if output != STDIO:
+            say(f"wrote {safe(output)}")
     return EXIT_OK if report.grade in _PASSED else EXIT_NOT_TRUSTED
 
 
 def _lines(report: CheckReport) -> Iterator[str]:
     """The grade, the signatures, the clients, then what was found."""
-    from cardsign.check import GRADES
-
-    yield f"{report.grade}  {safe(report.name)}: {GRADES[report.grade]}"
+    yield f"{report.grade}  {safe(report.name)}: {safe(report.because)}"
     answer = report.to_json()
     for one in answer["signatures"]:
         by = f"{safe(one['alg'])} {safe(one['kid'], limit=60)}"

@@ -212,16 +212,12 @@ def completion(shell: str, as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def help_(words: tuple[str, ...], as_json: bool) -> None:
-    """Show the help of COMMAND, as COMMAND --help does, or what the reason code CODE means."""
-    if len(words) == 1 and "." in words[0]:
-        from cardsign.reasons import REASONS
+    """Show the help of COMMAND, as COMMAND --help does, or what CODE means.
 
-        code = REASONS.get(words[0])
-        if code is None:
-            raise UsageFault(
-                "usage.invalid", f"there is no code {words[0]!r}{_suggest(words[0], REASONS)}"
-            )
-        text = f"{code.code}: {code.meaning}\n  {code.hint}"
+    CODE is a reason code, a rule of lint, or what check or contract check finds.
+    """
+    if len(words) == 1 and "." in words[0]:
+        text = _told(words[0])
     else:
         context = click.Context(command_line, info_name="cardsign")
         for word in words:
@@ -235,6 +231,23 @@ def help_(words: tuple[str, ...], as_json: bool) -> None:
         print_json({"help": text})
     else:
         click.echo(text)
+
+
+def _told(name: str) -> str:
+    """What a reason code or a rule means."""
+    from cardsign import check, contract
+    from cardsign.lint.cards import RULES
+    from cardsign.reasons import REASONS
+
+    rules = {**RULES, **check.RULES, **contract.RULES}
+    code, rule = REASONS.get(name), rules.get(name)
+    if code is None and rule is None:
+        close = _suggest(name, [*REASONS, *rules])
+        raise UsageFault("usage.invalid", f"there is no code {name!r}{close}")
+    lines = [] if code is None else [f"{code.code}: {code.meaning}", f"  {code.hint}"]
+    if rule is not None:
+        lines += [f"{name} ({rule.severity}): {rule.summary}", f"  {rule.why}", f"  {rule.fix}"]
+    return "\n".join(lines)
 
 
 def run_words(words: Sequence[str]) -> int:

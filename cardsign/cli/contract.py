@@ -19,7 +19,7 @@ from cardsign.trust.policy import Policy
 
 @group()
 def contract() -> None:
-    """Hold tasks and responses against the contract that a card is."""
+    """Hold tasks and responses against the schemas in a verified card."""
 
 
 @contract.command(
@@ -65,5 +65,6 @@ def contract_check(
         for one in found:
             where = safe(one.pointer, limit=120) or "the envelope"
             click.echo(f"{one.severity}: {one.rule.id}: {where}: {safe(one.message, limit=2200)}")
+            click.echo(f"    fix: {one.rule.fix}")
         click.echo("the contract is broken" if errors else "the contract is kept")
     return EXIT_NOT_TRUSTED if errors else EXIT_OK

@@ -29,7 +29,8 @@ def drift(
     """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
 
     Both are a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
-    with the tools that an agent really has. Nothing is verified.
+    with the tools that an agent really has. Where only LIVE is signed, its signatures do not
+    count. Nothing is verified.
 
     Exit status 0: they are the same. 1: they are not.
     """
@@ -49,5 +50,7 @@ def drift(
         click.echo(f"committed {found.committed_sha256}\nlive      {found.live_sha256}")
         for where, what in found.differences:
             click.echo(f"  {safe(where, limit=120)}  {safe(what)}")
+        if found.only_live_is_signed:
+            click.echo("the committed card is unsigned: the live signatures do not count")
         click.echo("it has drifted" if found.has_drifted else "no drift")
     return EXIT_NOT_TRUSTED if found.has_drifted else EXIT_OK

@@ -54,7 +54,8 @@ def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None
     assert one.pointer == "/input/harbour"
     for name in ("skill_id", "source_agent", "target_agent", "input"):
         broken = {member: value for member, value in TASK.items() if member != name}
-        assert "envelope.form" in found(alice, broken)
+        findings = check_envelope(json.dumps(broken).encode(), verified(alice, CARD))
+        assert ("envelope.form", f"/{name}") in [(one.rule.id, one.pointer) for one in findings]
     assert found(alice, b"{,}") == ["envelope.form"]
 
 
@@ -84,6 +85,9 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     for status in ("ok", "error", "partial", "skipped"):
         assert found(alice, put(RESPONSE, "/status", status)) == []
     assert found(alice, put(TASK, "/metadata", {})) == ["envelope.untraced"]
+    at_the_top = {**put(TASK, "/metadata", {}), "trace_id": "t-1"}
+    (one,) = check_envelope(json.dumps(at_the_top).encode(), verified(alice, CARD))
+    assert (one.pointer, one.message[-24:]) == ("/metadata/trace_id", "in /metadata or /context")
     untraced = {**TASK, "metadata": {}, "context": {"pipeline_run_id": "p"}}
     assert found(alice, untraced) == []
 
@@ -118,6 +122,24 @@ def test_a_plain_pattern_is_tried(alice: PrivateKey) -> None:
 # ------------------------------------------------------------------ drift
 
 
+def test_signatures_count_only_where_the_committed_card_has_some(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Everything else still counts, also what the diff of cards is silent about."""
+    plain = json.dumps(PORTABLE).encode()
+    signed = sign_card(plain, alice)
+    report = card_drift(plain, signed)
+    assert (report.has_drifted, report.only_live_is_signed) == (False, True)
+    for committed, live in (
+        (signed, plain),
+        (signed, sign_card(plain, bob)),
+        (plain, sign_card(json.dumps(put(PORTABLE, "/version", "9.9.9")).encode(), alice)),
+        (plain, json.dumps(PORTABLE, indent=1).encode()),
+        (json.dumps({**PORTABLE, "x": 1}).encode(), signed),
+    ):
+        assert card_drift(committed, live).has_drifted
+
+
 def test_F42_the_live_card_is_compared_by_digest() -> None:
     """The same bytes have not drifted; others have, and what differs is said."""
     committed = json.dumps(PORTABLE).encode()
@@ -128,7 +150,8 @@ def test_F42_the_live_card_is_compared_by_digest() -> None:
     assert [where for where, _ in report.differences] == ["/description"]
     spelled = card_drift(committed, json.dumps(PORTABLE, indent=1).encode())
     assert (spelled.has_drifted, spelled.differences) == (True, ())
-    signed = card_drift(committed, json.dumps({**PORTABLE, "signatures": [{}]}).encode())
+    twice = [json.dumps({**PORTABLE, "signatures": [{"a": n}]}).encode() for n in (1, 2)]
+    signed = card_drift(*twice)
     assert ("/signatures", "the signatures differ") in signed.differences
     with pytest.raises(JsonRefused):
         card_drift(committed, b"{")

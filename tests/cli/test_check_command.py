@@ -35,10 +35,15 @@ def test_a_report_in_every_format(cardsign: Cardsign, keys: str) -> None:
     """The grade comes first; status 0 down to a C."""
     ended = cardsign("check", "card.json", "--jwks", keys)
     assert (ended.status, ended.text[:3]) == (0, "A  ")
+    assert "by a key of jwks.json, and" in ended.text  # nobody asked an origin
+    assert "publishes" not in ended.text
     assert cardsign("check", "card.json", "--jwks", keys, "--json").json["grade"] == "A"
     sarif = cardsign("check", "card.json", "--format", "sarif").json
     assert sarif["version"] == "2.1.0"
-    assert cardsign("check", "card.json", "--format", "html", "-o", "out.html").status == 0
+    page = cardsign("check", "card.json", "--format", "html", "-o", "out.html")
+    assert page.status == 0
+    assert "wrote out.html" in page.err
+    assert "wrote" not in cardsign("check", "card.json", "--format", "html").err
     assert Path("out.html").read_text().startswith("<!doctype html>")
     assert cardsign("check", "-", stdin=b"{").status == 1
 
@@ -50,6 +55,7 @@ def test_a_url_is_checked_by_its_own_keys(cardsign: Cardsign, keys: str) -> None
         site.answers["/.well-known/jwks.json"] = Path(keys).read_bytes()
         ended = cardsign("check", site.origin, "--insecure-loopback-http", "--json")
         assert (ended.status, ended.json["grade"]) == (0, "A")
+        assert f"by a key of {site.origin}/.well-known/jwks.json" in ended.json["because"]
         assert cardsign("check", site.origin, "--jwks", keys).status == 2
         assert cardsign("check", site.origin).status == 3  # no plain HTTP
 
@@ -62,6 +68,8 @@ def test_contract_check(cardsign: Cardsign, keys: str) -> None:
     ended = cardsign("contract", "check", bad, *options)
     assert ended.status == 1
     assert "envelope.input" in ended.text
+    assert "fix: Correct it at the place named." in ended.text
+    assert "fix:" not in cardsign("contract", "check", "t.json", *options).text
     answer = cardsign("contract", "check", bad, *options, "--json").json
     assert answer["kept"] is False
     data = Path("contract.json").read_bytes().replace(b"iam-tides", b"iam-pirat")
@@ -78,6 +86,10 @@ def test_drift(cardsign: Cardsign, keys: str) -> None:
     assert ended.status == 1
     assert "/description" in ended.text
     assert cardsign("drift", "card.json", other, "--json").json["drifted"] is True
+    unsigned = written("unsigned.json", PORTABLE)
+    ended = cardsign("drift", unsigned, "card.json")
+    assert (ended.status, "the committed card is unsigned" in ended.text) == (0, True)
+    assert cardsign("drift", other, "card.json").status == 1
     tools = written("tools.json", {"tools": []})
     assert cardsign("drift", "contract.json", "--tools", tools).status == 1
     assert cardsign("drift", "card.json").status == 2

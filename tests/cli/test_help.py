@@ -276,5 +276,8 @@ def test_help_says_what_a_code_means(cardsign: Cardsign) -> None:
     told = cardsign("help", "sig.bad", "--json").json["help"]
     assert REASONS["sig.bad"].meaning in told
     assert "Did you mean 'sig.bad'" in cardsign("help", "sig.bda").err
+    for code in ("members.missing", "check.unsigned", "envelope.form", "portable.default"):
+        assert cardsign("help", code).text.startswith(f"{code} (")
+    assert "Did you mean 'check.unsigned'" in cardsign("help", "check.unsignd").err
     assert "Did you mean 'verify'" in cardsign("help", "verfy").err
     assert cardsign("help", "verify", "x").status == 2
