@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -224,6 +225,14 @@ def recovered(root: Path) -> None:
     run(root, *RECOVER.split())
 
 
+def replacing(root: Path) -> None:
+    """The first card key is stolen; the second in which that became known is over at once."""
+    keys = DirectoryStore.open(root / "keys").state.keys
+    kid = next(key.kid for key in keys if "card" in key.roles)
+    with patch("time.sleep"):
+        run(root, "keys", "revoke", "--reason", "compromised", "--yes", "--", kid)
+
+
 def with_files(root: Path) -> None:
     """Beside a live issuer: an age identity, a passphrase for exports, a key to import."""
     live(root)
@@ -323,6 +332,7 @@ CASES: dict[str, Case] = {
     "keyset publish, a new epoch": Case(recovered, typed("keyset publish draft.json")),
     "release renew": Case(listed, typed("release renew --force")),
     "rotate --all-due": Case(live, typed("keys rotate --all-due")),
+    "revoke, guided": Case(live, replacing),
     "publish, beside statements": Case(listed, typed("publish signed.json --max-age 0")),
 }
 
@@ -341,15 +351,20 @@ def private_keys(root: Path) -> frozenset[bytes]:
     return frozenset(secrets)
 
 
-def check(root: Path, earlier: Tree, secrets: frozenset[bytes]) -> None:
-    """Whatever a crash has left: it is the old store or the new one, and whole."""
+def check(root: Path, earlier: Tree, secrets: frozenset[bytes], *, is_done: bool = False) -> None:
+    """Whatever a crash has left: it is the old store or the new one, and whole.
+
+    Between the end of a stolen key and the next key no key signs cards; once the command
+    `is_done`, one does.
+    """
     tree = read_tree(root)
     for content in tree.values():
         assert not any(secret in (content or b"") for secret in secrets)
     for name in ("keys", "back"):
         state_file = f"{name}/keystore.json"
         if state_file in tree:
-            _check_store(root / name, json.loads(earlier.get(state_file) or b'{"keys": []}'))
+            held = json.loads(earlier.get(state_file) or b'{"keys": []}')
+            _check_store(root / name, held, is_done=is_done)
         else:
             assert state_file not in earlier
     newest = newest_record(root)
@@ -367,7 +382,7 @@ def newest_record(root: Path) -> int:
     return max((one.generation for one in publications), default=0)
 
 
-def _check_store(path: Path, earlier: Any) -> None:
+def _check_store(path: Path, earlier: Any, *, is_done: bool) -> None:
     store = DirectoryStore.open(path)
     assert {key["public"]["kid"] for key in earlier["keys"]} <= store.state.ever_held_kids()
     for record in store.state.keys:
@@ -379,16 +394,18 @@ def _check_store(path: Path, earlier: Any) -> None:
         numbers = [one.number for one in history.keysets()]
         assert (held["epoch"], held["version"]) in numbers
     history.to_publish()
-    _cure(store)
+    _cure(store, is_done=is_done)
 
 
-def _cure(store: DirectoryStore) -> None:
+def _cure(store: DirectoryStore, *, is_done: bool) -> None:
     """What doctor fixes is fixed, and nothing is left that somebody would have to look at."""
     now = max(NOON, datetime.now(UTC)) + timedelta(days=2)
     examine_store(store, settings=DEFAULT_SETTINGS, now=now, fix=True)
     left = examine_store(store, settings=DEFAULT_SETTINGS, now=now)
     foreseen = {"doctor.due", "doctor.no_standby", "doctor.cards_unsigned"}
     foreseen |= {"doctor.keyset_due", "doctor.release_due"}
+    if not is_done and any(key.state == "revoked" for key in store.state.keys):
+        foreseen.add("doctor.no_active_key")
     assert {finding.code for finding in left} <= {*foreseen, "doctor.audit_aborted"}
     files = {path.name for path in (store.path / "private").glob("*")}
     assert files == {f"{key.thumbprint}.key" for key in store.state.keys if key.private == "held"}
