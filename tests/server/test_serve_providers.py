@@ -88,10 +88,14 @@ Serve = Callable[..., Served]
 def serve(tmp_path: Path, key: PrivateKey) -> Serve:
     """Publish cards for two audiences, with these schemes, and serve them."""
 
-    def make(*providers: ProviderSettings, schemes: dict[str, Any] | None = None) -> Served:
+    def make(
+        *providers: ProviderSettings,
+        schemes: dict[str, Any] | None = None,
+        demanded: list[Any] | None = None,
+    ) -> Served:
         wanted = schemes or {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
-        demanded = [{"schemes": {name: {}}} for name in wanted]
-        card = {**PUBLIC, "securitySchemes": wanted, "securityRequirements": demanded}
+        either = demanded or [{"schemes": {name: {}}} for name in wanted]
+        card = {**PUBLIC, "securitySchemes": wanted, "securityRequirements": either}
         publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
         return Served(tmp_path / "pub", *providers)
 
@@ -333,6 +337,22 @@ def test_a_card_that_demands_what_no_provider_takes_is_refused(
         serve(oidc(issuer), schemes=elsewhere)
 
 
+def test_schemes_that_are_demanded_together_are_not_served_apart(serve: Serve) -> None:
+    """Each provider opens the card by itself, so a token alone would do."""
+    token, line = create_token("staff")
+    mesh = ProviderSettings("mtls", opens="staff")
+    static = ProviderSettings("static_token", tokens=TokenTable.from_bytes(line.encode()))
+    schemes = {
+        "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "mesh": {"mtlsSecurityScheme": {}},
+    }
+    together = [{"schemes": {"harbour": {}, "mesh": {}}}]
+    with pytest.raises(ServeFault, match="'harbour' and 'mesh' together") as caught:
+        serve(mesh, static, schemes=schemes, demanded=together)
+    assert caught.value.code == "serve.schemes"
+    assert audience_of(serve(mesh, static, schemes=schemes).bearer(token)) == "staff"
+
+
 # ------------------------------------------------------------------ the other providers
 
 
@@ -470,12 +490,26 @@ def test_basic_takes_a_token_as_its_password(serve: Serve) -> None:
 SPIFFE = "spiffe://tides.example/agent/peer"
 
 
-def certificate(uri: str = SPIFFE, *, ended: bool = False) -> str:
+def certificate(*uris: str, ended: bool = False) -> str:
     """A client certificate as nginx hands it on: escaped PEM."""
+    return escaped(made_certificate(*uris, ended=ended))
+
+
+def escaped(made: x509.Certificate) -> str:
+    return quote(made.public_bytes(Encoding.PEM).decode())
+
+
+def sequence(der: bytes) -> str:
+    """A certificate as RFC 9440 has it."""
+    return f":{base64.b64encode(der).decode()}:"
+
+
+def made_certificate(*uris: str, ended: bool = False, extensions: int = 0) -> x509.Certificate:
+    """A certificate with these URIs; the SPIFFE id of the peer if there are none."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "peer")])
     end = datetime.now(UTC) + timedelta(days=-1 if ended else 1)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -484,11 +518,16 @@ def certificate(uri: str = SPIFFE, *, ended: bool = False) -> str:
         .not_valid_before(end - timedelta(days=9))
         .not_valid_after(end)
         .add_extension(
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False
+            x509.SubjectAlternativeName(
+                [x509.UniformResourceIdentifier(uri) for uri in uris or (SPIFFE,)]
+            ),
+            critical=False,
         )
-        .sign(key, SHA256())
     )
-    return quote(made.public_bytes(Encoding.PEM).decode())
+    for number in range(extensions):
+        kind = x509.ObjectIdentifier(f"1.2.3.{number + 1}")
+        builder = builder.add_extension(x509.UnrecognizedExtension(kind, b"\x05\x00"), False)
+    return builder.sign(key, SHA256())
 
 
 def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
@@ -507,6 +546,73 @@ def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
     assert ask(certificate(), peer="192.0.2.7").status_code == 401
     assert ask(certificate(), **{"X-SSL-Client-Verify": "FAILED:expired"}).status_code == 401
     assert ask("no certificate").status_code == 401
+
+
+def _twice_extended() -> str:
+    """One extension twice, which no builder makes."""
+    der = made_certificate(extensions=2).public_bytes(Encoding.DER)
+    return sequence(der.replace(b"\x06\x03\x2a\x03\x02", b"\x06\x03\x2a\x03\x01"))
+
+
+def _nameless() -> str:
+    """A common name that is no UTF-8."""
+    der = made_certificate().public_bytes(Encoding.DER)
+    return sequence(der.replace(b"\x0c\x04peer", b"\x0c\x04\xff\xff\xff\xff"))
+
+
+def _two_sequences(between: str) -> str:
+    one, other = (made_certificate(uri) for uri in (SPIFFE, f"{SPIFFE}/other"))
+    texts = [sequence(each.public_bytes(Encoding.DER)) for each in (one, other)]
+    return between.join(texts)
+
+
+UNFIT_CERTIFICATES: dict[str, Callable[[], str]] = {
+    "an extension twice": _twice_extended,
+    "a common name that is no text": _nameless,
+    "two headers": lambda: f"{certificate()},{certificate(SPIFFE + '/other')}",
+    "two in one": lambda: certificate() + certificate(SPIFFE + "/other"),
+    "two headers of RFC 9440": lambda: _two_sequences(", "),
+    "two in one of RFC 9440": lambda: _two_sequences(""),
+    "other characters between": lambda: _two_sequences(" ").partition(" ")[0] + " ",
+    "two SPIFFE ids": lambda: certificate(SPIFFE, f"{SPIFFE}/other"),
+    "a SPIFFE id and another URI": lambda: certificate("https://x.example", SPIFFE),
+}
+
+
+@pytest.mark.parametrize("make", UNFIT_CERTIFICATES.values(), ids=UNFIT_CERTIFICATES)
+def test_a_certificate_that_is_not_clear_opens_nothing(
+    serve: Serve, make: Callable[[], str]
+) -> None:
+    """401 for what cannot be read, and for what may be another's; its twins are below."""
+    settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+    served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
+    local = {"REMOTE_ADDR": "127.0.0.1"}
+
+    def ask(text: str, **more: str) -> int:
+        headers = {"X-SSL-Client-Cert": text, **more}
+        return served.client.get(PATH, headers=headers, environ_overrides=local).status_code
+
+    verified = {"X-SSL-Client-Verify": "SUCCESS"}
+    assert ask(make(), **verified) == 401
+    honest = made_certificate(extensions=2)
+    assert ask(sequence(honest.public_bytes(Encoding.DER)), **verified) == 200
+    assert ask(escaped(honest), **verified) == 200
+
+
+@pytest.mark.parametrize("verified", [None, "", "NONE", "SUCCESS,FAILED"])
+def test_a_proxy_says_that_it_verified_the_certificate(serve: Serve, verified: str | None) -> None:
+    """Without the word of it nobody may have."""
+    settings = ProviderSettings("mtls", opens="staff")
+    served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
+    local = {"REMOTE_ADDR": "127.0.0.1"}
+
+    def ask(**said: str) -> Any:
+        headers = {"X-SSL-Client-Cert": certificate(), **said}
+        return served.client.get(PATH, headers=headers, environ_overrides=local)
+
+    said = {} if verified is None else {"X-SSL-Client-Verify": verified}
+    assert ask(**said).status_code == 401
+    assert audience_of(ask(**{"X-SSL-Client-Verify": "SUCCESS"})) == "staff"
 
 
 # ------------------------------------------------------------------ the one table of schemes

@@ -49,18 +49,26 @@ class Callers:
         return any(self._realms)
 
     def check_schemes(self, requirements: Iterable[Iterable[str]]) -> None:
-        """Check that each scheme that the card demands is taken here.
+        """Check that what the card demands is what the providers here demand.
+
+        Schemes that are demanded together are all looked at by one provider, or not at all:
+        each provider opens the card by itself.
 
         Raises:
             ServeFault: ``serve.schemes``.
         """
-        for name in {name for alternative in requirements for name in alternative}:
-            scheme = self._schemes.get(name)
-            if scheme and not any(one.gives(scheme) for one in self.providers):
-                raise ServeFault(
-                    "serve.schemes",
-                    f"the public card demands {name!r}, and no provider of the server takes it",
-                )
+        for alternative in requirements:
+            names = sorted(alternative)
+            schemes = [self._schemes.get(name) for name in names]
+            if schemes == [None] or any(
+                all(scheme and one.gives(scheme) for scheme in schemes) for one in self.providers
+            ):
+                continue
+            what = " and ".join(map(repr, names)) + (" together" if len(names) > 1 else "")
+            raise ServeFault(
+                "serve.schemes",
+                f"the public card demands {what}, and no provider of the server takes it",
+            )
 
     def audience(self, request: Request) -> str:
         """Whose card the caller gets, by the first provider that knows the credential."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
+from typing import Final
 from urllib.parse import unquote
 
 from cryptography import x509
@@ -23,8 +25,16 @@ from cardsign.server.providers.base import (
     quoted,
 )
 
-_VERIFIED_HEADER = "X-SSL-Client-Verify"
-_MAX_CERTIFICATE = 16 * 1024  # characters
+_VERIFIED_HEADER: Final = "X-SSL-Client-Verify"
+_MAX_CERTIFICATE: Final = 16 * 1024  # characters
+_BYTE_SEQUENCE: Final = re.compile(r":([A-Za-z0-9+/=]+):")  # RFC 9440 2.1
+#: What a certificate that cannot be read raises, as it is loaded or as its parts are looked at.
+_UNREADABLE: Final = (
+    ValueError,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 class TableProvider(Provider):
@@ -117,38 +127,49 @@ class MutualTls(Provider):
             return None
         if not is_from(request, self.settings.proxies):
             return None  # anybody can send a header
-        if request.headers.get(_VERIFIED_HEADER, "SUCCESS") != "SUCCESS":
+        if request.headers.get(_VERIFIED_HEADER) != "SUCCESS":
+            raise Denied  # a proxy that does not say so may not have looked
+        try:
+            certificate = _read(untrusted_text)
+            start = certificate.not_valid_before_utc.timestamp()
+            end = certificate.not_valid_after_utc.timestamp()
+            claims = _claims(certificate)
+        except _UNREADABLE as exc:
+            raise Denied from exc
+        if not start <= self._now() < end:
             raise Denied
-        certificate = _read(untrusted_text)
-        end = certificate.not_valid_after_utc.timestamp()
-        if not certificate.not_valid_before_utc.timestamp() <= self._now() < end:
-            raise Denied
-        return self.settings.audience_of(_claims(certificate))
+        return self.settings.audience_of(claims)
 
     def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
         return f"Mutual-TLS realm={quoted(realm)}"  # no header can answer it; it names the way
 
 
 def _read(untrusted_text: str) -> x509.Certificate:
-    """A certificate as nginx writes it (escaped PEM), or as RFC 9440 has it."""
-    if len(untrusted_text) > _MAX_CERTIFICATE:
+    """The one certificate of the header: escaped PEM as of nginx, or as RFC 9440 has it."""
+    # Two headers are joined by a comma: one of them may be the client's own.
+    if len(untrusted_text) > _MAX_CERTIFICATE or "," in untrusted_text:
         raise Denied
-    try:
-        if untrusted_text.startswith(":"):
-            return x509.load_der_x509_certificate(base64.b64decode(untrusted_text.strip(":")))
-        return x509.load_pem_x509_certificate(unquote(untrusted_text).encode())
-    except ValueError as exc:
-        raise Denied from exc
+    if untrusted_text.startswith(":"):
+        found = _BYTE_SEQUENCE.fullmatch(untrusted_text)
+        if found is None:
+            raise Denied
+        return x509.load_der_x509_certificate(base64.b64decode(found[1], validate=True))
+    (certificate,) = x509.load_pem_x509_certificates(unquote(untrusted_text).encode())
+    return certificate
 
 
 def _claims(certificate: x509.Certificate) -> dict[str, Json]:
     """What rules may name: SANs (a SPIFFE id is a `uri`), the common name, the fingerprint."""
+    uris, hosts = list[Json](), list[Json]()
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris: list[Json] = list(names.get_values_for_type(x509.UniformResourceIdentifier))
-        hosts: list[Json] = list(names.get_values_for_type(x509.DNSName))
-    except (x509.ExtensionNotFound, ValueError):
-        uris, hosts = [], []
+        uris += names.get_values_for_type(x509.UniformResourceIdentifier)
+        hosts += names.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        pass
+    # A SPIFFE certificate has one URI and no more (X509-SVID 2): else whose it is is not clear.
+    if len(uris) > 1 and any(str(one).lower().startswith("spiffe:") for one in uris):
+        raise Denied
     common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return {
         "uri": uris,
