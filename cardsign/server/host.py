@@ -82,6 +82,7 @@ class Host:
         self._providers = make_providers(settings.providers, settings.tokens, now)
         self._agents: dict[str, LiveApplication] = {}
         self._broken: dict[str, str] = {}
+        self._complaint = ""
         self._pages: dict[tuple[object, ...], Document] = {}
         self._below = _template(settings.agent_path)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
@@ -164,7 +165,14 @@ class Host:
             return
         try:
             self._looked_at = self._clock()
-            names = set(_agents_in(self._directory)) - self.settings.disabled
+            try:
+                names = set(_agents_in(self._directory)) - self.settings.disabled
+            except ServeFault as exc:  # nobody said that the agents are gone
+                if self._complaint != str(exc):
+                    self._complaint = str(exc)
+                    self._log(f"still serving the agents that were there: {exc}")
+                return
+            self._complaint = ""
             agents = {name: one for name, one in self._agents.items() if name in names}
             for name in sorted(names - agents.keys()):
                 try:
@@ -227,14 +235,17 @@ class Host:
 
 def _agents_in(directory: Path) -> list[str]:
     try:
-        names = [one.name for one in directory.iterdir() if AGENT_NAME.fullmatch(one.name)]
+        return [
+            one.name
+            for one in directory.iterdir()
+            if AGENT_NAME.fullmatch(one.name) and (one / CURRENT_FILE).exists()
+        ]
     except OSError as exc:
         raise ServeFault(
             "serve.no_generation",
             f"the directory cannot be read: {exc.strerror}",
             path=str(directory),
         ) from exc
-    return [name for name in names if (directory / name / CURRENT_FILE).exists()]
 
 
 def _holds_agents(directory: Path) -> bool:

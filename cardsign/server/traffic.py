@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.errors import UsageFault
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response
 from cardsign.server.live import to_stderr
-from cardsign.server.providers.base import RETRY_SECONDS, in_networks
+from cardsign.server.providers.base import RETRY_SECONDS, address_of, in_networks
 from cardsign.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -152,9 +152,8 @@ def client_of(environ: WSGIEnvironment, proxies: tuple[str, ...]) -> str:
     said = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")
     while in_networks(address, proxies) and said and (before := said.pop().strip()):
         address = before
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
+    found = address_of(address)
+    if found is None:
         return "unknown"
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((found, _PREFIX), strict=False))

@@ -220,6 +220,22 @@ def test_agents_come_and_go(serve: Callable[..., Served], tmp_path: Path, key: P
     assert served.name(CARD) == "waves"
 
 
+def test_a_folder_that_cannot_be_read_takes_no_agent_away(
+    serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
+) -> None:
+    """It is one line for the operator; when it can be read again it is followed again."""
+    served = serve("tides", "waves")
+    (tmp_path / "all").rename(tmp_path / "away")
+    for _ in range(3):
+        served.seconds += 2
+        assert served.name(f"/agents/waves{CARD}") == "waves"
+    assert len([one for one in served.log if one.startswith("still serving the agents")]) == 1
+    (tmp_path / "away").rename(tmp_path / "all")
+    (tmp_path / "all/tides").rename(tmp_path / "gone")
+    served.seconds += 2
+    assert served.status(f"/agents/tides{CARD}") == 404
+
+
 def test_a_broken_agent_harms_no_other(serve: Callable[..., Served], tmp_path: Path) -> None:
     """It is one line for the operator."""
     serve("tides", "waves")

@@ -109,6 +109,8 @@ def test_a_rate_that_cannot_be_counted_is_refused(rate: str, storage: str) -> No
         pytest.param("10.0.0.1", "198.51.100.9, 10.0.0.2", "198.51.100.9", id="two proxies"),
         pytest.param("10.0.0.1", "", "10.0.0.1", id="a silent proxy"),
         pytest.param("10.0.0.1", "x", "unknown", id="words"),
+        pytest.param("::ffff:192.0.2.7", "", "192.0.2.7", id="IPv4 at a socket of IPv6"),
+        pytest.param("::ffff:10.0.0.1", "198.51.100.9", "198.51.100.9", id="a proxy there"),
         pytest.param("2001:db8::1:2:3:4", "", "2001:db8:0:0::/64", id="a network of IPv6"),
     ],
 )

@@ -206,13 +206,20 @@ def is_from(request: Request, networks: tuple[str, ...]) -> bool:
     return in_networks(request.environ.get("REMOTE_ADDR", ""), networks)
 
 
-def in_networks(text: str, networks: tuple[str, ...]) -> bool:
-    """Whether a text is an address of one of the networks."""
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a text is; of IPv4 also where a socket of IPv6 writes it as ``::ffff:``."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return any(address in ipaddress.ip_network(one) for one in networks)
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def in_networks(text: str, networks: tuple[str, ...]) -> bool:
+    """Whether a text is an address of one of the networks."""
+    address = address_of(text)
+    return address is not None and any(address in ipaddress.ip_network(one) for one in networks)
 
 
 def quoted(text: str) -> str:
