@@ -11,9 +11,9 @@ from typing import Final
 
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in
-from cardsign.build.reading import Document, Location, Place, read_one
+from cardsign.build.reading import Document, Location, Place, code_of, read_one
 from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
-from cardsign.card.providers import authentication_schemes
+from cardsign.card.providers import MAX_ALTERNATIVES, authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.lint.fixing import camel_case
@@ -61,12 +61,7 @@ def _take(path: Path, draft: Draft) -> None:
         converted = convert_card(given, "1.0")
     except CardRefused as refused:
         at = tuple(one for one in refused.path.split("/") if one)
-        code = (
-            "build.unsupported"
-            if refused.code in ("card.auth_type", "card.auth_setting")
-            else "build.type"
-        )
-        raise document.refuse(code, refused.message, *at) from refused
+        raise document.refuse(code_of(refused), refused.message, *at) from refused
     for change in converted.changes:
         place = _place(document, tuple(one for one in change.path.split("/") if one))
         left_out = change.message.endswith("left out") and "signature" not in change.message
@@ -100,13 +95,20 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
         try:
             authentication_schemes(given["authentication"])
         except CardRefused as refused:
-            place = document.place(
-                "authentication" if "authentication" in document.value else "auth"
-            )
             at = "authentication" if "authentication" in document.value else "auth"
-            draft.leave_out(document.refuse("build.unsupported", refused.message, at))
-            draft.keep("authentication", given.pop("authentication"), place)
+            draft.leave_out(document.refuse(code_of(refused), refused.message, at))
+            draft.keep("authentication", _words(given.pop("authentication")), document.place(at))
     return given
+
+
+def _words(authentication: Json) -> Json:
+    """The words of an `authentication`: what stands beside them may be the credential itself."""
+    if not isinstance(authentication, dict):
+        return None
+    kind, listed = authentication.get("type"), authentication.get("schemes")
+    if isinstance(listed, list):
+        return {"schemes": [one for one in listed[:MAX_ALTERNATIVES] if isinstance(one, str)]}
+    return {"type": kind} if isinstance(kind, str) else None
 
 
 def _skill(skill: Json) -> Json:

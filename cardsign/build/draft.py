@@ -220,11 +220,12 @@ class Draft:
             first, *rest = fact.target
             if first == "skills":
                 skills.setdefault(rest[0], {})[rest[1]] = fact.value
-                card["skills"] = list(skills.values())
             elif first == _OURS:
                 _put(ours, rest, fact.value)
             else:
                 _put(card, fact.target, fact.value)
+        if skills:
+            card["skills"] = list(skills.values())
         return with_kept(card, ours)
 
     def _fit(self, value: Json, field: Field, target: Target, place: Place) -> Json:

@@ -12,7 +12,7 @@ from typing import Final
 
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
-from cardsign.build.reading import Document, read_one
+from cardsign.build.reading import Document, code_of, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
 from cardsign.card.providers import Provider, provider_schemes
@@ -105,10 +105,13 @@ def _take_security(document: Document, draft: Draft) -> None:
             raise document.refuse("build.missing", message, *at) from refused
         providers.append(Provider(kind, name, settings))
     required = document.flag("auth", "required") is not False
-    hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
-    derived = provider_schemes(
-        providers, required=required, by_hand=hand if isinstance(hand, dict) else None
-    )
+    try:
+        hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
+        derived = provider_schemes(
+            providers, required=required, by_hand=hand if isinstance(hand, dict) else None
+        )
+    except CardRefused as refused:
+        raise document.refuse(code_of(refused), refused.message, "auth") from refused
     draft.take_security(derived, place)
 
 

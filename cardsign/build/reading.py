@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, parse_object
-from cardsign.errors import BuildRefused, JsonRefused
+from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.records import dataclass
 from cardsign.trust.policylines import Lines
@@ -153,6 +153,13 @@ class Document:
 def refusal(code: str, message: str, place: Place, *, hint: str = "") -> BuildRefused:
     """The error about a place."""
     return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
+
+
+def code_of(refused: CardRefused) -> str:
+    """The code of a build for what a card would be refused with."""
+    if refused.code == "json.too_many_values":
+        return "build.limit"
+    return "build.unsupported" if refused.code.startswith("card.auth_") else "build.type"
 
 
 def read_source(path: Path) -> tuple[Document, ...]:

@@ -8,11 +8,13 @@ What the agent speaks does not change, so an interface keeps its `protocolVersio
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_type_hints
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
-from cardsign.card.providers import authentication_schemes
+from cardsign.card.providers import SchemeNames, authentication_schemes, check_alternatives
 from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCapabilities, AgentSkill
 from cardsign.card.security import SCHEME_TYPES, flat_requirements, unwrapped
 from cardsign.card.strictjson import Json
@@ -89,6 +91,7 @@ def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
     Raises:
         CardRefused: ``card.auth_type``, ``card.auth_setting``: an `authentication` that cannot be
             read. ``card.type``: a member is of a type that cannot be converted.
+            ``json.too_many_values``: a requirement becomes more alternatives than a card may have.
     """
     changes: list[Reason] = []
     upgraded = _upgraded(document, changes)
@@ -151,7 +154,8 @@ def _upgraded(document: Mapping[str, Json], changes: list[Reason]) -> dict[str, 
     _upgrade_capabilities(document, card, kept, changes)
     names = _upgrade_schemes(document, card, kept, changes)
     for member in ("securityRequirements", "security"):
-        if isinstance(found := document.get(member), list) and "securityRequirements" not in card:
+        found = _requirements(document.get(member), f"/{member}")
+        if found is not None and "securityRequirements" not in card:
             card["securityRequirements"] = _upgraded_requirements(found, names, changes, member)
     if isinstance(skills := document.get("skills"), list):
         card["skills"] = _upgraded_skills(skills, names, kept, changes)
@@ -251,11 +255,12 @@ def _upgrade_schemes(
     schemes: dict[str, Json] = {}
     names: dict[str, list[str]] = {}
     originals = _object(kept.get("securitySchemes"), "securitySchemes")
+    taken = SchemeNames(declared)
     for name, scheme in declared.items():
         if name in originals and _flat(originals[name]) == scheme:
             made = {name: originals[name]}
         else:
-            made = _upgraded_scheme(name, scheme, changes)
+            made = _upgraded_scheme(name, scheme, taken, changes)
         names[name] = list(made)
         schemes |= made
     authentication = document.get("authentication")
@@ -288,7 +293,9 @@ def _upgrade_schemes(
     return names
 
 
-def _upgraded_scheme(name: str, scheme: Json, changes: list[Reason]) -> dict[str, Json]:
+def _upgraded_scheme(
+    name: str, scheme: Json, taken: SchemeNames, changes: list[Reason]
+) -> dict[str, Json]:
     where = f"/securitySchemes/{name}"
     if not isinstance(scheme, dict):
         raise CardRefused("card.type", "expected a security scheme, an object", path=where)
@@ -301,19 +308,26 @@ def _upgraded_scheme(name: str, scheme: Json, changes: list[Reason]) -> dict[str
         )
     back = {old: new for new, old in known.renamed.items()}
     members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
-    flows = members.get("flows")
-    if known.name != "oauth2" or not isinstance(flows, dict) or len(flows) < 2:
-        if isinstance(flows, dict):
-            _warn_flows(flows, where, changes)
+    given = members.get("flows")
+    if known.name != "oauth2" or not isinstance(given, dict):
         return {name: {known.wrapper: members}}
+    flows = {flow: one for flow, one in given.items() if one is not None}
     _warn_flows(flows, where, changes)
     listed = [one for one in _FLOWS if one in flows]
-    _change(changes, f"{len(listed)} OAuth flows become a scheme each, of which one will do", where)
+    # Without a flow there would be no scheme, and what requires it would let everybody in.
+    if flows and not listed:
+        raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
+    if len(listed) < len(flows):
+        _change(changes, "an OAuth flow that A2A does not know is left out", where)
+    if len(listed) < 2:
+        kept: dict[str, Json] = {flow: flows[flow] for flow in listed}
+        return {name: {known.wrapper: {**members, "flows": kept}}}
+    called = [name, *(taken.free(f"{name}-{flow}") for flow in listed[1:])]
+    text = f"{len(listed)} OAuth flows become a scheme each, of which one will do"
+    _change(changes, f"{text}: {', '.join(called)}", where)
     return {
-        name if index == 0 else f"{name}-{flow}": {
-            known.wrapper: {**members, "flows": {flow: flows[flow]}}
-        }
-        for index, flow in enumerate(listed)
+        new: {known.wrapper: {**members, "flows": {flow: flows[flow]}}}
+        for new, flow in zip(called, listed, strict=True)
     }
 
 
@@ -321,6 +335,13 @@ def _warn_flows(flows: Mapping[str, Json], where: str, changes: list[Reason]) ->
     for flow in ("implicit", "password"):
         if flow in flows:
             _change(changes, f"the OAuth flow {flow} is deprecated; offer another", where)
+
+
+def _requirements(value: Json, where: str) -> list[Json] | None:
+    """The alternatives; of another form they are refused, because without them a card is open."""
+    if value is None or isinstance(value, list):
+        return value
+    raise CardRefused("card.type", "expected a list of security requirements", path=where)
 
 
 def _upgraded_requirements(
@@ -341,13 +362,13 @@ def _upgraded_requirements(
         if isinstance(wrapped, dict):
             upgraded.append(one)
             continue
-        alternatives: list[dict[str, Json]] = [{}]
-        for name, scopes in one.items():
-            value: Json = {"list": scopes} if scopes else {}
-            alternatives = [
-                {**before, new: value} for before in alternatives for new in names.get(name, [name])
-            ]
-        upgraded.extend({"schemes": dict(schemes)} for schemes in alternatives)
+        listed_names = [names.get(name, [name]) for name in one]
+        count = math.prod(map(len, listed_names))
+        if count > 1:  # they multiply, four for each scheme of four flows
+            check_alternatives(len(upgraded) + count, f"/{member}/{index}")
+        values: list[Json] = [{"list": scopes} if scopes else {} for scopes in one.values()]
+        for called in itertools.product(*listed_names):
+            upgraded.append({"schemes": dict(zip(called, values, strict=True))})
     return upgraded
 
 
@@ -367,7 +388,8 @@ def _upgraded_skills(
         made: dict[str, Json] = {
             name: one for name, one in skill.items() if name in fields and one is not None
         }
-        if isinstance(security := skill.get("security"), list):
+        security = _requirements(skill.get("security"), f"{where}/security")
+        if security is not None:
             made["securityRequirements"] = _upgraded_requirements(
                 security, names, changes, "security"
             )
@@ -470,7 +492,8 @@ def _downgrade_security(
     flat = {name: _flat(scheme) for name, scheme in schemes.items()}
     requirements = flat_requirements(card)
     if to == "0.3":
-        again = {name: _upgraded_scheme(name, one, []) for name, one in flat.items()}
+        taken = SchemeNames(flat)
+        again = {name: _upgraded_scheme(name, one, taken, []) for name, one in flat.items()}
         lost = {name: one for name, one in schemes.items() if again[name] != {name: one}}
         if lost:
             kept["securitySchemes"] = lost

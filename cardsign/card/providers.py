@@ -7,7 +7,7 @@ words (``bearer``). Both become the schemes of A2A 1.0 here. An unknown type is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
 
@@ -118,6 +118,37 @@ AUTHENTICATION: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
     "gcp_agent_identity": _http("bearer", bearerFormat="gcp-agent-identity"),
 }
 _OPEN: Final = frozenset({"none", "public"})
+#: Ways to authenticate that one card may name; a caller chooses among them.
+MAX_ALTERNATIVES: Final = 64
+
+
+class SchemeNames:
+    """The names that schemes have in one card, and a free one for each that comes."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+
+    def free(self, name: str) -> str:
+        """The name itself where it is free, else with a number; it is taken from now on."""
+        number, free = self._numbers.get(name, 1), name
+        while free in self._taken:
+            number += 1
+            free = f"{name}-{number}"
+        self._numbers[name] = number
+        self._taken.add(free)
+        return free
+
+
+def check_alternatives(count: int, path: str = "") -> None:
+    """Refuse more ways to authenticate than a card may name.
+
+    Raises:
+        CardRefused: ``json.too_many_values``.
+    """
+    if count > MAX_ALTERNATIVES:
+        text = f"more than {MAX_ALTERNATIVES} ways to authenticate"
+        raise CardRefused("json.too_many_values", text, path=path)
 
 
 def provider_schemes(
@@ -138,8 +169,11 @@ def provider_schemes(
 
     Raises:
         CardRefused: ``card.auth_setting``: a provider lacks a setting that its scheme needs.
+            ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
     """
+    check_alternatives(len(providers))
     kept = dict(by_hand or {})
+    names = SchemeNames(kept)
     schemes: dict[str, Json] = {}
     requirements: list[Json] = []
     unmapped = []
@@ -150,7 +184,7 @@ def provider_schemes(
             continue
         made = make(provider.settings)
         wanted = provider.name or provider.type
-        name = wanted if kept.get(wanted) == made else _free(wanted, kept.keys() | schemes.keys())
+        name = wanted if kept.get(wanted) == made else names.free(wanted)
         if name not in kept:
             schemes[name] = made
         requirements.append({"schemes": {name: {}}})
@@ -166,11 +200,15 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
     ``none`` and ``{"required": false}`` without anything else say that the agent is open.
 
     Raises:
-        CardRefused: ``card.auth_type``: a type is unknown, or the form is. ``card.auth_setting``.
+        CardRefused: ``card.auth_type``: a type is unknown, or the form is; or a credential is
+            required and none is named. ``card.auth_setting``. ``json.too_many_values``.
     """
     schemes: dict[str, Json] = {}
     requirements: list[Json] = []
-    for entry in _entries(authentication):
+    names = SchemeNames()
+    entries = list(_entries(authentication))
+    check_alternatives(len(entries))
+    for entry in entries:
         word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
         if word.lower() in _OPEN:
             continue
@@ -181,15 +219,15 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         (inner,) = made.values()
         if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
             inner = {"description": text, **inner}
-        name = _free(word, schemes.keys())
+        name = names.free(word)
         schemes[name] = {next(iter(made)): inner}
         requirements.append({"schemes": {name: {}}})
-    if (
-        requirements
-        and isinstance(authentication, dict)
-        and authentication.get("required") is False
-    ):
+    required = authentication.get("required") if isinstance(authentication, dict) else None
+    if requirements and required is False:
         requirements.append({"schemes": {}})
+    if not requirements and required not in (None, False):  # who asks for a credential is not open
+        text = "`authentication` is required, and names no way to authenticate"
+        raise CardRefused("card.auth_type", text)
     return DerivedSecurity(schemes, tuple(requirements))
 
 
@@ -215,14 +253,6 @@ def _typed(entry: Json) -> tuple[str, Settings]:
     if not isinstance(entry, dict) or not isinstance(kind, str):
         raise CardRefused("card.auth_type", "an entry of `authentication` has no `type`")
     return kind, entry
-
-
-def _free(name: str, taken: Set[str]) -> str:
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free
 
 
 def _setting(settings: Settings, *names: str) -> str:

@@ -285,3 +285,80 @@ def test_both_gives_two_documents(write: Write) -> None:
     assert new["supportedInterfaces"][0]["protocolVersion"] == "1.0"
     assert old["protocolVersion"] == "0.3.0"
     assert card.document == card.documents["1.0"]
+
+
+FOREIGN: Any = {"type": "oauth2", "flows": {"device_code": {}}}
+KEY: Any = {"type": "http", "scheme": "bearer"}
+FOUR: Any = {"type": "oauth2", "flows": {name: FLOWS[name] for name in FLOWS}}
+OPENED: dict[str, tuple[dict[str, Any], str]] = {
+    "flows that A2A does not know": (
+        {"securitySchemes": {"sso": FOREIGN}, "security": [{"sso": []}]},
+        "build.type",
+    ),
+    "an object of requirements": (
+        {"securitySchemes": {"k": KEY}, "security": {"k": []}},
+        "build.type",
+    ),
+    "an object of requirements of 1.0": (
+        {"securitySchemes": {"k": KEY}, "securityRequirements": {"k": []}},
+        "build.type",
+    ),
+    "an object in a skill": (
+        {"securitySchemes": {"k": KEY}, "skills": [{**GENERIC["skills"][0], "security": {}}]},
+        "build.type",
+    ),
+    "a credential of no kind": ({"authentication": {"required": True}}, "build.unsupported"),
+    "a credential that is none": (
+        {"authentication": {"required": True, "type": "none"}},
+        "build.unsupported",
+    ),
+    "flows of many schemes": (
+        {
+            "securitySchemes": {f"s{n}": FOUR for n in range(40)},
+            "security": [{f"s{n}": [] for n in range(40)}],
+        },
+        "build.limit",
+    ),
+    "words without end": ({"authentication": {"schemes": ["bearer"] * 65}}, "build.limit"),
+}
+
+
+@pytest.mark.parametrize(("members", "code"), OPENED.values(), ids=OPENED)
+def test_what_cannot_be_carried_over_is_refused(
+    write: Write, members: dict[str, Any], code: str
+) -> None:
+    """Rather than built as a card that lets everybody in."""
+    source = {k: v for k, v in GENERIC.items() if k not in ("securitySchemes", "security")}
+    with pytest.raises(BuildRefused) as caught:
+        card_of(write, source | members)
+    assert caught.value.code == code
+
+
+def test_a_scheme_of_a_flow_gets_a_free_name(write: Write) -> None:
+    """A scheme that has the name already stays, and both are still required; it is said."""
+    schemes = {"login": FOUR, "login-clientCredentials": {"type": "http", "scheme": "basic"}}
+    security = [{"login": [], "login-clientCredentials": []}]
+    source = GENERIC | {"securitySchemes": schemes, "security": security}
+    card = built(write("source.json", json.dumps(source)), url=None)
+    found = json.loads(card.document)
+    basic = {"httpAuthSecurityScheme": {"scheme": "basic"}}
+    assert found["securitySchemes"]["login-clientCredentials"] == basic
+    assert "login-clientCredentials-2" in found["securitySchemes"]
+    assert all(len(one["schemes"]) == 2 for one in found["securityRequirements"])
+    assert any("login-clientCredentials-2" in one.message for one in card.reasons)
+
+
+def test_as_many_ways_as_the_limit_are_built(write: Write) -> None:
+    """Each with a name of its own."""
+    source = {k: v for k, v in GENERIC.items() if k not in ("securitySchemes", "security")}
+    card = card_of(write, source | {"authentication": {"schemes": ["bearer"] * 64}})
+    assert len(card["securitySchemes"]) == len(card["securityRequirements"]) == 64
+
+
+def test_only_the_words_of_an_unknown_authentication_are_kept(write: Write) -> None:
+    """What stands beside them may be the credential itself."""
+    given = {"schemes": ["weird", {"key": "PLANTED"}], "credentials": "PLANTED"}
+    path = write("source.json", json.dumps(CONTRACT | {"authentication": given}))
+    card = built(path, keep_going=True)
+    assert ours(json.loads(card.document))["authentication"] == {"schemes": ["weird"]}
+    assert b"PLANTED" not in card.document
