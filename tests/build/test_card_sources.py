@@ -337,7 +337,7 @@ def test_what_cannot_be_carried_over_is_refused(
 def test_a_scheme_of_a_flow_gets_a_free_name(write: Write) -> None:
     """A scheme that has the name already stays, and both are still required; it is said."""
     schemes = {"login": FOUR, "login-clientCredentials": {"type": "http", "scheme": "basic"}}
-    security = [{"login": [], "login-clientCredentials": []}]
+    security: Any = [{"login": [], "login-clientCredentials": []}]
     source = GENERIC | {"securitySchemes": schemes, "security": security}
     card = built(write("source.json", json.dumps(source)), url=None)
     found = json.loads(card.document)
