@@ -20,6 +20,7 @@ from cardsign.errors import (
     PublishRefused,
     SignerFault,
     SigningRefused,
+    StoreFault,
     UsageFault,
 )
 from cardsign.files import write_atomic
@@ -29,6 +30,7 @@ from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, s
 from cardsign.issuer.publishing import (
     newest_generation,
     publish_cards,
+    published_statements,
     update_publication,
     usual_max_age,
 )
@@ -44,7 +46,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, is_needed, keyset_due
+from cardsign.keys.keyset_drafts import KeysetDue, changed_since, is_needed, keyset_due
 from cardsign.keys.model import (
     ENDED,
     ROTATING,
@@ -171,9 +173,11 @@ def revoke_and_replace(
     """Revoke keys, tell it at once, and put others in their places.
 
     All are revoked before any other is made, so that no new key lay beside a stolen one. They
-    leave the published key set, and the release revokes them, before anything else is done. One
-    keyset statement then lists all new keys, their successors included. A root key without which
-    no statement can be signed is revoked last, once it has signed that one.
+    leave the published key set, and the release revokes them, before anything else is done; a
+    release key that has to sign that release is revoked after it. One keyset statement then lists
+    all new keys, their successors included. A root key without which no statement can be signed
+    is revoked last: once the newest statement lists those and revokes the others, and only if
+    there is a recovery key. What cannot be done yet is left as a task.
 
     A key that is revoked already is replaced, so that the call can be repeated.
 
@@ -189,7 +193,8 @@ def revoke_and_replace(
         wait: Waits until a moment, less than a second from `now`, and returns it.
 
     Raises:
-        StoreFault: ``keystore.unknown_key``; or as :func:`rotate_all_due`.
+        StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: only root keys are named,
+            without which no statement can revoke them; or as :func:`rotate_all_due`.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
     work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
@@ -201,6 +206,18 @@ def revoke_and_replace(
                 f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that lay beside it.",
             )
+    keyset = StatementHistory.of(store).newest_keyset()
+    if keyset is not None and all(
+        record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
+        for record in records
+    ):
+        # It would be of no use: the statement that says so is one that it cannot sign.
+        names = ", ".join(map(_named, records))
+        raise StoreFault(
+            "keystore.still_needed",
+            f"no keyset can be signed without {names}, so none can say that it is revoked",
+            hint=f"Replace it: {_instead(keyset)}.",
+        )
     return work.emergency(records, reason, same_custody_accepted, wait)
 
 
@@ -224,10 +241,7 @@ def _beside(
     if others:
         names = ", ".join(_named(key) for key in others)
         what = f"these keys lay beside {stolen} and may be stolen too: {names}"
-        # A kid may begin with a dash, and an imported one may hold what a shell reads.
-        typed = " ".join(shlex.quote(_typed(key, state)) for key in others)
-        command = f"cardsign keys revoke --reason compromised -- {typed}"
-        yield Task("you", what, command)
+        yield Task("you", what, _revoke_command("compromised", others, state))
     if only:
         names = ", ".join(_named(key) for key in only)
         what = f"{names} lay beside {stolen} too; without it no keyset can be signed"
@@ -235,9 +249,17 @@ def _beside(
             who, command = "the holder of the recovery key", _RECOVER
             what += ", so the recovery key has to open a new epoch"
         else:
-            who, command = "you", "cardsign keyset draft --add-root HOLDER=KEY"
+            who, command = "you", _ADD_ROOT
             what += ", and there is no recovery key: list another root, then revoke this one"
         yield Task(who, what, command)
+
+
+def _revoke_command(
+    reason: RevocationReason, records: Sequence[KeyRecord], state: StoreState
+) -> str:
+    # A kid may begin with a dash, and an imported one may hold what a shell reads.
+    typed = " ".join(shlex.quote(_typed(key, state)) for key in records)
+    return f"cardsign keys revoke --reason {reason} -- {typed}"
 
 
 def _typed(key: KeyRecord, state: StoreState) -> str:
@@ -287,36 +309,124 @@ class _Work:
         accepted: bool,
         wait: Callable[[datetime], datetime],
     ) -> Progress:
-        """Revoke keys, tell it, replace them; the root that has to sign all this comes last."""
+        """Revoke keys, tell it, replace them; what has to sign all this is revoked after it."""
         keyset = StatementHistory.of(self.store).newest_keyset()
-        needed = list[KeyRecord]()
+        releases, needed = list[KeyRecord](), list[KeyRecord]()
         for record in sorted(records, key=lambda one: not one.rotates):
             if keyset and not record.rotates and is_needed(record, keyset, self.store.load()):
                 needed.append(record)
+            elif keyset and "release" in record.roles:
+                releases.append(record)
             else:
                 self.revoke(record, reason, accepted)
+        self.tell()
+        # A revoked release key can sign no more: while it has to tell of the others, it stays.
+        waits = self._still_trusted(records)
+        able = [one for one in releases if waits and one.state in ("active", "retiring")]
+        for record in releases:
+            if record not in able:
+                self.revoke(record, reason, accepted)
+        if releases and not able:
+            self.tell()
         # A key of the second of the theft would count as stolen with it.
         ended = [self.store.state.find(record.thumbprint).times.revoked for record in records]
         last = max((one for one in ended if one is not None), default=None)
         if last is not None and last >= self.now:
             self.now = wait(last + timedelta(seconds=1))
-        self.tell()
         for record in records:
-            self.replace_lost(record)
+            if record not in able:
+                self.replace_lost(record)
         progress = self.all_due()
-        if needed:
-            for record in needed:
-                self.revoke(record, reason, accepted)
-            self.left.clear()
-            progress = self.all_due()
-        beside = _beside(self.store, keyset, records)
-        return replace(progress, left=(*progress.left, *beside))
+        again = f"again: {_revoke_command(reason, records, self.store.load())}"
+        kept = [*self._release_keys_kept(able, again)]
+        if keyset and needed:
+            if self._may_end(needed, records):
+                for record in needed:
+                    self.revoke(record, reason, accepted)
+                self.left.clear()
+                progress = self.all_due()
+            else:
+                kept += [self._root_kept(needed, again)]
+        beside = _beside(self.store, keyset, [one for one in records if one not in able])
+        told = self._warnings(records)
+        return replace(progress, left=(*told, *progress.left, *kept, *beside))
 
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
         self._release(())
         self._update()
-        self.left.clear()  # the rest of the work tries again, and says what is left then
+        self.left.clear()  # the rest of the work tries again; what was not told is found there
+
+    def _still_trusted(self, records: Sequence[KeyRecord]) -> list[KeyRecord]:
+        """The keys that are revoked in the store, but in nothing that verifiers are given."""
+        try:
+            published = published_statements(self.config.publish)
+        except PublishRefused:  # no history, as the steps that publish have said
+            published = None
+        if published is not None and published.keysets:
+            keyset, release = published.keysets[-1], published.release
+        else:
+            history = StatementHistory.of(self.store)
+            newest, release = history.newest_keyset(), history.newest_release()
+            if newest is None:
+                return []
+            keyset = newest
+        trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
+        trusted -= release.revoked if release is not None else frozenset()
+        state = self.store.load()
+        found = [state.find(record.thumbprint) for record in records]
+        return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
+
+    def _warnings(self, records: Sequence[KeyRecord]) -> Iterator[Task]:
+        """Which revoked keys verifiers still trust, and how long, if nobody does the rest."""
+        release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
+        for key in self._still_trusted(records):
+            end = until
+            if end and release is not None and "release" not in key.roles:
+                # Whoever has a release key can prolong that; nobody else can.
+                end = min(end, datetime.fromtimestamp(release.exp, UTC))
+            when = f" until {end:%Y-%m-%d %H:%M:%S} UTC" if end else ""
+            what = (
+                f"verifiers still trust {_named(key)}{when}: no release or keyset that is "
+                "published revokes it yet"
+            )
+            yield Task("you", what, "do first what is left below, in its order", end)
+
+    def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Iterator[Task]:
+        if able:
+            names = ", ".join(map(_named, able))
+            what = (
+                f"revoke {names}: not done, since it has to sign the release that revokes the "
+                "others; if its passphrase is lost, revoke it alone"
+            )
+            yield Task(_who("release"), what, f"cardsign release renew; then {again}")
+
+    def _may_end(self, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
+        """Whether the last roots have nothing left to sign, and a recovery can follow."""
+        state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
+        if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
+            return True  # too few are left already
+        others = [state.find(key.thumbprint) for key in records if key not in needed]
+        return (
+            keyset.recovery is not None
+            and all(key.state == "revoked" for key in others)
+            and all(self._safe(state, key) for key in others if key.rotates)
+            and not changed_since(state, keyset)
+        )
+
+    def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        names = ", ".join(map(_named, needed))
+        if keyset is None or keyset.recovery is None:
+            what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
+            return Task("you", what, f"{_ADD_ROOT}; then {again}")
+        number = f"{keyset.epoch}.{keyset.version + 1}"
+        what = (
+            f"revoke {names}: not done, since it has yet to sign keyset {number}, which revokes "
+            "the other keys and lists those in their places"
+        )
+        command = f"cardsign keyset sign {self.draft}; then {again}"
+        return Task(needed[0].holder or "who holds the root key", what, command)
 
     # Keys.
 
@@ -358,10 +468,7 @@ class _Work:
 
         Both at once, since the roots would have to list a later successor by themselves.
         """
-        state = self.store.load()
-        endangered = suspects(state)
-        line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
-        safe = [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+        safe = self._safe(self.store.load(), record)
         if not record.rotates or any(key.state != "generated" for key in safe):
             return  # the successor of a key that signs, or is about to, is made in its turn
         role = next(role for role in record.roles if role in ROTATING)
@@ -378,6 +485,13 @@ class _Work:
         except PassphraseFault as fault:
             command = f"cardsign keys generate --role {role} --alg {alg}; then {_ALL_DUE}"
             self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
+
+    @staticmethod
+    def _safe(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
+        """The keys that can take the place of one, and that no thief may have."""
+        endangered = suspects(state)
+        line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
+        return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
 
     # The keyset statement.
 
@@ -601,6 +715,11 @@ class _Work:
 
 _ALL_DUE = "cardsign keys rotate --all-due"
 _RECOVER = "cardsign keyset recover --recovery-file FILE"
+_ADD_ROOT = "cardsign keyset draft --add-root HOLDER=KEY"
+
+
+def _instead(keyset: KeysetStatement) -> str:
+    return _RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
 
 
 def _who(role: Role) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused, StoreFault
+from cardsign.errors import CardsignError, JsonRefused, StoreFault
 from cardsign.keys.audit import SeenHeads, check_vouched, extend, holds_line, verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
 from cardsign.keys.history import StatementHistory
@@ -148,7 +148,8 @@ def move_store(
 
     The old one is marked first, so that at no time both sign; it stays, and says where the new one
     is. Killed half-way, this can be called again with the same place, on the store as
-    :func:`open_store` gives it with ``moved=True``.
+    :func:`open_store` gives it with ``moved=True``. Where nothing can be put there, the mark is
+    taken away again.
 
     Raises:
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
@@ -171,9 +172,17 @@ def move_store(
         if moved is None or moved.to != to or not holds_line(there.read_audit(), head):
             raise StoreFault("keystore.exists", "there is a key store here", path=to)
         return there
+    fresh = store.state.moved is None
     store.leave(to, now=now)
-    contents = unpack(pack(store, moved=True))
-    return restore(contents, place, now=now, actor=store.actor, heads=heads, random=random)
+    try:
+        contents = unpack(pack(store, moved=True))
+        return restore(contents, place, now=now, actor=store.actor, heads=heads, random=random)
+    except CardsignError:
+        # Only what was marked just now: a store of an earlier call may be there, and be hidden,
+        # such as on a disk that is not mounted.
+        if fresh and not is_taken(place):
+            store.stay(now=now)
+        raise
 
 
 def encrypt(data: bytes, recipients: Sequence[str]) -> bytes:

@@ -37,7 +37,7 @@ from cardsign.keys.model import RevocationReason
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import Generation, load_current
-from cardsign.statements import RootKey, read_keyset
+from cardsign.statements import RootKey, read_keyset, read_release
 from cardsign.trust import (
     Issuer,
     KeysetAnchor,
@@ -320,6 +320,115 @@ def test_every_key_of_a_store_is_revoked_at_once_by_one_keyset(together: Site) -
     again = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
     assert again.left == told.left
     assert again.done == ()
+
+
+def test_the_only_root_is_revoked_only_after_it_has_signed(together: Site) -> None:
+    """Without its passphrase it stays, and the same command goes on; else nothing could follow."""
+    peer = peer_of(together)
+    stolen = [key.kid for key in together.store.state.keys if key.state != "retired"]
+    root, forged = together.active("root"), together.live.card
+    before = needed_keyset(together.store).version
+    together.now += timedelta(hours=3)
+    first = together.revoke(stolen, "compromised", "card", "release", root=False)
+    assert together.state(root) == "active"
+    assert {together.state(kid) for kid in stolen if kid != root} == {"revoked"}
+    (task,) = [one for one in first.left if "it has yet to sign" in one.what]
+    assert f"keyset 1.{before + 1}," in task.what
+    sign, _, again = task.command.partition("; then again: ")
+    assert sign == f"cardsign keyset sign {together.draft}"
+    assert set(named(Task("", "", again))) == {kid[:8] for kid in stolen}
+    after = together.now + timedelta(minutes=1)
+    assert peer.verdict(together.live, after, forged) != "trusted"
+
+    together.now += timedelta(hours=1)
+    second = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
+    assert together.state(root) == "revoked"
+    assert needed_keyset(together.store).version == before + 1
+    assert [one.command for one in second.left] == ["cardsign keyset recover --recovery-file FILE"]
+    after = together.now + timedelta(minutes=1)
+    assert peer.verdict(together.live, after) == "trusted"
+    assert peer.verdict(together.live, after, forged) != "trusted"
+
+
+def test_the_only_root_stays_while_no_key_is_in_the_place_of_another(together: Site) -> None:
+    """The passphrase of cards is missing: a keyset is signed, but it lists no card key."""
+    stolen = [key.kid for key in together.store.state.keys if key.state != "retired"]
+    together.now += timedelta(hours=3)
+    together.revoke(stolen, "compromised", "release", "root", root=False)
+    assert together.state(together.active("root")) == "active"
+    together.now += timedelta(hours=1)
+    told = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
+    assert [one.command for one in told.left] == ["cardsign keyset recover --recovery-file FILE"]
+    assert peer_of(together).verdict(together.live, together.now) == "trusted"
+
+
+@pytest.mark.parametrize("reason", ["superseded", "compromised"])
+def test_the_only_root_alone_is_not_revoked(together: Site, reason: RevocationReason) -> None:
+    """It could not sign the keyset that says so; the recovery key replaces it."""
+    root = together.active("root")
+    before = together.live.number
+    with pytest.raises(StoreFault) as refused:
+        together.revoke(root, reason, "card", "release", "root", root=False)
+    assert refused.value.code == "keystore.still_needed"
+    assert "cardsign keyset recover --recovery-file FILE" in (refused.value.hint or "")
+    assert (together.state(root), together.live.number) == ("active", before)
+
+
+def test_stolen_card_and_release_keys_are_told_without_the_roots(site: Site, peer: Peer) -> None:
+    """The release key tells of the card keys first, and only then is revoked itself."""
+    stolen = [key.kid for key in site.store.state.keys if key.state != "retired"]
+    forged = site.live.card
+    site.now += timedelta(hours=3)
+    told = site.revoke(stolen, "compromised", "card", "release", root=False)
+    assert {site.state(kid) for kid in stolen} == {"revoked"}
+    after = site.now + timedelta(minutes=1)
+    assert peer.verdict(site.live, after, forged) != "trusted"
+    assert peer_of(site).verdict(site.live, after, forged) != "trusted"
+    trusted = [one.what for one in told.left if one.what.startswith("verifiers still trust")]
+    assert len(trusted) == 2
+    assert all("trust release key" in what for what in trusted), "until the roots have signed"
+
+    site.now += timedelta(hours=1)
+    day = site.revoke(stolen, "compromised", "card", "release", root=True)
+    assert day.left == ()
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
+
+
+def test_what_could_not_be_told_is_said_and_the_release_key_is_kept_for_it(
+    site: Site, peer: Peer
+) -> None:
+    """Its passphrase is missing. The task says which key is trusted, and until when."""
+    stolen = [key.kid for key in site.store.state.keys if key.state != "retired"]
+    cards = [site.active("card"), site.store.state.keys[-2].kid]
+    release, forged = site.active("release"), site.live.card
+    newest = site.live.release
+    assert newest is not None
+    site.now += timedelta(hours=3)
+    told = site.revoke(stolen, "compromised", "card", root=False)
+    assert site.state(release) == "active"
+    ends = datetime.fromtimestamp(read_release(newest).exp, UTC)
+    trusted = [one for one in told.left if one.what.startswith("verifiers still trust card key")]
+    assert len(trusted) == len(cards)
+    assert {one.until for one in trusted} == {ends}
+    assert f"until {ends:%Y-%m-%d %H:%M:%S} UTC" in trusted[0].what
+    (task,) = [one for one in told.left if "it has to sign the release" in one.what]
+    assert task.command.startswith("cardsign release renew; then again: cardsign keys revoke")
+
+    site.now += timedelta(hours=1)
+    site.revoke(stolen, "compromised", "card", "release", root=False)
+    assert site.state(release) == "revoked"
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1), forged) != "trusted"
+
+
+def test_a_release_key_alone_is_revoked_whatever_was_not_told(site: Site) -> None:
+    """Its passphrase is lost, so that nothing can be told by it any more."""
+    release = site.active("release")
+    site.now += timedelta(hours=3)
+    site.revoke(site.active("card"), "compromised", "card", root=False)
+    site.now += timedelta(hours=1)
+    told = site.revoke(release, "compromised", "card", root=False)
+    assert site.state(release) == "revoked"
+    assert any(f"still trust release key {release[:8]}" in one.what for one in told.left)
 
 
 def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, peer: Peer) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CardsignError, StoreFault
+from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import (
     DEFAULT_SETTINGS,
@@ -106,6 +106,46 @@ def test_a_taken_place_is_refused_and_nothing_is_marked(
     assert store.load().moved is None
     store.leave(str((tmp_path / "new").resolve()), now=NOON)
     assert refusal(lambda: move_store(store, tmp_path / "new", now=NOON)).code == "keystore.exists"
+
+
+@pytest.mark.parametrize("hindrance", ["a file", "a file above", "a full disk"])
+def test_a_move_to_where_nothing_can_be_leaves_the_store_as_it_was(
+    store: Any, es256: PrivateKey, tmp_path: Path, hindrance: str, monkeypatch: Any
+) -> None:
+    """The old one goes on, and may move elsewhere: there is no other store."""
+    record = store.add(es256)
+    (tmp_path / "taken").write_text("something else")
+    place = tmp_path / "taken" / ("below" if hindrance == "a file above" else "")
+    with monkeypatch.context() as patch:
+        if hindrance == "a full disk":
+            place = tmp_path / "full"
+            patch.setattr(DirectoryStore, "make", full)
+        with pytest.raises(FileFault):
+            move_store(store, place, now=after(5))
+    assert store.load().moved is None
+    assert store.signer(record, PASSPHRASE).public == es256.public
+    new = move_store(store, tmp_path / "new", now=after(10))
+    assert [key.public for key in new.state.keys] == [es256.public]
+    assert refusal(store.load).code == "keystore.moved"
+
+
+def full(*_: Any) -> bool:
+    """As where the new place has no room."""
+    raise FileFault("file.unwritable", "no space left on device")
+
+
+def test_a_mark_of_an_earlier_call_stays_where_the_place_is_gone(
+    store: Any, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """There may be a store on a disk that is not mounted now: two would sign."""
+    store.add(es256)
+    (tmp_path / "not").touch()
+    gone = tmp_path / "not" / "mounted"
+    store.leave(str(gone), now=NOON)
+    marked = DirectoryStore.open(store.path, moved=True)
+    with pytest.raises(FileFault):
+        move_store(marked, gone, now=after(5))
+    assert refusal(store.load).code == "keystore.moved"
 
 
 @pytest.mark.parametrize("inside", ["new", "private/new", "../keys/new"])
