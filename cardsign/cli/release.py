@@ -48,6 +48,7 @@ class ChangeOptions:
         cards = tuple(_card(text) for text in self.cards)
         return ReleaseChanges(
             cards=cards or to_list(project),
+            by_name=bool(cards),
             raise_floor=self.raise_floor,
             withdrawn=self.withdraw,
             extended_floor=self.extended_floor,
@@ -134,7 +135,8 @@ def renew(
 
     It does nothing if nothing is new and less than half of the newest release's time is over.
     Without --card it lists the signed public card of cardsign.toml.
-    Listed cards stay listed. An older card is dropped once caches cannot have it any more.
+    Listed cards stay listed. A card that was withdrawn stays so until --card names it. An older
+    card is dropped once caches cannot have it any more.
     Keys that were revoked in the key store are revoked by this release too.
     """
     config = project_config()

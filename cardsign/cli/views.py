@@ -224,6 +224,8 @@ def say_updated(published: Published | None, directory: object) -> None:
         say(f"the published key set lacks {kid}: cardsign publish")
     for kid in published.ended:
         say(f"the published key set still holds {kid}: cardsign publish")
+    if published.withdrawn:
+        say("the card is withdrawn, as you asked; keep serving this until the release has ended")
     if published.refusal is not None:
         message = safe(published.refusal.message, limit=400)
         say(f"the published card is not trusted now: {message}")

@@ -34,7 +34,7 @@ from cardsign.issuer.publishing import (
     update_publication,
     usual_max_age,
 )
-from cardsign.issuer.release import ReleaseChanges, renew_release
+from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.rotation import (
     WaitingDraft,
     check_opens,
@@ -622,7 +622,8 @@ class _Work:
             self._needs(_who("card"), what, _ALL_DUE, self._cards_end())
         cards = ((None, signed[0]),) if signed and self.config.cards else ()
         self._release(cards)
-        if signed is not None and self.config.publish is not None:
+        withdrawn = is_card_withdrawn(self.store)
+        if signed is not None and self.config.publish is not None and not withdrawn:
             try:
                 published = publish_cards(
                     self.store,
@@ -644,8 +645,10 @@ class _Work:
         self._update()
 
     def _signed_cards(self) -> tuple[bytes, dict[str, bytes]] | None:
-        """The cards signed by the keys that sign now; None where there are none."""
+        """The cards signed by the keys that sign now; None where none is to be published."""
         if not any("card" in key.roles for key in self.store.load().keys):
+            return None
+        if is_card_withdrawn(self.store):
             return None
         if self.config.cards:
             made = sign_cards(self.store, self.config.cards, self.unlocking.access, now=self.now)
@@ -680,7 +683,7 @@ class _Work:
                 now=self.now,
                 directory=self.config.publish,
                 settings=self.config.timeline,
-                changes=ReleaseChanges(cards=tuple(cards)),
+                changes=ReleaseChanges(cards=tuple(cards), by_name=False),
             )
         except (*_NEEDS_A_PERSON, UsageFault) as fault:
             if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from cardsign.publish.publication import (
     publish_statements,
 )
 from cardsign.records import dataclass
+from cardsign.urls import CARD_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Published:
         ended: Kids that the key set holds, and the key store publishes no longer.
         refusal: Why a verifier does not trust the published card now; None if it does, or if
             that was not looked at.
+        withdrawn: The newest release has withdrawn the published card, so nobody shall trust it.
     """
 
     generation: Generation
@@ -47,11 +50,10 @@ class Published:
     left_out: tuple[str, ...]
     ended: tuple[str, ...]
     refusal: PublishRefused | None = None
+    withdrawn: bool = False
 
     @classmethod
-    def of(
-        cls, store: KeyStore, generation: Generation, refusal: PublishRefused | None = None
-    ) -> Published:
+    def of(cls, store: KeyStore, generation: Generation) -> Published:
         """Compare a generation with the key store that it was made from."""
         keyset = StatementHistory.of(store).newest_keyset()
         number = f"{keyset.epoch}.{keyset.version}" if keyset else ""
@@ -62,7 +64,6 @@ class Published:
             withheld="" if number in generation.keysets else number,
             left_out=tuple(kid for kid in ours if kid not in generation.kids),
             ended=tuple(sorted(gone.intersection(generation.kids))),
-            refusal=refusal,
         )
 
 
@@ -183,19 +184,22 @@ def update_publication(
     noted = {one.generation for one in store.load().publications if one.series == series}
     if noted & {before.number, generation.number - 1}:
         record_publication(store, generation, now=now)
-    return Published.of(store, generation, _refusal_of_card(generation, now))
+    return _with_fate(Published.of(store, generation), now)
 
 
-def _refusal_of_card(generation: Generation, now: datetime) -> PublishRefused | None:
-    """Why the published card is not trusted by what is published now."""
-    issued = Issued.of(generation)
+def _with_fate(published: Published, now: datetime) -> Published:
+    """The same, with what the published statements say of the published card."""
+    issued = Issued.of(published.generation)
     if issued is None:
-        return None
+        return published
+    checked = issued.published()
+    if checked.release and checked.release.is_withdrawn(checked.newest.origins[0] + CARD_PATH):
+        return replace(published, withdrawn=True)
     try:
-        issued.published().check_cards(generation.card, {}, now=now)
+        checked.check_cards(published.generation.card, {}, now=now)
     except PublishRefused as refusal:
-        return refusal
-    return None
+        return replace(published, refusal=refusal)
+    return published
 
 
 def record_publication(store: KeyStore, generation: Generation, *, now: datetime) -> None:

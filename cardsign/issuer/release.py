@@ -49,6 +49,7 @@ class ReleaseChanges:
 
     Attributes:
         cards: Signed cards to list, each with its URL; None: the issuer's usual one.
+        by_name: A person named these cards. Else a URL that was withdrawn stays so.
         raise_floor: Let older cards at these URLs end now, and not when caches are rid of them.
         withdrawn: URLs at which no card is current any more.
         extended_floor: Extended cards that were made for an earlier release end.
@@ -56,6 +57,7 @@ class ReleaseChanges:
     """
 
     cards: tuple[tuple[str | None, bytes], ...] = ()
+    by_name: bool = True
     raise_floor: bool = False
     withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
@@ -172,6 +174,15 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     return newest
 
 
+def is_card_withdrawn(store: KeyStore) -> bool:
+    """Whether the newest release has withdrawn the issuer's public card at its usual URL."""
+    history = StatementHistory.of(store)
+    keyset, release = history.newest_keyset(), history.newest_release()
+    if keyset is None or release is None:
+        return False
+    return release.is_withdrawn(keyset.origins[0] + CARD_PATH)
+
+
 # How a release comes about: drafted, signed, checked as a verifier will, numbered and kept.
 
 
@@ -216,6 +227,9 @@ def _plan(
         audit_head=state.audit.digest,
     )
     listed = tuple(_listed(url, card, keyset) for url, card in changes.cards)
+    if previous is not None and not changes.by_name:
+        # Cron has the project's cards at hand; it must not undo what a person has decided.
+        listed = tuple(one for one in listed if not previous.is_withdrawn(one[0]))
     known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
     if unlisted := [url for url in changes.withdrawn if url not in known]:
         raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")

@@ -116,6 +116,9 @@ def draft_following(
     if plan.extended_floor is not None:
         floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
     cards = _settled(_listed(plan, previous, floor, seq), plan, floor)
+    # The floor outlives the card: so every later release knows that it was withdrawn.
+    for url in plan.withdrawn:
+        floor.setdefault(url, seq)
     revoked = plan.revoked
     if previous is not None and previous.keyset == keyset.id:
         revoked = revoked | previous.revoked

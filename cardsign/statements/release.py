@@ -87,6 +87,10 @@ class ReleaseStatement:
         """What releases are ordered by: a new keyset ends the fast-forward of a thief."""
         return *self.keyset.number, self.seq
 
+    def is_withdrawn(self, url: str) -> bool:
+        """Whether a card was listed at a URL once, and none is current there any more."""
+        return url in self.floor and all(card.url != url for card in self.cards)
+
 
 def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
     """Read a release statement (K1, K2, K10). No signature is verified.

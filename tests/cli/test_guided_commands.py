@@ -11,6 +11,8 @@ import pytest
 
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
+from cardsign.statements import read_release
+from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.cli.test_dry_run import files
 from tests.support import PORTABLE
@@ -54,6 +56,13 @@ def active(role: str) -> str:
     return keys[0].kid
 
 
+def listed() -> list[str]:
+    """The URLs of the cards that the published release lists."""
+    release = load_current(Path("public")).release
+    assert release is not None
+    return [card.url for card in read_release(release).cards]
+
+
 def test_one_command_publishes_everything_and_the_next_has_nothing_to_do(issuer: Cardsign) -> None:
     """Each role's passphrase comes from its own place; the second time none is needed."""
     assert load_current(Path("public")).card == Path("signed.json").read_bytes()
@@ -93,6 +102,25 @@ def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
     assert only_root == "cardsign keyset recover --recovery-file FILE"
     assert active("card") != stolen
     assert stolen not in load_current(Path("public")).kids
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["in cardsign.toml", "in no file"])
+def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: bool) -> None:
+    """Only a person who names the card does; until then nobody is needed."""
+    if not named:
+        settings = Path("cardsign.toml").read_text()
+        Path("cardsign.toml").write_text(settings.partition("[[card]]")[0])
+    cron = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    told = run(issuer("release", "renew", "--withdraw", ISSUER + CARD_PATH, **cron))
+    assert "the card is withdrawn, as you asked" in told.err
+    assert "not trusted now" not in told.err
+    for words in (ALL_DUE, ("release", "renew"), ("release", "renew", "--force"), ALL_DUE):
+        run(issuer(*words, **cron))
+        assert listed() == []
+    run(issuer("release", "renew", "--card", "signed.json", **cron))
+    assert listed() == [ISSUER + CARD_PATH]
+    run(issuer(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    assert listed() == [ISSUER + CARD_PATH]
 
 
 def test_a_theft_is_rehearsed_without_any_passphrase(issuer: Cardsign) -> None:

@@ -93,6 +93,8 @@ def test_a_withdrawn_url_has_no_card() -> None:
     one = released(first(), None, ReleasePlan(((URL, A), (other, B))))
     two = released(first(), one, ReleasePlan(withdrawn=frozenset({URL})))
     assert [card.url for card in two.cards] == [other]
+    assert [two.is_withdrawn(url) for url in (URL, other)] == [True, False]
+    assert not one.is_withdrawn(URL)
 
 
 def test_what_one_release_revoked_the_next_revokes_too() -> None:
