@@ -159,7 +159,8 @@ def code_of(refused: CardRefused) -> str:
     """The code of a build for what a card would be refused with."""
     if refused.code == "json.too_many_values":
         return "build.limit"
-    return "build.unsupported" if refused.code.startswith("card.auth_") else "build.type"
+    unsupported = refused.code in ("card.auth_type", "card.auth_setting")
+    return "build.unsupported" if unsupported else "build.type"
 
 
 def read_source(path: Path) -> tuple[Document, ...]:
