@@ -147,7 +147,7 @@ READ_ONLY = {
     "config check",
     "config schema",
     *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "lint", "serve"),
-    "diff",
+    *("check", "contract check", "diff", "drift"),
     *("completion", "keys export", "keys list", "keys show", "keys backup", "keys jwks"),
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
     *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
@@ -177,6 +177,9 @@ _STOPPED = """
 import signal
 import sys
 from pathlib import Path
+
+for one in (signal.SIGTERM, signal.SIGHUP):  # which nohup would have ignored
+    signal.signal(one, signal.SIG_DFL)
 
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, to_change
