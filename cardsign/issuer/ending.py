@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
+from cardsign.errors import PublishRefused
+from cardsign.issuer.publishing import published_statements
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import check_not_needed
+from cardsign.keys.keyset_drafts import changed_since, check_not_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import KeyRecord, RevocationReason
+from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState, suspects
 from cardsign.keys.stores.base import KeyStore
 
 
@@ -79,3 +83,48 @@ def destroy_key(
 
 def _check_not_needed(store: KeyStore, kid: str) -> None:
     check_not_needed(store.state.find(kid), StatementHistory.of(store).newest_keyset(), store.state)
+
+
+# Whether a revocation has come to its end.
+
+
+def still_trusted(
+    store: KeyStore, directory: Path | None, records: Sequence[KeyRecord]
+) -> list[KeyRecord]:
+    """The keys that are revoked in the store, but in nothing that verifiers are given."""
+    try:
+        published = published_statements(directory)
+    except PublishRefused:  # no history, as the steps that publish have said
+        published = None
+    history = StatementHistory.of(store)
+    keyset, release = history.newest_keyset(), history.newest_release()
+    if published is not None and published.keysets:
+        keyset, release = published.keysets[-1], published.release
+    if keyset is None:
+        return []
+    trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
+    trusted -= release.revoked if release is not None else frozenset()
+    state = store.load()
+    found = [state.find(record.thumbprint) for record in records]
+    return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
+
+
+def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
+    """The keys that can take the place of one, and that no thief may have."""
+    endangered = suspects(state)
+    line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
+    return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+
+
+def may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
+    """Whether the last roots have nothing left to sign, and a recovery can follow."""
+    state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+    if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
+        return True  # too few are left already
+    others = [state.find(key.thumbprint) for key in records if key not in needed]
+    return (
+        keyset.recovery is not None
+        and all(key.state == "revoked" for key in others)
+        and all(replacements(state, key) for key in others if key.rotates)
+        and not changed_since(state, keyset)
+    )

@@ -25,12 +25,11 @@ from cardsign.errors import (
 )
 from cardsign.files import write_atomic
 from cardsign.issuer.cards import sign_cards
-from cardsign.issuer.ending import revoke_key
+from cardsign.issuer.ending import may_end, replacements, revoke_key, still_trusted
 from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
     newest_generation,
     publish_cards,
-    published_statements,
     update_publication,
     usual_max_age,
 )
@@ -46,7 +45,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, changed_since, is_needed, keyset_due
+from cardsign.keys.keyset_drafts import KeysetDue, is_needed, keyset_due
 from cardsign.keys.model import (
     ENDED,
     ROTATING,
@@ -206,6 +205,12 @@ def revoke_and_replace(
                 f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that lay beside it.",
             )
+    _check_signable(store, records)
+    return work.emergency(records, reason, same_custody_accepted, wait)
+
+
+def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
+    """Refuse to revoke only root keys without which no statement can be signed."""
     keyset = StatementHistory.of(store).newest_keyset()
     if keyset is not None and all(
         record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
@@ -218,7 +223,6 @@ def revoke_and_replace(
             f"no keyset can be signed without {names}, so none can say that it is revoked",
             hint=f"Replace it: {_instead(keyset)}.",
         )
-    return work.emergency(records, reason, same_custody_accepted, wait)
 
 
 def _beside(
@@ -321,7 +325,7 @@ class _Work:
                 self.revoke(record, reason, accepted)
         self.tell()
         # A revoked release key can sign no more: while it has to tell of the others, it stays.
-        waits = self._still_trusted(records)
+        waits = still_trusted(self.store, self.config.publish, records)
         able = [one for one in releases if waits and one.state in ("active", "retiring")]
         for record in releases:
             if record not in able:
@@ -340,7 +344,7 @@ class _Work:
         again = f"again: {_revoke_command(reason, records, self.store.load())}"
         kept = [*self._release_keys_kept(able, again)]
         if keyset and needed:
-            if self._may_end(needed, records):
+            if may_end(self.store, needed, records):
                 for record in needed:
                     self.revoke(record, reason, accepted)
                 self.left.clear()
@@ -357,30 +361,10 @@ class _Work:
         self._update()
         self.left.clear()  # the rest of the work tries again; what was not told is found there
 
-    def _still_trusted(self, records: Sequence[KeyRecord]) -> list[KeyRecord]:
-        """The keys that are revoked in the store, but in nothing that verifiers are given."""
-        try:
-            published = published_statements(self.config.publish)
-        except PublishRefused:  # no history, as the steps that publish have said
-            published = None
-        if published is not None and published.keysets:
-            keyset, release = published.keysets[-1], published.release
-        else:
-            history = StatementHistory.of(self.store)
-            newest, release = history.newest_keyset(), history.newest_release()
-            if newest is None:
-                return []
-            keyset = newest
-        trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
-        trusted -= release.revoked if release is not None else frozenset()
-        state = self.store.load()
-        found = [state.find(record.thumbprint) for record in records]
-        return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
-
     def _warnings(self, records: Sequence[KeyRecord]) -> Iterator[Task]:
         """Which revoked keys verifiers still trust, and how long, if nobody does the rest."""
         release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
-        for key in self._still_trusted(records):
+        for key in still_trusted(self.store, self.config.publish, records):
             end = until
             if end and release is not None and "release" not in key.roles:
                 # Whoever has a release key can prolong that; nobody else can.
@@ -400,19 +384,6 @@ class _Work:
                 "others; if its passphrase is lost, revoke it alone"
             )
             yield Task(_who("release"), what, f"cardsign release renew; then {again}")
-
-    def _may_end(self, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
-        """Whether the last roots have nothing left to sign, and a recovery can follow."""
-        state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
-        if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
-            return True  # too few are left already
-        others = [state.find(key.thumbprint) for key in records if key not in needed]
-        return (
-            keyset.recovery is not None
-            and all(key.state == "revoked" for key in others)
-            and all(self._safe(state, key) for key in others if key.rotates)
-            and not changed_since(state, keyset)
-        )
 
     def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
         keyset = StatementHistory.of(self.store).newest_keyset()
@@ -468,7 +439,7 @@ class _Work:
 
         Both at once, since the roots would have to list a later successor by themselves.
         """
-        safe = self._safe(self.store.load(), record)
+        safe = replacements(self.store.load(), record)
         if not record.rotates or any(key.state != "generated" for key in safe):
             return  # the successor of a key that signs, or is about to, is made in its turn
         role = next(role for role in record.roles if role in ROTATING)
@@ -485,13 +456,6 @@ class _Work:
         except PassphraseFault as fault:
             command = f"cardsign keys generate --role {role} --alg {alg}; then {_ALL_DUE}"
             self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
-
-    @staticmethod
-    def _safe(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
-        """The keys that can take the place of one, and that no thief may have."""
-        endangered = suspects(state)
-        line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
-        return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
 
     # The keyset statement.
 
