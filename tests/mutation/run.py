@@ -84,14 +84,23 @@ AREAS: Final = {
         ),
     ),
     "lint": Area(("cardsign/lint/**/*.py",), ("tests/lint/*.py", "tests/cli/test_lint.py")),
+    "build": Area(
+        ("cardsign/build/**/*.py", "cardsign/card/convert.py"),
+        ("tests/build", "tests/card/test_convert.py", "tests/card/test_scheme_table.py"),
+    ),
     "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
         ("cardsign/sign.py",),
         ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
     ),
     "issuer": Area(
-        ("cardsign/issuer/*.py", "cardsign/testing/*.py"),
-        ("tests/issuer", "tests/cli/test_issuer_story.py", "tests/cli/test_keys_rooted.py"),
+        ("cardsign/issuer/*.py", "cardsign/rehearsal/*.py", "cardsign/testing/*.py"),
+        (
+            "tests/issuer",
+            "tests/cli/test_runbooks.py",
+            "tests/cli/test_issuer_story.py",
+            "tests/cli/test_keys_rooted.py",
+        ),
     ),
     "explain": Area(("cardsign/explain/**/*.py",), ("tests/explain", "tests/cli/test_explain.py")),
     "keys": Area(
