@@ -195,7 +195,7 @@ class Copy:
         own = {name: value for name, value in os.environ.items() if "CARDSIGN" not in name}
         own |= {"PYTHONPATH": str(self.root), "CARDSIGN_EXAMPLES": "40", **outer}
         with subprocess.Popen(
-            [sys.executable, "-m", "pytest", *always, f"@{listed}"],
+            [sys.executable, "-m", "pytest", "-p", "no:cardsign", *always, f"@{listed}"],
             cwd=self.root,
             env=own,
             stdout=subprocess.DEVNULL,
