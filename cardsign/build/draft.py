@@ -132,6 +132,26 @@ class Draft:
             folded.setdefault(tag.casefold(), tag)
         self.take((*to, "tags"), list(folded.values()) or [otherwise], tagged or place)
 
+    def take_listed_skill(self, document: Document, at: Location) -> str:
+        """Take a skill of a source's list, with the place of each member; the result is its id.
+
+        Raises:
+            BuildRefused: ``build.missing``: it has neither id nor name.
+        """
+        skill = document.text(*at, "id") or document.text(*at, "name")
+        if skill is None:
+            raise document.refuse("build.missing", "the skill has neither id nor name", *at)
+        self.take_skill(
+            skill,
+            name=document.text(*at, "name"),
+            description=document.text(*at, "description"),
+            tags=document.texts(*at, "tags"),
+            place=document.place(*at),
+            described=document.place(*at, "description"),
+            tagged=document.place(*at, "tags"),
+        )
+        return skill
+
     def take_tool(
         self,
         skill: str,
@@ -156,7 +176,7 @@ class Draft:
         )
 
     def take_security(self, derived: DerivedSecurity, place: Place) -> None:
-        """Take schemes beside those that are there, and requirements if there are none."""
+        """Add schemes to those that are there, and requirements if there are none."""
         for name, scheme in derived.schemes.items():
             self.take(("securitySchemes", name), scheme, place)
         self.take(("securityRequirements",), list(derived.requirements), place)

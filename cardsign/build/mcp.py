@@ -69,7 +69,7 @@ def _take(document: Document, draft: Draft) -> None:
         _take_tool(document, at, server, draft)
     skills = list(document.rows("skills"))
     for at in skills:
-        _take_skill(document, at, draft)
+        draft.take_listed_skill(document, at)
     if not places and not skills:
         hint = "Save the server's answer to tools/list as JSON, and name that file too."
         raise document.refuse("build.missing", "it lists neither tools nor skills", hint=hint)
@@ -101,21 +101,6 @@ def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> N
     for member in ("inputSchema", "outputSchema"):
         schema = document.table(*at, member)
         draft.keep_of_skill(skill, member, schema, document.place(*at, member))
-
-
-def _take_skill(document: Document, at: Location, draft: Draft) -> None:
-    skill = document.text(*at, "id") or document.text(*at, "name")
-    if skill is None:
-        raise document.refuse("build.missing", "the skill has no name", *at)
-    draft.take_skill(
-        skill,
-        name=document.text(*at, "name"),
-        description=document.text(*at, "description"),
-        tags=document.texts(*at, "tags"),
-        place=document.place(*at),
-        described=document.place(*at, "description"),
-        tagged=document.place(*at, "tags"),
-    )
 
 
 def _word(name: str) -> str:

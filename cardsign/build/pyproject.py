@@ -46,18 +46,7 @@ def _take(document: Document, draft: Draft) -> None:
         place = document.place(*_TABLE, "url")
         draft.take(("supportedInterfaces",), [{"url": url}], place)
     for at in document.rows(*_TABLE, "skills"):
-        skill = document.text(*at, "id") or document.text(*at, "name")
-        if skill is None:
-            raise document.refuse("build.missing", "the skill has neither id nor name", *at)
-        draft.take_skill(
-            skill,
-            name=document.text(*at, "name"),
-            description=document.text(*at, "description"),
-            tags=document.texts(*at, "tags"),
-            place=document.place(*at),
-            described=document.place(*at, "description"),
-            tagged=document.place(*at, "tags"),
-        )
+        skill = draft.take_listed_skill(document, at)
         draft.take_members(document, SKILL, at=at, to=("skills", skill))
     draft.take_members(document, PROJECT, at=("project",))
 

@@ -207,7 +207,7 @@ function quorum(value) {
   members(value, ["threshold", "keys"]);
   const keys = list(value.get("keys")).map((each) => {
     members(each, ["public", "holder"]);
-    return { ...readKey(members(each, ["public", "holder"]).get("public")), holder: matches(each.get("holder"), HOLDER) };
+    return { ...readKey(each.get("public")), holder: matches(each.get("holder"), HOLDER) };
   });
   const threshold = number(value.get("threshold"));
   const holders = new Set(keys.map((key) => key.holder));
