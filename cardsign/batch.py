@@ -224,7 +224,7 @@ class Verifier:
         untrusted_extended: bytes,
         audience: str,
     ) -> Iterator[Outcome]:
-        """The verdicts on a public card and on the extended one beside it, which needs it.
+        """The verdicts on a public card and on its extended card, which needs it.
 
         Where there is no public card to look at, the verdict on that is the only one.
 

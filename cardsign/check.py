@@ -54,7 +54,7 @@ _GIVEN_AWAY: Final = ("secrets.private-key", "secrets.token", "secrets.password"
 # fmt: off
 RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("check.unsigned", "warning", "The card has no signature.",
-         "Whoever stands between the agent and its callers can change it unseen.",
+         "Anyone between the agent and its callers can change it unseen.",
          "Sign it: `cardsign sign CARD`.", "A2A 1.0 8.4"),
     Rule("check.invalid", "error", "A signature does not fit the card.",
          "Either the card was changed after it was signed, or somebody else signed it.",

@@ -1,6 +1,6 @@
 """Tasks and responses held against the skills of a verified card (rows B14, B15, B35).
 
-A schema counts only from a card whose signature was verified: whoever writes the schema decides
+A schema counts only from a card whose signature was verified: the author of the schema decides
 what passes. A schema may still be hostile, so no reference leaves it, and a pattern that could
 take long is not tried.
 """

@@ -112,7 +112,7 @@ def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
 
 
 def _without_a_card(files: Sequence[Path]) -> Iterator[Path]:
-    """Folders of agents beside those that have a card in .well-known (row B2)."""
+    """Folders of agents next to those that have a card in .well-known (row B2)."""
     with_cards = {path.parents[1] for path in files if path.parent.name == _WELL_KNOWN}
     for above in sorted({agent.parent for agent in with_cards if agent.parent.name == "agents"}):
         for agent in sorted(above.iterdir()):

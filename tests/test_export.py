@@ -1,4 +1,4 @@
-"""The public half of a generation for hosts that serve files."""
+"""The public files of a generation for hosts that serve files."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
 
 
 def _recognise(source: str) -> tuple[Kind, Path]:
-    """The kind of a source and where it lies."""
+    """The kind of a source, and its path."""
     named, colon, rest = source.partition(":")
     if colon and (kind := next((one for one in KINDS if one.name == named), None)):
         return kind, Path(rest)

@@ -102,7 +102,7 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
 
 
 def _words(authentication: Json) -> Json:
-    """The words of an `authentication`: what stands beside them may be the credential itself."""
+    """The words of an `authentication`: other members may be the credential itself."""
     if not isinstance(authentication, dict):
         return None
     kind, listed = authentication.get("type"), authentication.get("schemes")

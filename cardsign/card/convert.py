@@ -1,7 +1,7 @@
 """A card of one A2A version in the form of another: 0.2, 0.3 and 1.0.
 
 Everything goes by way of 1.0. What the other form has no place for is kept in an extension of
-ours and put back on the way home, if it still agrees with what stands beside it. Unknown members
+ours and put back on the way home, if it still agrees with the other members. Unknown members
 and signatures are left out: a signature covers the bytes that it was made over, and no others.
 What the agent speaks does not change, so an interface keeps its `protocolVersion`.
 """

@@ -26,7 +26,7 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
 @click.option(
     "--a2a",
     type=click.Choice(_VERSIONS),
-    help="The A2A version of the card; both: 1.0, and 0.3 beside it as CARD with .0.3 before its "
+    help="The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
     "suffix [default: 0.3 from Forge, else 1.0].",
 )
 @click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")

@@ -41,7 +41,7 @@ class LintOptions:
     Attributes:
         target: ``--for``; None for all groups that fit the card.
         groups: ``--group``.
-        ignore: ``--ignore``, besides those of the settings.
+        ignore: ``--ignore``, added to those of the settings.
         strict: ``--strict``.
         fail_on: ``--fail-on``.
         form: ``--format``.

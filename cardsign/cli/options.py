@@ -132,7 +132,7 @@ class KeystoreOptions:
 
         Raises:
             StoreFault: ``keystore.missing``; ``config.not_allowed``: ``cardsign.toml`` names a
-                database, and nobody else.
+                database, and for no other use.
         """
         named = os.environ.get(KEYSTORE_VARIABLE)
         if self.place is not None or named:

@@ -199,7 +199,7 @@ def _with_keys(
     if len(meant) > 1:
         raise UsageFault(
             "usage.conflict",
-            "--jwks beside a policy is for one issuer, and nobody is named",
+            "--jwks with a policy is for one issuer, and none is named",
             hint="Name it with --issuer or --origin.",
         )
     anchor = meant[0].anchor
@@ -246,7 +246,7 @@ def _credential_store(credential: str | None, url: str) -> CredentialStore:
 
 
 def keep_lock(verifier: Verifier) -> None:
-    """Raise the lock beside the policy, if one was read and the verdict is about now."""
+    """Raise the policy's lock, if one was read and the verdict is about now."""
     if verifier.file is not None and not verifier.historic:
         raise_lock(verifier.file, verifier.states)
 

@@ -171,7 +171,7 @@ def revoke_and_replace(
 ) -> Progress:
     """Revoke keys, tell it at once, and put others in their places.
 
-    All are revoked before any other is made, so that no new key lay beside a stolen one. They
+    All are revoked before any other is made, so that no new key was stored with a stolen one. They
     leave the published key set, and the release revokes them, before anything else is done; a
     release key that has to sign that release is revoked after it. One keyset statement then lists
     all new keys, their successors included. A root key without which no statement can be signed
@@ -203,7 +203,7 @@ def revoke_and_replace(
             raise UsageFault(
                 "usage.conflict",
                 f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
-                hint="If a thief may have it, revoke the keys that lay beside it.",
+                hint="If a thief may have it, revoke the keys that were stored with it.",
             )
     _check_signable(store, records)
     return work.emergency(records, reason, same_custody_accepted, wait)
@@ -244,11 +244,11 @@ def _beside(
     stolen = ", ".join(short(record.kid) for record in records)
     if others:
         names = ", ".join(_named(key) for key in others)
-        what = f"these keys lay beside {stolen} and may be stolen too: {names}"
+        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
         yield Task("you", what, _revoke_command("compromised", others, state))
     if only:
         names = ", ".join(_named(key) for key in only)
-        what = f"{names} lay beside {stolen} too; without it no keyset can be signed"
+        what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
         if keyset and keyset.recovery:
             who, command = "the holder of the recovery key", _RECOVER
             what += ", so the recovery key has to open a new epoch"
@@ -367,7 +367,7 @@ class _Work:
         for key in still_trusted(self.store, self.config.publish, records):
             end = until
             if end and release is not None and "release" not in key.roles:
-                # Whoever has a release key can prolong that; nobody else can.
+                # Only the holder of a release key can prolong that.
                 end = min(end, datetime.fromtimestamp(release.exp, UTC))
             when = f" until {end:%Y-%m-%d %H:%M:%S} UTC" if end else ""
             what = (

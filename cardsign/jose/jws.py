@@ -83,7 +83,7 @@ class ProtectedHeader:
 def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
     header = _header_of(untrusted_protected, accepted)
-    # Whoever changed a list in a header that is kept would change the next reader's.
+    # A caller who changed a list in a header that is kept would change the next reader's.
     if any(isinstance(one, dict | list) for one in header.members.values()):
         return _header_of.__wrapped__(untrusted_protected, accepted)
     return header

@@ -93,7 +93,7 @@ NOTICE: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A key store's state, and what lies beside it.
+    """A key store's state, and the files around it.
 
     Attributes:
         untrusted_draft: What waits for the roots to sign it, as bytes, or None.
@@ -478,7 +478,7 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
 def _known(
     store: KeyStore, state: StoreState, draft: Path | None, cards: Iterable[Path]
 ) -> tuple[Examined, tuple[Finding, ...]]:
-    """The store with what lies beside it; without it if that cannot be relied on."""
+    """The store with the files around it; without them if that cannot be relied on."""
     history = StatementHistory(store, state.statements)
     try:
         keyset, release = history.newest_keyset(), history.newest_release()

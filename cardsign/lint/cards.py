@@ -275,7 +275,7 @@ NO_CARD: Final = add_rule(
     Rule(
         "contract.no-card",
         "error",
-        "The folder of an agent has no card, where those beside it have one.",
+        "The folder of an agent has no card, where its neighbours have one.",
         "The agent promises nothing, and nobody finds it.",
         "Write .well-known/agent-card.json there.",
         "row B2",
@@ -295,7 +295,7 @@ NO_CONSTANT: Final = add_rule(
     Rule(
         "contract.path-constant",
         "note",
-        "agent.py beside the card does not name AGENTCARD_PATH.",
+        "agent.py next to the card does not name AGENTCARD_PATH.",
         "The standard wants the code to say which contract it implements.",
         "Add AGENTCARD_PATH to agent.py.",
         "row B5",
@@ -305,7 +305,7 @@ APP_VERSION: Final = add_rule(
     Rule(
         "contract.app-version",
         "note",
-        "The card's version is not that of the application beside it.",
+        "The card's version is not that of the application next to it.",
         "The standard wants the card's version to follow the application's.",
         "Raise the one that was forgotten.",
         "row B36",
@@ -315,7 +315,7 @@ NOT_ADVERTISED: Final = add_rule(
     Rule(
         "meaning.not-advertised",
         "warning",
-        "forge.yaml beside the card enforces a provider for which the card has no scheme.",
+        "forge.yaml next to the card enforces a provider for which the card has no scheme.",
         "A client that follows the card sends no such credential, and may be refused.",
         "Write a scheme of that name into `securitySchemes` by hand, or remove the provider.",
         "row F23",
@@ -346,7 +346,7 @@ def _with(report: CardReport, more: Iterable[Finding], settings: LintSettings) -
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
-    """A report with what was found beside the card, by the same settings."""
+    """A report with what was found around the card, by the same settings."""
     return _with(report, more, settings)
 
 

@@ -36,7 +36,7 @@ _VAGUE: Final = re.compile(
     r"object|value|payload|parameters?|schema))?|data|object|value|payload|parameters?|todo|tbd)\.?",
     re.IGNORECASE,
 )
-# What says of which kind a value is, beside `type`.
+# What says of which kind a value is, other than `type`.
 _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card

@@ -1,4 +1,4 @@
-"""Portability: where the default profiles differ, and what two more SDKs need besides.
+"""Portability: where the default profiles differ, and what two more SDKs need.
 
 A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
 the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty

@@ -75,7 +75,7 @@ def _text(spot: Spot) -> str:
     "secrets.private-key",
     "error",
     summary="A private key stands in the card.",
-    why="Whoever has the card can sign in the owner's name.",
+    why="Anyone who has the card can sign in the owner's name.",
     fix="Remove it, and revoke the key: it is known now.",
     reference="RFC 7518 6.2.2",
     bad=Example({"/key": {"kty": "oct", "k": "c2VjcmV0"}}),

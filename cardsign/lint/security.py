@@ -371,7 +371,7 @@ def signature(subject: Subject) -> Iterator[Found]:
     "meaning.signature-alg",
     "error",
     summary="A signature is by an algorithm that no verifier should accept.",
-    why="`none` is no signature, and with HMAC whoever can verify can also sign.",
+    why="`none` is no signature, and with HMAC anyone who can verify can also sign.",
     fix="Sign with ES256, RS256 or EdDSA.",
     reference="RFC 8725 3.1",
     bad=Example({"/signatures": [_entry('{"alg":"HS256","kid":"key-1"}')]}),
@@ -411,8 +411,8 @@ def signature_kid(subject: Subject) -> Iterator[Found]:
     "meaning.signature-key",
     "warning",
     summary="A signature brings its own key, or says where to get it.",
-    why="Whoever changes the card can name a key as well. A verifier that follows `jku` trusts "
-    "whoever signed, and asks a host that a stranger chose.",
+    why="Anyone who changes the card can name a key as well. A verifier that follows `jku` trusts "
+    "the signer, and asks a host that a stranger chose.",
     fix="Leave out jku, jwk, x5u and x5c. Publish the key set where verifiers expect it.",
     reference="RFC 8725 3.10",
     bad=Example({"/signatures": [_entry('{"alg":"ES256","kid":"k","jku":"https://e.example/j"}')]}),

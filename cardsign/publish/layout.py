@@ -106,7 +106,7 @@ def public_files(
 def export_files(
     generation: Generation, directory: Path, *, now: datetime, legacy: bool = True
 ) -> tuple[str, ...]:
-    """Write the public half of a generation for a host that serves files::
+    """Write the public files of a generation for a host that serves files::
 
         site/.well-known/...   the files at their URLs; nothing else belongs on the host
         site/_headers          their headers, for static hosts that read this file

@@ -55,7 +55,7 @@ class MemoryStore(KeyStore):
         return self.state
 
     def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
-        """Take a key in as it is; `custody` says where a standby lies."""
+        """Take a key in as it is; `custody` says where a standby is kept."""
         words = ("now", "roles", "holder", "standby", "custody")
         entering = {word: how[word] for word in words if word in how}
         self.state, _ = lifecycle.enter(self.state, private.public, **entering)

@@ -37,7 +37,7 @@ class ServerSettings:
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
-        tokens: What opens the extended cards, beside `providers`; None for no such table.
+        tokens: What opens the extended cards, in addition to `providers`; None for no such table.
         providers: Who may have an extended card, and which; any one of them will do.
         legacy: Whether the path of before A2A 0.3 answers too.
         sunset: When that path will no longer answer; aware; None if that is not known.

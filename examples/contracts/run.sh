@@ -1,6 +1,6 @@
 #!/bin/sh
 # A contract card: it has no url, and A2A has no place for its schemas and its SPIFFE id.
-# It works in a folder of its own, which it removes. Beside it lies what it prints.
+# It works in a folder of its own, which it removes. expected.txt holds what it prints.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Forge: forge.yaml, its auth chain and its skills become a card of A2A 0.3.
-# It works in a folder of its own, which it removes. Beside it lies what it prints.
+# It works in a folder of its own, which it removes. expected.txt holds what it prints.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

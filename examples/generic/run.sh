@@ -1,6 +1,6 @@
 #!/bin/sh
 # The generic A2A reference: its card becomes one of A2A 1.0. Its signature block cannot be kept.
-# It works in a folder of its own, which it removes. Beside it lies what it prints.
+# It works in a folder of its own, which it removes. expected.txt holds what it prints.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # OpenFang: agent.toml becomes a card; config.toml says the path, and that a key is asked for.
-# It works in a folder of its own, which it removes. Beside it lies what it prints.
+# It works in a folder of its own, which it removes. expected.txt holds what it prints.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Orloj: an AgentSystem with its Agent and Tools becomes a card of A2A 0.2.
-# It works in a folder of its own, which it removes. Beside it lies what it prints.
+# It works in a folder of its own, which it removes. expected.txt holds what it prints.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

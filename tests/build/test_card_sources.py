@@ -356,7 +356,7 @@ def test_as_many_ways_as_the_limit_are_built(write: Write) -> None:
 
 
 def test_only_the_words_of_an_unknown_authentication_are_kept(write: Write) -> None:
-    """What stands beside them may be the credential itself."""
+    """Other members may be the credential itself."""
     given = {"schemes": ["weird", {"key": "PLANTED"}], "credentials": "PLANTED"}
     path = write("source.json", json.dumps(CONTRACT | {"authentication": given}))
     card = built(path, keep_going=True)

@@ -159,13 +159,13 @@ class Story:
             return [self.call("keyset", "show", "next.json", "--json").json["digest"]]
         if word == "BOB":
             return [key.kid for key in DirectoryStore.open(Path("bob")).state.keys]
-        if word not in ("KID", "BESIDE", "ALL"):
+        if word not in ("KID", "OTHERS", "ALL"):
             return [word]
         usable = ("active", "prepublished", "generated")
         keys = [key for key in self.store().state.keys if key.state in usable and key.rotates]
         if word == "KID":
             return list(self.old)
-        if word == "BESIDE":
+        if word == "OTHERS":
             assert self.since is not None
             keys = [key for key in keys if key.created < self.since]
         return [key.kid for key in keys]

@@ -262,7 +262,7 @@ def test_a_stolen_card_key_ends_by_one_command_and_one_ceremony(site: Site, peer
     told = site.revoke(stolen, "compromised", "card", "release", root=True)
     assert stolen not in site.live.kids
     assert site.active("card") != stolen
-    assert [one.what for one in told.left if "lay beside" not in one.what] == []
+    assert [one.what for one in told.left if "stored with" not in one.what] == []
     after = site.now + timedelta(minutes=1)
     assert peer.verdict(site.live, after) == "trusted"
     assert peer.verdict(site.live, after, forged) != "trusted"
@@ -442,7 +442,7 @@ def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, pee
 
     site.now += timedelta(hours=6)
     day = site.revoke(stolen, "compromised", "card", "release", root=True)
-    assert [one for one in day.left if "lay beside" not in one.what] == []
+    assert [one for one in day.left if "stored with" not in one.what] == []
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 

@@ -14,7 +14,7 @@ MEANINGS: Final[tuple[tuple[Phase, str], ...]] = (
     ("unlisted", "waits for the roots to list it"),
     ("waits", "published, does not sign yet"),
     ("signs", "signs"),
-    ("signs_on", "signs beside its successor"),
+    ("signs_on", "signs along with its successor"),
     ("verifies", "only verifies"),
     ("stands", "a statement is valid"),
     ("trusts", "trusts the issuer's card"),
@@ -139,7 +139,7 @@ class _Canvas:
         if row.ended is not None and row.key is not None:
             x, word = self.x(row.ended), row.key.state
             fill = "red" if word == "revoked" else "grey"
-            if x > _WIDTH - _RIGHT - 60:  # beside the bar there is no room: on it
+            if x > _WIDTH - _RIGHT - 60:  # there is no room next to the bar: on it
                 yield _text(x - 4, top + 12, word, "paper", anchor="end")
             else:
                 yield _text(x + 5, top + 12, word, fill)

@@ -157,7 +157,7 @@ _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
 def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
-    """Where a file of the user's own lies; None if there is no place for one."""
+    """The path of a file of the user's own; None if there is no place for one."""
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():

@@ -201,7 +201,7 @@ class KeyStore(ABC):
 
     @abstractmethod
     def private_keys(self) -> frozenset[str]:
-        """Return the thumbprints under which a private key lies here, known keys' or not."""
+        """Return the thumbprints under which a private key is stored here, known keys' or not."""
 
     @abstractmethod
     def read_private(self, thumbprint: str) -> bytes:

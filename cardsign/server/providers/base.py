@@ -78,7 +78,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """One provider. Holds no secret, but where one is had from; can be pickled.
+    """One provider. Holds no secret, but where to read one; can be pickled.
 
     Attributes:
         type: Which of the nine.
@@ -90,7 +90,7 @@ class ProviderSettings:
         aud: Whom tokens have to be for.
         typ: Of ``oidc``: the values of ``typ``, such as ``at+jwt``; any if empty.
         url: Of ``http_verifier``: who is asked; of ``aws_sigv4``: the origin of STS.
-        client: Of ``http_verifier``: where ``ID:SECRET`` is had from: ``env:NAME``.
+        client: Of ``http_verifier``: where to read ``ID:SECRET``: ``env:NAME``.
         location: Of ``api_key``: ``header``, ``query`` or ``cookie``.
         key: Of ``api_key``: its name there.
         certificate: Of ``mtls``: the header in which the proxy puts the certificate.

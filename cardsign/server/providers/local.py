@@ -1,4 +1,4 @@
-"""Providers that need nobody else: tables of digests, and certificates that a proxy has checked."""
+"""Providers that ask no other server: tables of digests, and certificates checked by a proxy."""
 
 from __future__ import annotations
 
