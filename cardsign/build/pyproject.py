@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, each
-from cardsign.build.reading import Document, read_one
+from cardsign.build.kind import BuildOptions, Kind, each, first_in
+from cardsign.build.reading import Document, Place, read_one, refusal
 from cardsign.card.schema import CARD_1_0
 
 FILE: Final = "pyproject.toml"
@@ -25,11 +25,14 @@ SKILL: Final = {"examples": "examples", "inputModes": "inputModes", "outputModes
 
 def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take the tables of Python projects."""
-    each(
-        [one / FILE if one.is_dir() else one for one in sources],
-        draft,
-        lambda source: _take(read_one(source), draft),
-    )
+
+    def take(source: Path) -> None:
+        found = first_in(source, (FILE,), draft) if source.is_dir() else source
+        if found is None:
+            raise refusal("build.missing", f"the folder has no {FILE}", Place(str(source)))
+        _take(read_one(found), draft)
+
+    each(sources, draft, take)
 
 
 def _take(document: Document, draft: Draft) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,21 @@ def test_a_pyproject_has_a_table(write: Write, tmp_path: Path) -> None:
     path = write("pyproject.toml", "[project]\nname = 'a'\n")
     with pytest.raises(BuildRefused, match="no table"):
         built(f"pyproject:{path}")
+
+
+def test_the_pyproject_of_a_folder_is_its_own(write: Write, tmp_path: Path) -> None:
+    """A link out of the folder, a pipe and none at all are refused; a plain file is read."""
+    write("plain/pyproject.toml", PROJECT)
+    assert built(f"pyproject:{tmp_path / 'plain'}").document
+    for name in ("linked", "piped", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "linked/pyproject.toml").symlink_to(tmp_path / "plain/pyproject.toml")
+    os.mkfifo(tmp_path / "piped/pyproject.toml")
+    for name, code in (
+        ("linked", "build.unsupported"),
+        ("piped", "build.missing"),
+        ("empty", "build.missing"),
+    ):
+        with pytest.raises(BuildRefused) as refused:
+            built(f"pyproject:{tmp_path / name}")
+        assert refused.value.code == code
