@@ -481,27 +481,41 @@ def same_custody(one: KeyRecord, other: KeyRecord) -> bool:
 def suspects(state: StoreState) -> frozenset[str]:
     """Return the thumbprints of the keys that a thief of another key may have taken as well.
 
-    Those that lay in the custody of a compromised key when the theft became known. Where a key is
-    revoked that an earlier theft put under suspicion, that is the same theft. Otherwise each key
-    made after a theft would come under suspicion when the next of the old keys is revoked.
+    Those that lay in the custody of a compromised key when the theft became known.
     """
-    known: dict[str, datetime] = {}  # when the theft of a compromised key became known
-    stolen = [key for key in state.keys if key.revoked_because == "compromised"]
-    for key in sorted(stolen, key=_revoked):
-        earlier = (
-            known[other.thumbprint]
-            for other in stolen
-            if other.thumbprint in known
-            and same_custody(key, other)
-            and key.created <= known[other.thumbprint]
-        )
-        known[key.thumbprint] = min(earlier, default=_revoked(key))
+    thefts = _thefts(state)
     return frozenset(
         key.thumbprint
         for key in state.keys
-        for other in stolen
-        if same_custody(key, other) and key.created <= known[other.thumbprint]
+        for stolen, known in thefts
+        if same_custody(key, stolen) and key.created <= known
     )
+
+
+def safe_after(state: StoreState, custody: KeyRecord) -> datetime | None:
+    """The last second in which a key made next to this one would be suspect; None: there is none.
+
+    The clock that saw the theft may have been ahead of the one that makes the key.
+    """
+    thefts = (known for stolen, known in _thefts(state) if same_custody(custody, stolen))
+    return max(thefts, default=None)
+
+
+def _thefts(state: StoreState) -> list[tuple[KeyRecord, datetime]]:
+    """Each compromised key, and when its theft became known.
+
+    Where a key is revoked that an earlier theft put under suspicion, that is the same theft.
+    Otherwise each key made after a theft would come under suspicion when the next of the old keys
+    is revoked.
+    """
+    thefts = list[tuple[KeyRecord, datetime]]()
+    stolen = [key for key in state.keys if key.revoked_because == "compromised"]
+    for key in sorted(stolen, key=_revoked):
+        earlier = (
+            known for other, known in thefts if same_custody(key, other) and key.created <= known
+        )
+        thefts.append((key, min(earlier, default=_revoked(key))))
+    return thefts
 
 
 def _revoked(key: KeyRecord) -> datetime:

@@ -25,7 +25,16 @@ from cardsign.keys.lifecycle import (
     until_prepublication,
     until_retirement,
 )
-from cardsign.keys.model import ENDED, ROTATING, KeyRecord, Role, StoreState, same_custody, suspects
+from cardsign.keys.model import (
+    ENDED,
+    ROTATING,
+    KeyRecord,
+    Role,
+    StoreState,
+    safe_after,
+    same_custody,
+    suspects,
+)
 from cardsign.records import dataclass
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
@@ -138,7 +147,10 @@ def _succession(
     if successor is None:
         role = next(role for role in key.roles if role in ROTATING)
         why = f"key {key.kid!r} has no successor"
-        yield Step("generate", role, key.alg, None, why, key.times.activated)
+        due, theft = key.times.activated, safe_after(state, key)
+        if due is not None and theft is not None:
+            due = max(due, theft + timedelta(seconds=1))
+        yield Step("generate", role, key.alg, None, why, due)
     elif successor.state == "prepublished":
         waiting = until_activation(state, successor, settings)
         wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -570,6 +570,20 @@ def test_the_next_step_of_a_lone_key_is_its_successor():
     assert step is not None
     assert (step.action, step.key, step.is_due(NOON)) == ("generate", None, True)
     assert refused(lambda: take(state, step, QUICK, NOON)).code == "keystore.changed"
+
+
+def test_no_successor_is_made_by_a_clock_behind_the_one_that_saw_a_theft():
+    """It would be suspect at once, and the next one too, without end."""
+    state = of(lifecycle.enter(first_two(), public("release"), now=NOON, roles=("release",)))
+    state = of(lifecycle.revoke(state, "one", reason="compromised", now=after(100)))
+
+    def made(now: datetime) -> StoreState:
+        return of(lifecycle.enter(state, public("new"), now=now, roles=("release",)))
+
+    (step,) = [one for one in steps(state, QUICK, after(50)) if one.action == "generate"]
+    assert (step.role, step.due) == ("release", after(101))
+    assert "new" in endangered(made(after(100)))
+    assert "new" not in endangered(made(after(101)))
 
 
 def test_a_rotation_is_due_at_its_time_or_when_it_is_asked_for():
