@@ -18,7 +18,7 @@ GROUP := import sys, tomllib; groups = tomllib.load(open("pyproject.toml", "rb")
 LOWEST := import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   direct = project["dependencies"] + project["optional-dependencies"]["backup"] \
   + project["optional-dependencies"]["fast"]; \
-  print(*(re.sub(r">=([0-9.]+),.*", r"==\1", each) for each in direct), sep="\n")
+  print(*(re.sub(r">=([0-9.]+).*", r"==\1", each) for each in direct), sep="\n")
 # What runs there, besides what T says: the rooms that lean on these libraries the most. Left to
 # `make nightly`, which runs all rooms so: long stories of an issuer, which start no library that
 # shorter tests of the same commands do not.
@@ -41,7 +41,7 @@ RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
-  attacks testkit interop interop-env interop-env-all interop-table measure \
+  attacks keys testkit interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
 help:  ## list the targets
@@ -120,6 +120,12 @@ attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; wr
 
 attacks-table:
 	@$(BIN)/python tests/interop/attack_table.py
+
+keys: keys/keystore.json  ## make your own key store in keys/, which git ignores
+	@:
+
+keys/keystore.json: | $(VENV)/.installed
+	@$(BIN)/cardsign keys generate --keystore keys
 
 testkit: $(VENV)/.dev  ## pack the vectors and attacks for other implementations into dist/
 	@$(BIN)/python -m tests.vectors.pack

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _NAMES = {
     "api": (

@@ -1,6 +1,7 @@
 """Reading and writing of local files: bounded, atomic, durable, and never a bare ``OSError``.
 
-The one boundary at which the operating system's errors become :class:`FileFault`. POSIX only.
+The one boundary at which the operating system's errors become :class:`FileFault`. Written for
+POSIX; verifying needs nothing that other systems lack, such as ``fcntl``. Key stores do.
 A write either leaves the old file as it was or the new one complete; what a kill can leave
 behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import importlib.util
 import json
 import os
 import re
@@ -27,6 +28,11 @@ PRIVATE_MODE: Final = 0o600
 _SHARED_BITS: Final = 0o077  # any access of group or others
 _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
 _CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
+# Flags of open that not every system has; there they ask for nothing.
+_NO_FOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)
+_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
+_ALWAYS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: bool = False) -> bytes:
@@ -86,7 +92,7 @@ def read_private(path: Path, *, max_bytes: int) -> bytes:
             for anything but a plain file, and for a file of another user.
     """
     # O_NONBLOCK: opening a pipe would otherwise wait for its writer before it is refused.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_RDONLY | _NO_FOLLOW | _NO_WAIT
     with _faults(path, "file.unreadable"):
         if path.is_symlink():
             raise _exposed(path, "this is a symbolic link")
@@ -96,7 +102,7 @@ def read_private(path: Path, *, max_bytes: int) -> bytes:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(status.st_mode):
                 raise _exposed(path, "this is not a plain file")
-            if status.st_uid != os.geteuid():
+            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
                 raise _exposed(path, "this file belongs to another user")
             _refuse_shared(status, path)
             return _read(descriptor, path, max_bytes)
@@ -155,7 +161,7 @@ def append_private(path: Path, data: bytes) -> int:
     Raises:
         FileFault: ``file.unwritable``, also for a symbolic link.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _NO_FOLLOW
     with _faults(path, "file.unwritable"):
         created = not os.path.lexists(path)
         with _opened(path, flags) as descriptor:
@@ -221,34 +227,52 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """Hold the lock file at `path`, which is created if needed, alone among processes.
 
     An advisory ``flock``: it ends with the process, however that ends; not reliable on network
-    file systems. A directory can be held too. After `patience` seconds `busy` is raised.
+    file systems. A directory can be held too. After `patience` seconds `busy` is raised. Where
+    Python has no such lock, a file ``PATH.held`` stands in for it.
 
     Raises:
         LocalFault: `busy`.
         FileFault: ``file.unwritable``.
     """
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    from filelock import SoftFileLock, Timeout, lock_descriptor  # most commands lock nothing
+
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         with _faults(path, "file.unwritable"):
-            descriptor = held.enter_context(_opened(path, flags))
-            while not _try_lock(descriptor):
-                if time.monotonic() >= deadline:
-                    raise busy
-                time.sleep(_LOCK_INTERVAL)
+            if _locks_descriptors(path):
+                descriptor = held.enter_context(_opened(path, flags))
+                while not lock_descriptor(descriptor, blocking=False):
+                    if time.monotonic() >= deadline:
+                        raise busy
+                    time.sleep(_LOCK_INTERVAL)
+            else:
+                try:
+                    held.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
+                except Timeout:
+                    raise busy from None
         yield
+
+
+def _locks_descriptors(path: Path) -> bool:
+    """Whether the system locks what is opened at a path; Windows opens no directory."""
+    if importlib.util.find_spec("fcntl"):
+        return True
+    return bool(importlib.util.find_spec("msvcrt")) and not path.is_dir()
 
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory survive a power cut; else ``file.unwritable``."""
-    flags = os.O_RDONLY | os.O_DIRECTORY
+    if not _DIRECTORY:
+        return  # Windows has no such step
+    flags = os.O_RDONLY | _DIRECTORY
     with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
         os.fsync(descriptor)
 
 
 def _create(path: Path, data: bytes, mode: int) -> None:
     """Create, fill and sync a new file; remove it again if that fails half-way."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ALWAYS
     with open(os.open(path, flags, mode), "wb") as file:
         try:
             file.write(data)
@@ -273,14 +297,6 @@ def _read(descriptor: int, path: Path, max_bytes: int) -> bytes:
     return bytes(content)
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
     if status.st_mode & _SHARED_BITS:
         mode = stat.S_IMODE(status.st_mode)
@@ -295,12 +311,12 @@ def _only_plain(path: Path) -> int:
     """Refuse a link, device or pipe, and give the flags to read what may come meanwhile."""
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
         raise FileFault("file.not_plain", "this is a link, device or pipe", path=str(path))
-    return os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.O_RDONLY | _NO_FOLLOW | _NO_WAIT
 
 
 @contextlib.contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, PRIVATE_MODE)
+    descriptor = os.open(path, flags | _ALWAYS, PRIVATE_MODE)
     try:
         yield descriptor
     finally:

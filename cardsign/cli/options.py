@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -436,8 +437,8 @@ def actor() -> str:
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name
-        account = f"uid {os.getuid()}"
-    return f"{account}@{os.uname().nodename}"
+        account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    return f"{account}@{platform.node()}"
 
 
 def moment() -> datetime:

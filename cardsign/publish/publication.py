@@ -6,7 +6,6 @@ And what it tells in return: when the published keys are to change next.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -22,7 +21,7 @@ from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
-from cardsign.files import make_directory, sync_directory, write_atomic
+from cardsign.files import locked, make_directory, sync_directory, write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.keys.lifecycle import TimelineSettings, record_publication
@@ -55,6 +54,7 @@ DEFAULT_MAX_AGE: Final = 300
 NextChange: TypeAlias = Callable[[Generation], datetime | None]
 
 _LOCK: Final = ".lock"
+_LOCK_PATIENCE: Final = 60.0  # seconds; a publication takes less
 _STAGING: Final = ".new"
 # What `write_atomic` leaves beside `current` when it is killed.
 _LEFTOVER: Final = re.compile(r"\.current\.[0-9a-f]+\.tmp")
@@ -343,14 +343,9 @@ def _locked(directory: Path) -> Iterator[None]:
         if not directory.is_dir():
             directory.mkdir(parents=True, exist_ok=True)
             sync_directory(directory.parent)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(directory / _LOCK, flags, 0o644)
-    try:
-        with _faults(directory):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    busy = FileFault("file.busy", "another process publishes here", path=str(directory))
+    with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

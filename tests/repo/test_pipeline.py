@@ -167,7 +167,13 @@ def hooked(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This checkout's files as a git repository of hooks, since pre-commit clones one."""
     repository = tmp_path_factory.mktemp("hooks") / "cardsign"
     repository.mkdir()
-    for name in (".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE"):
+    for name in (
+        ".pre-commit-hooks.yaml",
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+    ):
         shutil.copy(root / name, repository)
     shutil.copytree(
         root / "cardsign", repository / "cardsign", ignore=shutil.ignore_patterns("__pycache__")

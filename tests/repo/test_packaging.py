@@ -1,0 +1,137 @@
+"""What others install: dependencies, links of the README, and systems without ``fcntl``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+#: What handles keys, signatures, statements or a stranger's bytes. A fix of these must install.
+SECURITY = (
+    "cryptography filelock flask granian httpcore httpx joserfc jsonschema limits pydantic pyyaml "
+    "rfc8785 werkzeug"
+).split()
+# What other systems lack. `None` in sys.modules makes an import fail as if there were no module.
+ELSEWHERE = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_CLOEXEC", "geteuid", "getuid", "uname"):
+    delattr(os, name)
+import pkgutil
+import cardsign
+"""
+IMPORTS = """
+for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
+    if not module.name.endswith(("__main__", "testing.plugin")):
+        try:
+            __import__(module.name)
+        except ImportError as error:
+            assert "install the extra" in str(error), error
+"""
+COMMAND = """
+from cardsign.cli.commands import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict[str, Any]:
+    """The table of pyproject.toml."""
+    table = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert isinstance(table, dict)
+    return table
+
+
+def _elsewhere(root: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ELSEWHERE + script, *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_security_libraries_have_no_upper_bound(project: dict[str, Any]) -> None:
+    """Whoever installs cardsign gets their fixes on the day of their release."""
+    bounds = {re.split(r"[>\[]", one)[0]: one for one in project["dependencies"]}
+    extras = [one for many in project["optional-dependencies"].values() for one in many]
+    assert set(SECURITY) <= bounds.keys()
+    assert [bounds[name] for name in SECURITY if "<" in bounds[name] or "==" in bounds[name]] == []
+    assert [one for one in extras if "<" in one] == ["a2a-sdk[signing]>=1.3,<2"]
+
+
+def test_every_module_imports_without_what_only_posix_has(root: Path) -> None:
+    """Extras that are not installed are no reason to fail, either."""
+    ran = _elsewhere(root, IMPORTS)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(("change", "status"), [((), 0), (("Weather Desk", "Weather Dusk"), 1)])
+def test_cards_are_verified_and_remembered_without_fcntl(
+    root: Path, tmp_path: Path, change: tuple[str, str] | tuple[()], status: int
+) -> None:
+    """By a key set and by a policy; the issuer's state is locked all the same."""
+    card = (root / "keys/agent-card.json").read_text("utf-8")
+    (tmp_path / "card.json").write_text(card.replace(*change) if change else card, "utf-8")
+    named = str(tmp_path / "card.json")
+
+    by_keys = _elsewhere(root, COMMAND, "verify", named, "--jwks", "keys/jwks.json")
+    assert by_keys.returncode == status, by_keys.stderr
+
+    (tmp_path / "trust.toml").write_bytes((root / "keys/trust.toml").read_bytes())
+    options = ["--trust", str(tmp_path / "trust.toml"), "--state", str(tmp_path / "state")]
+    begun = _elsewhere(root, COMMAND, "trust", "init", *options)
+    assert begun.returncode == 0, begun.stderr
+    shown = _elsewhere(
+        root, COMMAND, "verify", named, "--issuer", "demo", *options,
+        "--statements", "keys/keyset", "--statements", "keys/release.json", "--verbose",
+    )  # fmt: skip
+    # The demo's release ends; the integrity of its card does not.
+    assert ("integrity   yes" in shown.stdout) is not bool(change), shown.stderr
+    assert [*(tmp_path / "state").rglob("*.json")], "nothing was remembered"
+
+
+def _description(root: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> str:
+    monkeypatch.setenv("CARDSIGN_SOURCE", source)
+    found = ProjectMetadata(str(root), PluginManager()).core.readme
+    assert isinstance(found, str)
+    return found
+
+
+def _links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def test_links_of_the_description_lead_into_the_tag(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package index shows the README where relative links lead nowhere."""
+    source = "https://example.org/owner/cardsign/blob/v1"
+    links = _links(_description(root, monkeypatch, source))
+    assert f"{source}/docs/concepts/why.md" in links
+    assert "https://example.org/owner/cardsign/raw/v1/docs/picture/flow.svg" in links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_without_a_repository_the_description_has_no_relative_link(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words stay."""
+    text = _description(root, monkeypatch, "")
+    assert [link for link in _links(text) if not link.startswith("https://")] == []
+    assert "threat model" in text
+
+
+def test_the_package_is_typed(root: Path) -> None:
+    """PEP 561."""
+    assert (root / "cardsign/py.typed").is_file()
