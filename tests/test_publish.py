@@ -26,6 +26,7 @@ from support import without
 
 from cardsign.card import ExtendedMarker, declares_extended_card, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
+from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import Generation, load_current, publish_generation
 from cardsign.trust import Extended, Holder, Policy
@@ -784,3 +785,19 @@ def test_every_error_of_publishing_is_one_of_ours(key: PrivateKey) -> None:
     """Even for a directory whose name no file system takes."""
     with pytest.raises(CardsignError):
         publish_cards(Path("a\0b"), key)
+
+
+def test_a_publication_that_another_process_holds_is_busy(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits a minute, and then says so; nothing is published."""
+    monkeypatch.setattr("cardsign.publish.publication._LOCK_PATIENCE", 0)
+    busy = FileFault("file.busy", "held by this test")
+    tmp_path.joinpath("public").mkdir()
+    with (
+        locked(tmp_path / "public/.lock", patience=0, busy=busy),
+        pytest.raises(FileFault, match="another process publishes") as refused,
+    ):
+        publish_cards(tmp_path / "public", key)
+    assert refused.value.code == "file.busy"
+    assert not (tmp_path / "public/current").exists()

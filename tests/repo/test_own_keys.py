@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign import NoVerdict, NotTrusted, verify_card
+from cardsign import NotTrusted, NoVerdict, verify_card
 from cardsign.statements import digest_words, read_keyset
 from cardsign.trust import Policy, SuppliedStatements
 
@@ -82,5 +82,5 @@ def test_git_ignores_a_store_of_a_developer(root: Path, tmp_path: Path, name: st
     """What `make keys` makes never becomes part of a commit."""
     (tmp_path / ".gitignore").write_bytes((root / ".gitignore").read_bytes())
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    command = ["git", "-C", tmp_path, "check-ignore", "-q", f"keys/{name}"]
+    command = ["git", "-C", str(tmp_path), "check-ignore", "-q", f"keys/{name}"]
     assert subprocess.run(command, check=False).returncode == 0

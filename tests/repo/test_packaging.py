@@ -14,10 +14,21 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 #: What handles keys, signatures, statements or a stranger's bytes. A fix of these must install.
-SECURITY = (
-    "cryptography filelock flask granian httpcore httpx joserfc jsonschema limits pydantic pyyaml "
-    "rfc8785 werkzeug"
-).split()
+SECURITY = [
+    "cryptography",
+    "filelock",
+    "flask",
+    "granian",
+    "httpcore",
+    "httpx",
+    "joserfc",
+    "jsonschema",
+    "limits",
+    "pydantic",
+    "pyyaml",
+    "rfc8785",
+    "werkzeug",
+]
 # What other systems lack. `None` in sys.modules makes an import fail as if there were no module.
 ELSEWHERE = """
 import os, sys
