@@ -420,13 +420,14 @@ _TOML_TYPES: Final[dict[type, str]] = {
 }
 
 
-def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
+def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") -> UsageFault:
     """The error for a settings file that cannot be understood.
 
     Args:
         path: The file.
         problem: What is wrong, and what was expected.
         member: The member that is wrong; the line where it is first written is named.
+        hint: What to do, where it is not what :mod:`cardsign.reasons` says.
     """
     line = None
     if member:
@@ -436,7 +437,7 @@ def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
             )
             lines = path.read_text(encoding="utf-8").splitlines()
             line = next((at for at, one in enumerate(lines, 1) if begin.match(one)), None)
-    return UsageFault("config.malformed", problem, path=str(path), line=line)
+    return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
 
 
 _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

@@ -6,14 +6,14 @@ chooses an algorithm that its key is not for, and no ``crit``, ``jku`` or embedd
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS, named
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part
+from cardsign.jose.keys import PublicKey
 
 MAX_TOKEN_CHARS: Final = 16 * 1024  # common servers take no longer header
 MAX_CLAIMS_DEPTH: Final = 16
@@ -24,24 +24,20 @@ class TokenRefused(ValueError):
     """The token is not valid. The message holds nothing of it."""
 
 
-class UnknownKey(TokenRefused):
-    """The token names a key that is not in the set: a newer set may have it."""
-
-
 def read_token(
-    untrusted_token: str, keys: JwkSet, *, types: Collection[str] = ()
+    untrusted_token: str, find: Callable[[str], PublicKey | None], *, types: Collection[str] = ()
 ) -> dict[str, Json]:
     """The claims of a token that one of the keys signed; the claims are not checked.
 
     Args:
         untrusted_token: In the compact form.
-        keys: The issuer's.
+        find: The issuer's key of a kid. It is called once, for a header that is in order: it may
+            ask the issuer.
         types: The values of ``typ`` that will do, in lower case without ``application/``; any
             if empty. It keeps a token of one kind from passing for another (RFC 8725 3.11).
 
     Raises:
-        UnknownKey: The set lacks the key that the token names.
-        TokenRefused: It is no signed token, or not one by that key.
+        TokenRefused: It is no signed token, or not one by a key of the issuer.
     """
     parts = untrusted_token.split(".")
     if len(parts) != 3 or len(untrusted_token) > MAX_TOKEN_CHARS:
@@ -56,9 +52,9 @@ def read_token(
     algorithm, kid = named(header.get("alg"), tuple(ALGORITHMS.values())), header.get("kid")
     if algorithm is None:
         raise TokenRefused("`alg` is no algorithm that is accepted")
-    key = keys.find(kid) if isinstance(kid, str) else None
+    key = find(kid) if isinstance(kid, str) else None
     if key is None:
-        raise UnknownKey("the token names no key of its issuer")
+        raise TokenRefused("the token names no key of its issuer")
     if key.alg != algorithm.name:
         raise TokenRefused(f"the token's key is for {key.alg}")
     try:

@@ -357,7 +357,17 @@ class Exchange:
             raise FetchFailed("fetch.failed", message) from exc
 
 
-class Absent(FetchFailed):
+class OtherStatus(FetchFailed):
+    """The peer answered, and not with 200.
+
+    Attributes:
+        status: The HTTP status.
+    """
+
+    status: int = 0
+
+
+class Absent(OtherStatus):
     """The peer answered 404 or 410: that there is nothing, which no other answer says."""
 
 
@@ -385,7 +395,7 @@ def fetch_document(
     Raises:
         FetchFailed: ``fetch.url``; ``fetch.forbidden_address`` (nothing was connected);
             ``fetch.timeout``; ``fetch.tls``; ``fetch.failed`` (no name, no connection, no
-            HTTP); ``fetch.status`` (not 200; :class:`Absent` for 404 and 410);
+            HTTP); ``fetch.status`` (not 200, as :class:`OtherStatus`);
             ``fetch.content_type`` (not declared as JSON); ``fetch.encoding`` (compressed);
             ``fetch.too_large``.
     """
@@ -412,9 +422,11 @@ def fetch_document(
         if status == 304 and validators:
             return FetchResult(str(asked), "unchanged", headers=said)
         if status != 200:
-            kind = Absent if status in (404, 410) else FetchFailed
+            kind = Absent if status in (404, 410) else OtherStatus
             message = f"{asked} answered {status} instead of 200"
-            raise kind("fetch.status", message, hint=status_hint(status))
+            failure = kind("fetch.status", message, hint=status_hint(status))
+            failure.status = status
+            raise failure
         exchange.check_head(said)
         json_type(said, asked)
         body = b"".join(map(exchange.count, response.iter_stream()))

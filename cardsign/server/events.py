@@ -26,6 +26,11 @@ MAX_TEXT: Final = 256  # characters of a text of the card
 MAX_NAMES: Final = 32  # of security schemes, and of signatures
 
 
+def to_stderr(line: str) -> None:
+    """Say a line to the operator."""
+    print(f"cardsign: {line}", file=sys.stderr, flush=True)
+
+
 def to_log(line: str) -> None:
     """Write a line of JSON to stderr, as it is."""
     print(line, file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card, find_marker
 from cardsign.card.security import requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import InputRefused
+from cardsign.errors import InputRefused, ServeFault
 from cardsign.publish.generation import Generation
 from cardsign.server.documents import Document
 from cardsign.server.jsonrpc import (
@@ -22,9 +22,6 @@ from cardsign.server.jsonrpc import (
 )
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import Callers
-
-#: The realm where the card declares no scheme that a bearer token satisfies.
-FALLBACK_REALM: Final = "extended-agent-card"
 
 # A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = frozenset({"", "0.3", "1.0"})
@@ -63,10 +60,10 @@ class ExtendedCards:
         self.are_there = bool(generation.extended)
         card = parse_object(generation.card)
         self._is_declared = declares_extended_card(card)
-        self._callers = Callers(providers, schemes_of(card))
+        self._callers = Callers(providers, schemes_of(card), requirements_of(card))
         self._now = now
         if self.are_there and providers:
-            self._callers.check_schemes(requirements_of(card))
+            self._callers.check_schemes()
         self._cards: dict[str, tuple[Document, int]] = {}
         self._broken: dict[str, str] = {}
         for audience, body in generation.extended.items():
@@ -80,6 +77,22 @@ class ExtendedCards:
                 continue
             document = Document.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
+
+    def check_audiences(self) -> None:
+        """Check that each audience that a provider opens is published, if any is.
+
+        Raises:
+            ServeFault: ``serve.audience``.
+        """
+        published = sorted([*self._cards, *self._broken])
+        for one in self._callers.providers:
+            for audience in sorted(one.settings.audiences - {*published}):
+                if published:
+                    raise ServeFault(
+                        "serve.audience",
+                        f"provider {one.settings.type} opens the card of {audience!r}, which is "
+                        f"not published; the audiences are {', '.join(published)}",
+                    )
 
     def open(self, request: Request) -> Document:
         """The extended card that a request's credentials open.

@@ -21,8 +21,9 @@ from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import public_answer
 from cardsign.server.documents import Document
-from cardsign.server.events import to_log
-from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of, to_stderr
+from cardsign.server.events import to_log, to_stderr
+from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of
+from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
@@ -79,14 +80,16 @@ class Host:
         self._directory, self.settings = directory, settings
         self._clock, self._now, self._log, self._events = clock, now, log, events
         self._looking = Lock()
-        self._providers = make_providers(settings.providers, settings.tokens, now)
         self._agents: dict[str, LiveApplication] = {}
         self._broken: dict[str, str] = {}
         self._complaint = ""
         self._pages: dict[tuple[object, ...], Document] = {}
         self._below = _template(settings.agent_path)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
-        if self._is_one and settings.enabled:
+        self._providers: tuple[Provider, ...] | None = None
+        if not self._is_one:
+            self._providers = make_providers(settings.providers, settings.tokens, now, log)
+        elif settings.enabled:
             self._agents[""] = self._open(directory)
         self._looked_at = clock()
         self._look()
@@ -99,7 +102,7 @@ class Host:
     @property
     def asks_peers(self) -> bool:
         """Whether an answer about an extended card may wait for another host."""
-        return any(one.asks_peers for one in self._providers)
+        return any(one.asks_peers for one in self._providers or self._agents.values())
 
     @property
     def count(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from cardsign.errors import CardsignError
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.server.app import create_app, public_answer
 from cardsign.server.documents import Paths
-from cardsign.server.events import published_event, to_log
+from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at `current`: one stat call, at most, per second.
 POLL_SECONDS: Final = 1.0
-
-
-def to_stderr(line: str) -> None:
-    """Say a line to the operator."""
-    print(f"cardsign: {line}", file=sys.stderr, flush=True)
 
 
 class LiveApplication:
@@ -54,7 +48,8 @@ class LiveApplication:
         app: The application of the generation that is served.
 
     Raises:
-        ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
+        ServeFault, FileFault: As :func:`cardsign.publish.load_current`; ``serve.audience``: a
+            provider opens the card of an audience that is not published.
         JsonRefused: The published card is not strict JSON.
     """
 
@@ -71,8 +66,9 @@ class LiveApplication:
         events: Callable[[str], None] = to_log,
         providers: tuple[Provider, ...] | None = None,
     ) -> None:
+        is_alone = providers is None
         if providers is None:
-            providers = make_providers(settings.providers, settings.tokens, now)
+            providers = make_providers(settings.providers, settings.tokens, now, log)
         self._providers = providers
         self._directory = directory
         self._settings = settings
@@ -84,6 +80,8 @@ class LiveApplication:
         self._looking = threading.Lock()
         self._stamp = self._current_stamp()
         self._serve(load_current(directory))
+        if is_alone:  # else it may be the audience of another agent
+            self.app.extensions["cardsign.extended"].check_audiences()
         self._looked_at = clock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

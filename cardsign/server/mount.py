@@ -18,9 +18,9 @@ from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
 from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi, split_path
-from cardsign.server.events import to_log
+from cardsign.server.events import to_log, to_stderr
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
-from cardsign.server.live import LiveApplication, paths_of, to_stderr
+from cardsign.server.live import LiveApplication, paths_of
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 

@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from cardsign.errors import ServeFault
 from cardsign.server.asgi import AsgiApplication, Waits
-from cardsign.server.events import to_log
+from cardsign.server.events import to_log, to_stderr
 from cardsign.server.host import Host
-from cardsign.server.live import to_stderr
 from cardsign.server.settings import ServerSettings
 
 #: Seconds that requests under way are given at a shutdown.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from cardsign.card.extended import AUDIENCE
-from cardsign.errors import CardRefused
+from cardsign.errors import CardRefused, UsageFault
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
 from cardsign.server.providers.base import ProviderSettings, ProviderType, Rule
@@ -24,7 +24,7 @@ from cardsign.server.providers.table import PROVIDERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
 
-FORMAT: Final = 1
+_GUIDE: Final = "Each member is shown in docs/guides/publish-and-serve.md."
 MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -146,9 +146,9 @@ def read_server_settings(path: Path) -> ServerSettings:
         members = read_toml(read_bytes(path, max_bytes=MAX_SETTINGS_BYTES))
         file = _File.model_validate(members)
     except ValidationError as refused:
-        raise bad_settings(path, _problem(refused)) from refused
+        raise _bad(path, _problem(refused)) from refused
     except ValueError as exc:
-        raise bad_settings(path, f"not TOML: {exc}") from exc
+        raise _bad(path, f"not TOML: {exc}") from exc
     taken: dict[str, Any] = {
         one.name: getattr(file, one.name)
         for one in fields(ServerSettings)
@@ -159,7 +159,7 @@ def read_server_settings(path: Path) -> ServerSettings:
         for one in file.proxies:
             ip_network(one)
     except ValueError as exc:
-        raise bad_settings(path, f"proxies: {exc}") from exc
+        raise _bad(path, f"proxies: {exc}") from exc
     if file.sunset is not None:
         taken["sunset"] = datetime(*file.sunset.timetuple()[:3], tzinfo=UTC)
     if file.token_file is not None:
@@ -167,6 +167,10 @@ def read_server_settings(path: Path) -> ServerSettings:
     providers = tuple(_provider(one, path, n) for n, one in enumerate(file.provider, start=1))
     disabled = frozenset(name for name, agent in file.agents.items() if not agent.enabled)
     return ServerSettings(**taken, disabled=disabled, providers=providers)
+
+
+def _bad(path: Path, problem: str, *, hint: str = "") -> UsageFault:
+    return bad_settings(path, problem, hint=hint or f"Fix {path.name}. {_GUIDE}")
 
 
 def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
@@ -184,17 +188,22 @@ def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
     for name in PROVIDERS[given.type][0]:
         if not getattr(found, name):
             member = "token_file" if name == "tokens" else name
-            raise bad_settings(path, f"{which}: {member!r} is missing")
+            raise _bad(path, f"{which}: {member!r} is missing")
     if found.tokens is None and found.opens is None and not found.rules:
-        raise bad_settings(path, f"{which}: nobody gets a card; say opens, or [[provider.rule]]")
+        raise _bad(path, f"{which}: nobody gets a card; say opens, or [[provider.rule]]")
     try:
         for one in (*found.proxies, *found.networks):
             ip_network(one)
         for url in filter(None, (found.issuer, found.url)):
             if parse_url(url).origin.scheme == "http" and not found.insecure_loopback_http:
-                raise bad_settings(path, f"{which}: {url} would be asked over plain http")
+                raise _bad(
+                    path,
+                    f"{which}: {url} would be asked over plain http",
+                    hint="Use https; for a server on this machine, to try it: "
+                    "insecure_loopback_http = true.",
+                )
     except (ValueError, CardRefused) as exc:
-        raise bad_settings(path, f"{which}: {exc}") from exc
+        raise _bad(path, f"{which}: {exc}") from exc
     return found
 
 

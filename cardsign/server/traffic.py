@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import UsageFault
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response
-from cardsign.server.live import to_stderr
+from cardsign.server.events import to_stderr
 from cardsign.server.providers.base import RETRY_SECONDS, address_of, in_networks
 from cardsign.server.settings import ServerSettings
 

@@ -22,6 +22,7 @@ class Counterpart:
     Attributes:
         url: Its origin.
         answers: A status and a JSON value by path, or what makes them of the form.
+        headers: Of every answer.
         asked: The paths, in order.
         authorizations: Of each request.
     """
@@ -29,6 +30,7 @@ class Counterpart:
     def __init__(self, url: str) -> None:
         self.url = url
         self.answers: dict[str, Any] = {}
+        self.headers = {"Content-Type": "application/json"}
         self.asked: list[str] = []
         self.authorizations: list[str | None] = []
 
@@ -48,7 +50,8 @@ def counterpart() -> Iterator[Counterpart]:
             status, value = answer(form) if isinstance(answer, Callable) else answer
             body = json.dumps(value).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            for name, said in served.headers.items():
+                self.send_header(name, said)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -23,7 +23,7 @@ from werkzeug.test import Client
 
 from cardsign.card import PROVIDERS as SCHEMES
 from cardsign.card import Provider, provider_schemes, schemes_of
-from cardsign.errors import ServeFault
+from cardsign.errors import FetchFailed, ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.server import (
     LiveApplication,
@@ -61,12 +61,13 @@ class Served:
 
     def __init__(self, directory: Path, *providers: ProviderSettings) -> None:
         self.ahead = 0.0
+        self.log: list[str] = []
         self.directory = directory
         live = LiveApplication(
             directory,
             ServerSettings(providers=providers),
             now=lambda: time.time() + self.ahead,
-            log=lambda line: None,
+            log=self.log.append,
         )
         live.app.testing = True
         self.client = Client(live)
@@ -320,7 +321,7 @@ def test_several_providers_are_alternatives(serve: Serve, issuer: Issuer) -> Non
     served.ahead = 700
     both = served.ask(X_Api_Key=key, Authorization=f"Bearer {issuer.token()}")
     assert audience_of(both) == "crew"
-    assert served.bearer("x.y.z").status_code == 503
+    assert served.bearer(issuer.token()).status_code == 503
 
 
 def test_a_card_that_demands_what_no_provider_takes_is_refused(
@@ -337,20 +338,151 @@ def test_a_card_that_demands_what_no_provider_takes_is_refused(
         serve(oidc(issuer), schemes=elsewhere)
 
 
-def test_schemes_that_are_demanded_together_are_not_served_apart(serve: Serve) -> None:
-    """Each provider opens the card by itself, so a token alone would do."""
+def test_schemes_that_are_demanded_together_open_the_card_together(
+    serve: Serve, issuer: Issuer
+) -> None:
+    """Each alone gets 401. Both have to be of one audience. Another alternative is enough."""
     token, line = create_token("staff")
-    mesh = ProviderSettings("mtls", opens="staff")
-    static = ProviderSettings("static_token", tokens=TokenTable.from_bytes(line.encode()))
+    table = TokenTable.from_bytes(line.encode())
+    key = ProviderSettings("api_key", tokens=table, key="door")
+    rules = (Rule("scope", "crew", "crew"),)
+    schemes = {
+        "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "door"}},
+    }
+    together = [{"schemes": {"harbour": {}, "key": {}}}]
+    served = serve(oidc(issuer, rules=rules), key, schemes=schemes, demanded=together)
+    bearer = f"Bearer {issuer.token()}"
+    assert audience_of(served.ask(Authorization=bearer, door=token)) == "staff"
+    for alone in ({"Authorization": bearer}, {"door": token}):
+        answer = served.ask(**alone)
+        assert answer.status_code == 401
+        assert "together" in answer.json["error"]["message"]
+    assert served.ask(Authorization=bearer, door="wrong").status_code == 401
+    of_another = f"Bearer {issuer.token(scope='crew')}"
+    assert served.ask(Authorization=of_another, door=token).status_code == 401
+    either = [*together, {"schemes": {"key": {}}}]
+    served = serve(oidc(issuer), key, schemes=schemes, demanded=either)
+    assert served.ask(Authorization=bearer).status_code == 401
+    assert audience_of(served.ask(door=token)) == "staff"
+
+
+def test_a_scheme_that_is_demanded_together_needs_a_provider(serve: Serve, issuer: Issuer) -> None:
+    """As one that is demanded alone."""
     schemes = {
         "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
         "mesh": {"mtlsSecurityScheme": {}},
     }
     together = [{"schemes": {"harbour": {}, "mesh": {}}}]
-    with pytest.raises(ServeFault, match="'harbour' and 'mesh' together") as caught:
-        serve(mesh, static, schemes=schemes, demanded=together)
-    assert caught.value.code == "serve.schemes"
-    assert audience_of(serve(mesh, static, schemes=schemes).bearer(token)) == "staff"
+    with pytest.raises(ServeFault, match="'mesh'"):
+        serve(oidc(issuer), schemes=schemes, demanded=together)
+
+
+def test_an_audience_without_a_card_is_refused_at_the_start(serve: Serve, issuer: Issuer) -> None:
+    """With those that there are; a later generation may lack one, and its callers get an error."""
+    rules = (Rule("scope", "card.read", "stuff"),)
+    with pytest.raises(ServeFault, match=r"'stuff'.* crew, staff") as caught:
+        serve(oidc(issuer, opens=None, rules=rules))
+    assert caught.value.code == "serve.audience"
+    assert audience_of(serve(oidc(issuer)).bearer(issuer.token())) == "staff"
+
+
+# ------------------------------------------------------------------ who gives no answer
+
+
+def introspection(peer: Counterpart) -> ProviderSettings:
+    """Every active token opens the card of the staff."""
+    url = f"{peer.url}/introspect"
+    return ProviderSettings("http_verifier", url=url, opens="staff", insecure_loopback_http=True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(400, {}), (404, {}), (422, {}), (200, [1]), (200, {"active": True, "exp": 10**18})],
+    ids=["400", "404", "422", "no object", "an end beyond all numbers"],
+)
+def test_one_callers_token_shuts_nobody_else_out(
+    serve: Serve, peer: Counterpart, answer: tuple[int, Any]
+) -> None:
+    """What the server says to one token is about that token."""
+    good = (200, {"active": True})
+    peer.answers["/introspect"] = lambda form: good if form["token"] == ["good"] else answer
+    served = serve(introspection(peer))
+    assert served.bearer("bad").status_code == 401
+    assert served.bearer("good").status_code == 200
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
+def test_a_server_that_refuses_us_is_unreachable(
+    serve: Serve, peer: Counterpart, status: int
+) -> None:
+    """The token may be good: 503, and the operator is told once a minute."""
+    peer.answers["/introspect"] = (status, {})
+    served = serve(introspection(peer))
+    for ahead in (0.0, 6.0, 12.0):
+        served.ahead = ahead
+        answer = served.bearer("good")
+        assert answer.status_code == 503
+        wanted = "your token cannot be checked now; try again in 5 s"
+        assert answer.json["error"]["message"] == wanted
+    (line,) = served.log
+    assert line.startswith(f"provider http_verifier: asking {peer.url}/introspect: fetch.status")
+    assert str(status) in line
+    served.ahead = 61.0
+    served.bearer("good")
+    assert len(served.log) == 2
+
+
+@pytest.mark.parametrize("token", ["", "x" * (16 * 1024 + 1)], ids=["empty", "too long"])
+def test_a_token_that_can_be_none_is_refused_here(
+    serve: Serve, peer: Counterpart, token: str
+) -> None:
+    served = serve(introspection(peer))
+    assert served.bearer(token).status_code == 401
+    assert peer.asked == []
+
+
+@pytest.mark.parametrize("answer", [None, (500, {})], ids=["nobody listens", "500"])
+def test_an_issuer_that_gives_no_answer_is_a_line_for_the_operator(
+    serve: Serve, issuer: Issuer, answer: Any
+) -> None:
+    """With the issuer, what was asked, and the cause; never a token."""
+    token = issuer.token()
+    if answer is None:
+        gone = issuer.url.rpartition(":")[0] + ":1"
+        settings = ProviderSettings(
+            "oidc", issuer=gone, aud=AUD, opens="staff", insecure_loopback_http=True
+        )
+    else:
+        gone, settings = issuer.url, oidc(issuer)
+        issuer.served.answers["/.well-known/openid-configuration"] = answer
+    served = serve(settings)
+    assert [served.bearer(token).status_code for _ in range(3)] == [503] * 3
+    (line,) = served.log
+    asked = f"{gone}/.well-known/openid-configuration"
+    assert line.startswith(f"provider oidc {gone}: asking {asked}: fetch.")
+    assert line.endswith("callers get 503")
+    assert token not in line
+
+
+def test_an_issuer_without_caches_is_asked_once_a_minute(
+    serve: Serve, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks, and with whatever key; a token that is none asks for nothing."""
+    issuer.served.headers["Cache-Control"] = "no-store"
+    served = serve(oidc(issuer))
+    for junk in ("", "x", "x.y.z", unsigned(issuer.token())):
+        assert served.bearer(junk).status_code == 401
+    assert issuer.served.asked == []
+    for _ in range(5):
+        assert served.bearer(issuer.token()).status_code == 200
+    assert issuer.served.asked == ["/.well-known/openid-configuration", "/keys"]
+    for number in range(5):
+        assert served.bearer(issuer.token(header={"kid": f"x{number}"})).status_code == 401
+    assert issuer.served.asked.count("/keys") == 2
+    served.ahead = 61.0
+    assert served.bearer(issuer.token()).status_code == 200
+    assert issuer.served.asked.count("/keys") == 3
 
 
 # ------------------------------------------------------------------ the other providers
@@ -387,7 +519,7 @@ def test_a_token_may_be_introspected(
     active.clear()
     served.ahead = 31
     assert served.bearer("good").status_code == 401
-    peer.answers.clear()
+    peer.answers["/introspect"] = (500, {})
     assert served.bearer("good again").status_code == 503
 
 
@@ -424,6 +556,40 @@ def test_aws_says_who_signed(serve: Serve, peer: Counterpart) -> None:
     assert peer.asked == ["/"]
     peer.answers["/"] = (403, {"Error": {}})
     assert served.bearer(sts_token(f"{peer.url}/{query}")).status_code == 401
+    peer.answers["/"] = (503, {"Error": {}})
+    assert served.bearer(sts_token(f"{peer.url}/{query}")).status_code == 503
+    (line,) = served.log
+    assert peer.url in line
+    assert "Signature" not in line
+
+
+@pytest.mark.parametrize(
+    ("host", "is_asked"),
+    [
+        ("sts.amazonaws.com", True),
+        ("sts.eu-central-1.amazonaws.com", True),
+        ("sts.us-gov-west-1.amazonaws.com", True),
+        ("sts.aa-nowhere-1.amazonaws.com", False),
+        ("sts.us-east-1-x.amazonaws.com", False),
+        ("sts.us--1.amazonaws.com", False),
+        ("sts.xamazonaws.com", False),
+    ],
+)
+def test_only_hosts_of_sts_are_asked(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, host: str, is_asked: bool
+) -> None:
+    asked = list[str]()
+
+    def fetch(url: str, *_: Any, **__: Any) -> Any:
+        asked.append(url)
+        raise FetchFailed("fetch.timeout", f"{url} did not answer")
+
+    monkeypatch.setattr("cardsign.server.providers.remote.fetch_document", fetch)
+    served = serve(ProviderSettings("aws_sigv4", opens="staff"))
+    url = f"https://{host}/?Action=GetCallerIdentity&X-Amz-Signature=ab"
+    assert served.bearer(sts_token(url)).status_code == (503 if is_asked else 401)
+    assert bool(asked) is is_asked
+    assert "Signature" not in "".join(served.log)
 
 
 def test_an_identity_aware_proxy_signs_for_its_callers(serve: Serve, issuer: Issuer) -> None:

@@ -129,3 +129,26 @@ def test_a_broken_token_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServeFault) as caught:
         read(tmp_path, 'format = 1\ntoken_file = "t"\n')
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_mistake_points_to_this_file(tmp_path: Path) -> None:
+    """Not to cardsign.toml, which is another file."""
+    (tmp_path / "serve.toml").write_text("format = 1\nlegcy = true\n")
+    with pytest.raises(UsageFault) as caught:
+        read_server_settings(tmp_path / "serve.toml")
+    assert caught.value.hint.startswith("Fix serve.toml.")
+    assert "cardsign.toml" not in str(caught.value)
+
+
+def test_an_issuer_on_this_machine_is_named_with_the_way_to_try_it(tmp_path: Path) -> None:
+    """And with it the settings are read."""
+    text = (
+        'format = 1\n[[provider]]\ntype = "oidc"\nissuer = "http://127.0.0.1:9000"\n'
+        'aud = "x"\nopens = "staff"\n'
+    )
+    (tmp_path / "serve.toml").write_text(text)
+    with pytest.raises(UsageFault) as caught:
+        read_server_settings(tmp_path / "serve.toml")
+    assert "insecure_loopback_http = true" in caught.value.hint
+    (tmp_path / "serve.toml").write_text(text + "insecure_loopback_http = true\n")
+    assert read_server_settings(tmp_path / "serve.toml").providers[0].insecure_loopback_http

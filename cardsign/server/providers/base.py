@@ -32,6 +32,7 @@ ProviderType: TypeAlias = Literal[
     "mtls",
 ]
 Now: TypeAlias = Callable[[], float]
+Log: TypeAlias = Callable[[str], None]
 Claims: TypeAlias = Mapping[str, Json]
 
 MAX_CACHED: Final = 4096  # verified credentials of one provider
@@ -116,6 +117,11 @@ class ProviderSettings:
     networks: tuple[str, ...] = ()
     insecure_loopback_http: bool = False
 
+    @property
+    def audiences(self) -> frozenset[str]:
+        """Whose cards it opens, but for those that tokens name."""
+        return frozenset([*([self.opens] if self.opens else []), *(r.opens for r in self.rules)])
+
     def audience_of(self, claims: Claims) -> str:
         """Whose card a caller gets.
 
@@ -177,14 +183,14 @@ class KnownCredentials:
         self._held: OrderedDict[bytes, _Known] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, digest: bytes, version: Any = None) -> Claims | None:
-        """What is known of a credential, if that still holds."""
+    def get(self, digest: bytes, version: Callable[[], Any] = lambda: None) -> Claims | None:
+        """What is known of a credential, if that still holds; only then the version is asked."""
         with self._lock:
             found = self._held.get(digest)
-            if found is None or found.until <= self._now() or found.version != version:
+            if found is None or found.until <= self._now():
                 return None
             self._held.move_to_end(digest)
-            return found.claims
+        return found.claims if found.version == version() else None
 
     def put(self, digest: bytes, claims: Claims, until: float, version: Any = None) -> None:
         """Keep what was found out until a time, in Unix seconds."""

@@ -1,4 +1,4 @@
-"""Several providers as one: any of them will do, and what is said to a caller whom none knows."""
+"""Several providers as one: what a card demands of its callers, and what is said to the others."""
 
 from __future__ import annotations
 
@@ -29,18 +29,29 @@ class Callers:
     Args:
         providers: The chain, in its order.
         schemes: Those of the public card, after which challenges are named.
+        requirements: Its alternatives, each the names of schemes that are demanded together.
 
     Attributes:
         providers: As given.
     """
 
-    def __init__(self, providers: tuple[Provider, ...], schemes: Mapping[str, Scheme]) -> None:
+    def __init__(
+        self,
+        providers: tuple[Provider, ...],
+        schemes: Mapping[str, Scheme],
+        requirements: Iterable[Iterable[str]] = (),
+    ) -> None:
         self.providers = providers
         self._schemes = schemes
-        #: By provider: the schemes of the card that it satisfies, as their names are shown.
-        self._realms = [
-            [re.sub(r"[^ -~]", "?", each.name) for each in schemes.values() if one.gives(each)]
+        self._alternatives = [frozenset(one) for one in requirements]
+        #: By provider: the names of the schemes of the card that it takes, and as they are shown.
+        self._taken = [
+            frozenset(name for name, each in schemes.items() if one.gives(each))
             for one in providers
+        ]
+        self._realms = [
+            [re.sub(r"[^ -~]", "?", name) for name in schemes if name in names]
+            for names in self._taken
         ]
 
     @property
@@ -48,33 +59,40 @@ class Callers:
         """Whether the card says how to become one."""
         return any(self._realms)
 
-    def check_schemes(self, requirements: Iterable[Iterable[str]]) -> None:
-        """Check that what the card demands is what the providers here demand.
-
-        Schemes that are demanded together are all looked at by one provider, or not at all:
-        each provider opens the card by itself.
+    def check_schemes(self) -> None:
+        """Check that some provider takes each scheme that the card demands.
 
         Raises:
             ServeFault: ``serve.schemes``.
         """
-        for alternative in requirements:
-            names = sorted(alternative)
-            schemes = [self._schemes.get(name) for name in names]
-            if schemes == [None] or any(
-                all(scheme and one.gives(scheme) for scheme in schemes) for one in self.providers
-            ):
-                continue
-            what = " and ".join(map(repr, names)) + (" together" if len(names) > 1 else "")
-            raise ServeFault(
-                "serve.schemes",
-                f"the public card demands {what}, and no provider of the server takes it",
-            )
+        taken = frozenset[str]().union(*self._taken)
+        for alternative in self._alternatives:
+            if len(alternative) == 1 and not alternative & self._schemes.keys():
+                continue  # lint says that there is no such scheme
+            for name in sorted(alternative - taken):
+                raise ServeFault(
+                    "serve.schemes",
+                    f"the public card demands {name!r}, and no provider of the server takes it",
+                )
+
+    def _opens_alone(self, names: frozenset[str]) -> bool:
+        """Whether a provider that takes these schemes does all that some alternative demands.
+
+        One whose schemes no alternative names is the operator's own, and opens the card too.
+        """
+        demanded = [one for one in self._alternatives if one & names]
+        return not demanded or any(one <= names for one in demanded)
 
     def audience(self, request: Request) -> str:
-        """Whose card the caller gets, by the first provider that knows the credential."""
+        """Whose card the caller gets.
+
+        By the first provider that knows the credential, if it is all that the card demands; by
+        several that agree where the card demands schemes together.
+        """
         denied: Denied | None = None
         is_unreachable = False
-        for provider in self.providers:
+        found: dict[str, set[str]] = {}
+        for provider, names in zip(self.providers, self._taken, strict=True):
             try:
                 if (audience := provider.audience(request)) is None:
                     continue
@@ -84,13 +102,17 @@ class Callers:
             except Unreachable:
                 is_unreachable = True
                 continue
-            self._check_one_place(request)
-            return audience
+            known = found.setdefault(audience, set())
+            known |= names
+            if self._opens_alone(names) or any(one <= known for one in self._alternatives if one):
+                self._check_one_place(request)
+                return audience
         if is_unreachable:
-            what = "who you are cannot be found out at the moment"
+            what = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
             raise Refused(UNAVAILABLE, what, retry_after=RETRY_SECONDS)
         if denied is None:
-            raise Refused(UNAUTHENTICATED, "send a credential", self._challenges(""))
+            what = "send all credentials that the card demands together" if found else ""
+            raise Refused(UNAUTHENTICATED, what or "send a credential", self._challenges(""))
         self._check_one_place(request)
         if denied.scopes is None:
             challenges = self._challenges("invalid_token")

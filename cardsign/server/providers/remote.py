@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import math
 import os
 import re
 from dataclasses import replace
@@ -23,26 +24,36 @@ from flask import Request
 
 from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import CardRefused, FetchFailed, JsonRefused, KeyRefused
+from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.jose.jwt import LEEWAY, TokenRefused, UnknownKey, check_claims, read_token
-from cardsign.net.fetch import FetchSettings, PrivateAccess, fetch_document
+from cardsign.jose.jwt import (
+    LEEWAY,
+    MAX_TOKEN_CHARS,
+    TokenRefused,
+    check_claims,
+    read_token,
+)
+from cardsign.jose.keys import PublicKey
+from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.server.providers.base import (
     RETRY_SECONDS,
     Claims,
     Denied,
     KnownCredentials,
+    Log,
     Now,
     Provider,
     ProviderSettings,
     Unreachable,
     bearer_of,
 )
-from cardsign.urls import Origin, parse_url
+from cardsign.urls import Origin, Url, parse_url
 
 SECONDS: Final = 3.0  # for one request: a caller waits for it
-KEYS_SECONDS: Final = 600  # for which keys are used without asking again
+KEYS_SECONDS: Final = 600  # for which keys are used without asking again, at most
+LEAST_KEYS_SECONDS: Final = 60  # at least, whatever the issuer says of caches
+SAY_SECONDS: Final = 60  # between two lines about one host that fails
 ANSWER_SECONDS: Final = 30  # for which an introspected token counts: revocation comes through
 MAX_ANSWER_BYTES: Final = 64 * 1024
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
@@ -51,7 +62,16 @@ IAP_ISSUER: Final = "https://cloud.google.com/iap"
 IAP_KEYS: Final = "https://www.gstatic.com/iap/verify/public_key-jwk"
 IAP_HEADER: Final = "X-Goog-IAP-JWT-Assertion"
 STS_PREFIX: Final = "forge-aws-v1."
-_STS_HOST: Final = re.compile(r"sts\.(?:[a-z]{2}(?:-[a-z]+)+-[0-9]\.)?amazonaws\.com")
+#: Of a region that cannot be there STS is not looked for; one of another form is named by `url`.
+_STS_HOST: Final = re.compile(
+    r"sts\.(?:(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-"
+    r"(?:central|north|south|east|west|northeast|northwest|southeast|southwest)-[1-9]\.)?"
+    r"amazonaws\.com"
+)
+#: Of what a caller sent; 401 and 403 are about our own credential, 429 about how often we ask.
+_BAD: Final = frozenset(range(400, 500)) - {401, 403, 408, 429}
+#: Codes of an answer that came whole, and cannot be read.
+_UNREADABLE: Final = frozenset({"fetch.content_type", "fetch.encoding", "fetch.too_large"})
 
 
 class RemoteProvider(Provider):
@@ -59,11 +79,13 @@ class RemoteProvider(Provider):
 
     asks_peers = True
 
-    def __init__(self, settings: ProviderSettings, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         super().__init__(settings)
-        self._now = now
+        self._now, self._log = now, log
         self._known = KnownCredentials(now)
-        self._failed_at = float("-inf")
+        #: When each host gave no answer last, and when that was said last; few hosts are asked.
+        self._failed: dict[Origin, float] = {}
+        self._said: dict[Origin, float] = {}
 
     def reach(self, *urls: str) -> FetchSettings:
         """How these URLs are reached, and private networks for their origins alone."""
@@ -81,27 +103,68 @@ class RemoteProvider(Provider):
             access=access,
         )
 
-    def check_reachable(self) -> None:
+    def check_reachable(self, url: str) -> None:
         """Raise at once while the last failure is fresh: callers must not queue up behind it."""
-        if 0 <= self._now() - self._failed_at < RETRY_SECONDS:
+        if 0 <= self._now() - self._failed.get(parse_url(url).origin, -math.inf) < RETRY_SECONDS:
             raise Unreachable
 
-    def unreachable(self) -> Unreachable:
-        """What is raised where nobody answered."""
-        self._failed_at = self._now()
+    def unreachable(self, url: str, cause: CardsignError | str) -> Unreachable:
+        """What is raised where nobody answered; the operator is told, callers are not."""
+        asked = parse_url(url)
+        self._failed[asked.origin] = self._now()
+        self.say(asked, cause, "callers get 503")
         return Unreachable()
+
+    def say(self, asked: Url, cause: CardsignError | str, outcome: str) -> None:
+        """One line in a minute about a host. A query may hold a secret and is left out."""
+        if 0 <= self._now() - self._said.get(asked.origin, -math.inf) < SAY_SECONDS:
+            return
+        self._said[asked.origin] = self._now()
+        shown = str(replace(asked, query=""))
+        why = cause if isinstance(cause, str) else f"{cause.code}: {cause.message}"
+        named = f"provider {self.settings.type} {self.settings.issuer}".rstrip()
+        self._log(f"{named}: asking {shown}: {why.replace(str(asked), shown)}; {outcome}")
+
+    def answer_about(
+        self, url: str, no: frozenset[int], *, form: bytes | None = None, who: str | None = None
+    ) -> dict[str, Json]:
+        """What a server says about one credential.
+
+        Args:
+            url: Where it is asked.
+            no: The statuses by which it says that the credential is not valid.
+            form: As for :func:`cardsign.net.fetch.fetch_document`.
+            who: Our own credential, likewise.
+
+        Raises:
+            Denied: It says no, or what cannot be read: another credential may fare better.
+            Unreachable: It gives no answer, or none to us.
+        """
+        self.check_reachable(url)
+        try:
+            answer = fetch_document(url, self.reach(url), form=form, authorization=who)
+            return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
+        except OtherStatus as exc:
+            if exc.status not in no:
+                raise self.unreachable(url, exc) from exc
+            raise Denied from exc
+        except (FetchFailed, JsonRefused) as exc:
+            if exc.code not in _UNREADABLE and isinstance(exc, FetchFailed):
+                raise self.unreachable(url, exc) from exc
+            self.say(parse_url(url), exc, "the caller gets 401")
+            raise Denied from exc
 
 
 class Jwt(RemoteProvider):
     """Tokens that their issuer signed: ``oidc``, ``azure_ad``, ``gcp_iap``."""
 
-    def __init__(self, settings: ProviderSettings, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         if settings.type == "azure_ad":
             issuer = f"https://login.microsoftonline.com/{settings.tenant}/v2.0"
             settings = replace(settings, issuer=issuer)
         elif settings.type == "gcp_iap":
             settings = replace(settings, issuer=settings.issuer or IAP_ISSUER)
-        super().__init__(settings, now)
+        super().__init__(settings, now, log)
         self._discovery = settings.issuer.rstrip("/") + DISCOVERY_PATH
         self._keys_url = (settings.url or IAP_KEYS) if settings.type == "gcp_iap" else settings.url
         reached = self.reach(*filter(None, (settings.issuer, self._keys_url)))
@@ -111,6 +174,8 @@ class Jwt(RemoteProvider):
             now=lambda: datetime.fromtimestamp(now(), UTC),
             ceiling=KEYS_SECONDS,
         )
+        #: What each URL answered last, and when: an issuer may forbid every cache.
+        self._held: dict[str, tuple[bytes, float]] = {}
         self._keys: tuple[bytes, JwkSet] = (b"", JwkSet(()))
         self._lock = Lock()
 
@@ -127,18 +192,22 @@ class Jwt(RemoteProvider):
         return None if token is None else self.settings.audience_of(self.claims(token))
 
     def claims(self, untrusted_token: str) -> Claims:
-        """The claims of a valid token."""
+        """The claims of a valid token; the issuer is asked only for one that is in order."""
         digest = hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).digest()
-        version, keys = self._current_keys()
-        if (known := self._known.get(digest, version)) is not None:
+        known = self._known.get(digest, lambda: self._current_keys()[0])
+        if known is not None:
             return known
-        ours = self.settings
-        try:
-            try:
-                claims = read_token(untrusted_token, keys, types=ours.typ)
-            except UnknownKey:  # the issuer may have a new one; asked at most once a minute
+        ours, version = self.settings, b""
+
+        def find(kid: str) -> PublicKey | None:
+            nonlocal version
+            version, keys = self._current_keys()
+            if keys.find(kid) is None:  # it may be new; asked for at most once a minute
                 version, keys = self._current_keys(fresh=True)
-                claims = read_token(untrusted_token, keys, types=ours.typ)
+            return keys.find(kid)
+
+        try:
+            claims = read_token(untrusted_token, find, types=ours.typ)
             check_claims(claims, issuer=ours.issuer, audience=ours.aud, now=self._now())
         except TokenRefused as exc:
             raise Denied from exc
@@ -149,42 +218,46 @@ class Jwt(RemoteProvider):
 
     def _current_keys(self, *, fresh: bool = False) -> tuple[bytes, JwkSet]:
         """The issuer's keys, and the digest of the set that they are from."""
-        body = self._asked(self._keys_url or self._discovered(), fresh=fresh)
+        url = self._keys_url or self._discovered()
+        body = self._asked(url, fresh=fresh)
         digest = hashlib.sha256(body).digest()
         with self._lock:
             if self._keys[0] != digest:
                 try:
                     self._keys = digest, JwkSet.from_bytes(body)
                 except KeyRefused as exc:
-                    raise self.unreachable() from exc
+                    raise self.unreachable(url, exc) from exc
             return self._keys
 
     def _discovered(self) -> str:
         """The URL of the keys, as the issuer's configuration says it."""
+        asked = self._discovery
         try:
-            told = parse_object(self._asked(self._discovery), max_bytes=MAX_ANSWER_BYTES)
+            told = parse_object(self._asked(asked), max_bytes=MAX_ANSWER_BYTES)
             url = told.get("jwks_uri")
             # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
             if told.get("issuer") != self.settings.issuer or not isinstance(url, str):
-                raise self.unreachable()
-            if (
-                self.settings.networks
-                and parse_url(url).origin != parse_url(self._discovery).origin
-            ):
-                raise self.unreachable()
+                raise self.unreachable(asked, "it names another issuer, or no keys")
+            if parse_url(url).origin != parse_url(asked).origin and self.settings.networks:
+                raise self.unreachable(asked, "its keys are on another host than the issuer")
         except (JsonRefused, CardRefused) as exc:
-            raise self.unreachable() from exc
+            raise self.unreachable(asked, exc) from exc
         return url
 
     def _asked(self, url: str, *, fresh: bool = False) -> bytes:
-        access = self._access
+        access, now = self._access, self._now()
+        held, at = self._held.get(url, (b"", -math.inf))
+        is_due = not 0 <= now - at < LEAST_KEYS_SECONDS
+        if not is_due and (not fresh or self._fetcher.is_cooling(url)):
+            return held
         kept = self._fetcher.kept(url, max_bytes=MAX_JWKS_BYTES, access=access)
         if kept is not None and not fresh:
             return kept
-        self.check_reachable()
+        self.check_reachable(url)
         answer = self._fetcher.fetch(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh, access=access)
         if answer.outcome != "found":  # keys beyond their time may have been revoked
-            raise self.unreachable()
+            raise self.unreachable(url, answer.failure or answer.outcome)
+        self._held[url] = answer.untrusted_body, now
         return answer.untrusted_body
 
 
@@ -200,21 +273,14 @@ class Introspection(RemoteProvider):
 
     def claims(self, untrusted_token: str) -> Claims:
         """What the server says of an active token."""
+        if not 0 < len(untrusted_token) <= MAX_TOKEN_CHARS:
+            raise Denied
         digest = hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).digest()
         if (known := self._known.get(digest)) is not None:
             return known
-        self.check_reachable()
         form = {"token": untrusted_token, "token_type_hint": "access_token"}
-        try:
-            answer = fetch_document(
-                self.settings.url,
-                self.reach(self.settings.url),
-                form=urlencode(form).encode(),
-                authorization=self._authorization(),
-            )
-            claims = parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
-        except (FetchFailed, JsonRefused) as exc:
-            raise self.unreachable() from exc
+        encoded = urlencode(form, errors="surrogateescape").encode()
+        claims = self.answer_about(self.settings.url, _BAD, form=encoded, who=self._authorization())
         now = self._now()
         end = claims.get("exp", now + ANSWER_SECONDS)
         if claims.get("active") is not True or not isinstance(end, int | float) or end <= now:
@@ -252,20 +318,11 @@ class AwsSts(RemoteProvider):
     def claims(self, untrusted_token: str) -> Claims:
         """``account``, ``arn`` and ``sub``, as STS says them."""
         url = self._checked_url(untrusted_token.removeprefix(STS_PREFIX))
-        self.check_reachable()
-        try:
-            answer = fetch_document(url, self.reach(url))
-            told = parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
-            response = told.get("GetCallerIdentityResponse")
-            result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
-            if not isinstance(result, dict):
-                raise Denied
-        except FetchFailed as exc:
-            if exc.code == "fetch.status":  # STS knows it, and says no
-                raise Denied from exc
-            raise self.unreachable() from exc
-        except JsonRefused as exc:
-            raise self.unreachable() from exc
+        told = self.answer_about(url, _BAD | {401, 403})  # nobody else is asked who it is
+        response = told.get("GetCallerIdentityResponse")
+        result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
+        if not isinstance(result, dict):
+            raise Denied
         found: dict[str, Json] = {"account": result.get("Account"), "arn": result.get("Arn")}
         return {**found, "sub": result.get("UserId")}
 
