@@ -75,7 +75,7 @@ def create_app(
     if settings.health:
         app.add_url_rule(HEALTH_PATH, view_func=views.health)
         app.add_url_rule(READY_PATH, view_func=views.ready)
-    for path in _routable(paths.extended - paths.public.keys()):
+    for path in _routable(paths.extended.keys() - paths.public.keys()):
         app.add_url_rule(path, view_func=views.extended_card)
     for path in _routable(paths.rpc):
         app.add_url_rule(path, view_func=views.rpc, methods=["POST"])

@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from werkzeug.datastructures import Headers
 from werkzeug.test import run_wsgi_app
 
 from cardsign.server.answers import error_response
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
+from cardsign.server.providers.base import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
-#: When an application may wait for other hosts: to count requests, or to know a caller.
-Waits: TypeAlias = Literal["never", "extended", "always"]
+_Result: TypeAlias = tuple[Iterable[bytes], str, Headers]
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -32,20 +35,23 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 BODY_SECONDS: Final = 3.0
 #: Bytes a second: each lets a body go on for so much longer, 4 s more for the largest.
 BODY_RATE: Final = 16 * 1024
+PEER_THREADS: Final = 16  # that wait for other hosts at the same time, each for some seconds
+MAX_WAITING: Final = 256  # requests that wait for such a thread, or in one
 
 
 class AsgiApplication:
     """Answers HTTP requests by a WSGI application that only computes.
 
     It is called on the event loop: an answer takes microseconds, which no thread would shorten.
-    Where it may ask other hosts it is called in a thread, but for the well-known paths: whatever
-    becomes of those hosts, the public card is answered.
+    A request that may wait for other hosts is answered in a thread of :class:`PeerThreads`:
+    whatever becomes of those hosts, the public card is answered.
 
     Args:
         application: Gets a POST with its whole body; any other method without one.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
-        waits: For what the application may wait for other hosts.
+        may_wait: Whether the application may wait for another host to answer a request.
+        in_threads: Whether every other answer may wait too, for the storage of a rate limit.
         max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
     """
 
@@ -55,14 +61,17 @@ class AsgiApplication:
         *,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
-        waits: Waits = "never",
+        may_wait: Callable[[WSGIEnvironment], bool] = lambda _: False,
+        in_threads: bool = False,
         max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._application = application
         self._body_seconds = body_seconds
         self._body_rate = body_rate
         self._max_bytes = max_bytes
-        self._waits = waits
+        self._may_wait = may_wait
+        self._in_threads = in_threads
+        self._threads = PeerThreads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; one that its client gave up gets no answer."""
@@ -78,10 +87,13 @@ class AsgiApplication:
                 return
         if body is None:
             return
-        may_wait = self._waits == "always" or (
-            self._waits == "extended" and not scope["path"].startswith("/.well-known/")
-        )
-        await answer_by_wsgi(self._application, scope, body, send, may_wait=may_wait)
+        environ = environ_of(scope, body)
+        threads = self._threads if self._may_wait(environ) else None
+        if threads is None and self._in_threads:
+            result = await asyncio.to_thread(run_wsgi_app, self._application, environ, True)
+            await _answer_with(send, result)
+            return
+        await answer_by_wsgi(self._application, environ, send, threads)
 
     async def _received(self, receive: Receive) -> bytes | None:
         """The body; None where the client has gone.
@@ -103,16 +115,43 @@ class AsgiApplication:
         return bytes(body[: self._max_bytes + 1])
 
 
+class PeerThreads:
+    """Threads for requests that may wait for other hosts, and for no other request.
+
+    So many may wait for a thread; who comes then is told to come back.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(PEER_THREADS, "cardsign-peers")
+        self._places = BoundedSemaphore(MAX_WAITING)
+
+    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> _Result:
+        """What the application answers, or that there is no place."""
+        if not self._places.acquire(blocking=False):
+            later = ("Retry-After", str(RETRY_SECONDS))
+            full = error_response(503, "too many requests wait; try again later", later)
+            return run_wsgi_app(full, environ, True)
+        future = self._pool.submit(run_wsgi_app, application, environ, True)
+        future.add_done_callback(lambda _: self._places.release())
+        return await asyncio.wrap_future(future)
+
+
 async def answer_by_wsgi(
-    application: WSGIApplication, scope: Scope, body: bytes, send: Send, *, may_wait: bool = False
+    application: WSGIApplication,
+    environ: WSGIEnvironment,
+    send: Send,
+    threads: PeerThreads | None = None,
 ) -> None:
-    """Answer a request of ASGI, whose body is there, by a WSGI application; in a thread or here."""
-    environ = _environ(scope, body)
-    if may_wait:
-        answer = await asyncio.to_thread(run_wsgi_app, application, environ, True)
+    """Answer a request of ASGI by a WSGI application; in a thread, or here."""
+    if threads is None:
+        result = run_wsgi_app(application, environ, True)
     else:
-        answer = run_wsgi_app(application, environ, True)
-    chunks, status, headers = answer
+        result = await threads.run(application, environ)
+    await _answer_with(send, result)
+
+
+async def _answer_with(send: Send, result: _Result) -> None:
+    chunks, status, headers = result
     await _answer(send, int(status[:3]), headers, b"".join(chunks))
 
 
@@ -135,8 +174,8 @@ def split_path(scope: Scope) -> tuple[str, str]:
     return root.decode("latin-1"), whole[len(root) :].decode("latin-1")
 
 
-def _environ(scope: Scope, body: bytes) -> WSGIEnvironment:
-    """The request as WSGI has it (PEP 3333).
+def environ_of(scope: Scope, body: bytes) -> WSGIEnvironment:
+    """A request of ASGI, whose body is there, as WSGI has it (PEP 3333).
 
     Headers with an underscore are left out, since they would pass for others.
     """

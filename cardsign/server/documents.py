@@ -13,7 +13,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
-from cardsign.server.interfaces import extended_and_rpc_paths, resource_metadata
+from cardsign.server.interfaces import Places, extended_and_rpc_paths, resource_metadata
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -94,22 +94,27 @@ def _etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
 
 
+def decoded(path: str) -> str:
+    """A path of WSGI, which has the bytes of UTF-8 for characters, as text (PEP 3333)."""
+    return path.encode("latin-1").decode(errors="replace")
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """What one generation answers, by path.
 
     Attributes:
         public: The documents for everybody.
-        extended: Where GET answers an extended card.
-        rpc: Where POST takes JSON-RPC.
+        extended: Where GET answers an extended card, and for which hosts.
+        rpc: Where POST takes JSON-RPC, likewise.
     """
 
     public: Mapping[str, Document]
-    extended: frozenset[str]
-    rpc: frozenset[str]
+    extended: Places
+    rpc: Places
 
     def find(self, script: str, path: str) -> tuple[Kind | None, str]:
-        """What answers at a path, and the path as this generation knows it.
+        """What answers at a path, and the path as this generation knows it, public ones decoded.
 
         The interfaces of a card say whole paths, from the root of the host. The well-known paths
         are looked for below the place where an application is mounted.
@@ -118,10 +123,10 @@ class Paths:
             script: Where the application is mounted, as WSGI writes it (``SCRIPT_NAME``).
             path: What follows (``PATH_INFO``).
         """
-        if path in self.public:
-            return "public", path
+        if (name := decoded(path)) in self.public:
+            return "public", name
         for one in (script + path, path):
-            name = one.encode("latin-1").decode(errors="replace")
+            name = decoded(one)
             if name in self.extended:
                 return "extended", one
             if name in self.rpc:

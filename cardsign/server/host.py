@@ -9,30 +9,35 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
+
+from flask import Flask
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import public_answer
-from cardsign.server.documents import Document
+from cardsign.server.documents import Document, decoded
 from cardsign.server.events import to_log, to_stderr
+from cardsign.server.interfaces import bare_host
 from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
-from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
+MAX_PAGES_BYTES: Final = 32 * 1024 * 1024  # of the pages that are kept; the largest fits alone
 #: An agent's name is a folder and one segment of a path.
 AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -84,6 +89,10 @@ class Host:
         self._broken: dict[str, str] = {}
         self._complaint = ""
         self._pages: dict[tuple[object, ...], Document] = {}
+        #: By path: which agents' cards name it, and the hosts that each names with it.
+        self._claims: dict[str, dict[str, set[str]]] = {}
+        self._contested: set[str] = set()
+        self._apps: list[Flask] = []
         self._below = _template(settings.agent_path)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
         self._providers: tuple[Provider, ...] | None = None
@@ -100,11 +109,6 @@ class Host:
         return next(iter(self._agents.values())).number if self._is_one and self._agents else 0
 
     @property
-    def asks_peers(self) -> bool:
-        """Whether an answer about an extended card may wait for another host."""
-        return any(one.asks_peers for one in self._providers or self._agents.values())
-
-    @property
     def count(self) -> int:
         """How many agents are served."""
         return len(self._agents)
@@ -115,6 +119,11 @@ class Host:
             self._look()
         application, environ = self._route(environ)
         return application(environ, start_response)
+
+    def may_wait(self, environ: WSGIEnvironment) -> bool:
+        """As :meth:`cardsign.server.LiveApplication.may_wait`."""
+        application, environ = self._route(environ)
+        return isinstance(application, LiveApplication) and application.may_wait(environ)
 
     def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
         path = environ["PATH_INFO"]
@@ -132,16 +141,24 @@ class Host:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
             moved = {**environ, "SCRIPT_NAME": script, "PATH_INFO": below["path"]}
             return self._agents[below["name"]], moved
-        if not self._is_one and path != EXTENDED_PATH:  # which every agent has
-            script = environ.get("SCRIPT_NAME", "")
-            for one in self._agents.values():
-                if paths_of(one.app).find(script, path)[0] in ("extended", "rpc"):
-                    return one, environ
+        for whole in (environ.get("SCRIPT_NAME", "") + path, path):
+            if claims := self._claims.get(decoded(whole)):
+                return self._named(claims, environ) or error_response(404, "Not Found"), environ
         if root is not None:
             return root, environ
         if not self._agents and self.settings.placeholder and path in (CARD_PATH, LEGACY_CARD_PATH):
             return self._placeholder, environ
         return error_response(404, "Not Found"), environ
+
+    def _named(
+        self, claims: Mapping[str, AbstractSet[str]], environ: WSGIEnvironment
+    ) -> LiveApplication | None:
+        """The agent whose card names the path; where several do, the host decides, or nobody is."""
+        names = list(claims)
+        if len(names) > 1:
+            host = bare_host(environ.get("HTTP_HOST", ""))
+            names = [name for name in names if host in claims[name]]
+        return self._agents.get(names[0]) if len(names) == 1 else None
 
     def _root(self) -> LiveApplication | None:
         """Whose card is at the root: the only agent's, or the one that the settings name."""
@@ -184,9 +201,34 @@ class Host:
                     if self._broken.get(name) != str(exc):
                         self._log(f"agent {name} is not served: {exc}")
                         self._broken[name] = str(exc)
+            for one in agents.values():
+                one.look()
             self._agents = dict(sorted(agents.items()))
+            self._claim()
         finally:
             self._looking.release()
+
+    def _claim(self) -> None:
+        """Take up which paths the cards name; two agents at one place are a line, once."""
+        apps = [one.app for one in self._agents.values()]
+        if apps == self._apps:
+            return
+        claims: dict[str, dict[str, set[str]]] = {}
+        for name, one in self._agents.items():
+            paths = paths_of(one.app)
+            for path, hosts in (*paths.extended.items(), *paths.rpc.items()):
+                if hosts:  # else every agent has it
+                    claims.setdefault(path, {}).setdefault(name, set()).update(hosts)
+        contested = {
+            f"agents {' and '.join(names)} both name {host}{path}; neither is served there"
+            for path, by in claims.items()
+            if len(by) > 1
+            for host in sorted(set().union(*by.values()))
+            if len(names := [name for name in by if host in by[name]]) > 1
+        }
+        for line in sorted(contested - self._contested):
+            self._log(line)
+        self._apps, self._claims, self._contested = apps, claims, contested
 
     # ------------------------------------------------------------------ what the host itself says
 
@@ -222,7 +264,7 @@ class Host:
             )
             newest = max((one.generation.published_at for one in agents), default=None)
             found = Document.of_public(file, newest)
-            if len(self._pages) >= MAX_PAGE:
+            if sum(len(one.body) for one in self._pages.values()) + len(body) > MAX_PAGES_BYTES:
                 self._pages.clear()
             self._pages[key] = found
         return found

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
+
+#: Decoded paths, and the hosts that the card names with each; none where any will do.
+Places: TypeAlias = Mapping[str, AbstractSet[str]]
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _OIDC: Final = "/.well-known/openid-configuration"
@@ -42,7 +46,7 @@ def resource_metadata(card: Mapping[str, Json]) -> dict[str, bytes]:
 
 def metadata_path(url: Url) -> str:
     """Where the metadata of a resource is: its path comes after the well-known one (3.1)."""
-    return METADATA_PATH + (url.path if url.path != "/" else "")
+    return METADATA_PATH + (unquote(url.path) if url.path != "/" else "")
 
 
 def _document(url: Url, card: Mapping[str, Json], servers: list[str], scopes: list[str]) -> bytes:
@@ -73,17 +77,25 @@ def _scopes(scheme: Scheme) -> Iterator[str]:
         yield from scopes if isinstance(scopes, dict) else ()
 
 
-def extended_and_rpc_paths(card: Mapping[str, Json]) -> tuple[frozenset[str], frozenset[str]]:
-    """Where GET asks for the extended card, and where POST takes JSON-RPC; decoded paths."""
-    extended, rpc = {EXTENDED_PATH}, set[str]()
+def extended_and_rpc_paths(card: Mapping[str, Json]) -> tuple[Places, Places]:
+    """Where GET asks for the extended card, and where POST takes JSON-RPC."""
+    extended, rpc = {EXTENDED_PATH: set[str]()}, dict[str, set[str]]()
     for each in interfaces_of(card):
-        path = _path(each.url)
-        if path is None:
+        parts = _http_url(each.url)
+        if parts is None:
             continue
-        extended |= set(_extended_paths(path, each))
+        host, path = bare_host(parts.netloc), unquote(parts.path).rstrip("/")
+        for one in _extended_paths(path, each):
+            extended.setdefault(one, set()).add(host)
         if str(each.binding).upper() == "JSONRPC":
-            rpc |= set(_with_and_without_slash(path))
-    return frozenset(extended), frozenset(rpc)
+            for one in _with_and_without_slash(path):
+                rpc.setdefault(one, set()).add(host)
+    return extended, rpc
+
+
+def bare_host(authority: str) -> str:
+    """A host as URLs and ``Host`` name it, without the port that goes without saying."""
+    return authority.lower().removesuffix(":443").removesuffix(":80")
 
 
 def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
@@ -104,12 +116,9 @@ def _with_and_without_slash(path: str) -> Iterator[str]:
         yield path
 
 
-def _path(url: Json) -> str | None:
-    """The decoded path of an http(s) url without a final slash; None for any other url."""
-    if not isinstance(url, str):
-        return None
+def _http_url(url: Json) -> SplitResult | None:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url) if isinstance(url, str) else None
     except ValueError:
         return None
-    return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None
+    return parts if parts and parts.scheme in ("http", "https") else None

@@ -104,10 +104,12 @@ class LiveApplication:
         """The number of the generation that is served."""
         return self._generation.number
 
-    @property
-    def asks_peers(self) -> bool:
-        """Whether an answer about an extended card may wait for another host."""
-        return any(one.asks_peers for one in self._providers)
+    def may_wait(self, environ: WSGIEnvironment) -> bool:
+        """Whether the answer to a request may wait for another host: about an extended card."""
+        if not any(one.asks_peers for one in self._providers):
+            return False
+        script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
+        return paths_of(self.app).find(script, path)[0] in ("extended", "rpc")
 
     @property
     def generation(self) -> Generation:

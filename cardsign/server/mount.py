@@ -8,7 +8,6 @@ other request on untouched.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from io import BytesIO, RawIOBase
 from pathlib import Path
@@ -17,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
-from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi, split_path
+from cardsign.server.asgi import (
+    Message,
+    PeerThreads,
+    Receive,
+    Scope,
+    Send,
+    answer_by_wsgi,
+    environ_of,
+    split_path,
+)
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.live import LiveApplication, paths_of
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
-from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -99,8 +106,8 @@ def card_blueprint(
 
         app.register_blueprint(card_blueprint(Path("public"), settings))
 
-    Its rules are fixed; what they answer is looked up in the newest generation at each request.
-    A JSON-RPC request for the extended card is answered before the agent's own view of that path.
+    It has no rules of its own: before each request it looks up in the newest generation whether
+    that is for a card, as :func:`mount_cards` does. All else reaches the application's views.
     Register it without a `url_prefix`: a card says whole paths.
 
     Args:
@@ -115,26 +122,14 @@ def card_blueprint(
     live = LiveApplication(publication, settings, log=log, events=events)
     cards = Blueprint("cardsign", __name__)
 
-    def answer(**_: str) -> Response:
-        return Response.from_app(live, request.environ, buffered=True)
-
-    methods = ["GET", "OPTIONS"]
-    statements = f"{STATEMENTS_PATH}<path:name>"
-    for rule in (CARD_PATH, LEGACY_CARD_PATH, JWKS_PATH, statements):
-        cards.add_url_rule(
-            rule, re.sub(r"\W", "_", rule), answer, methods=methods, provide_automatic_options=False
-        )
-    for rule in (EXTENDED_PATH, f"/<path:prefix>{EXTENDED_PATH}"):
-        cards.add_url_rule(rule, re.sub(r"\W", "_", rule), answer)
-
     @cards.before_app_request
-    def answer_call() -> Response | None:
+    def answer() -> Response | None:
         environ = request.environ
         path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        if _is_ours(live, request.method, *path) is not None:
-            return None
-        body = _start_of_body(environ)
-        return answer() if _asks_for_card(body) else None
+        is_ours = _is_ours(live, request.method, *path)
+        if is_ours is None:
+            is_ours = _asks_for_card(_start_of_body(environ))
+        return Response.from_app(live, environ, buffered=True) if is_ours else None
 
     return cards
 
@@ -145,6 +140,7 @@ class _AsgiMount:
     def __init__(self, app: Any, live: LiveApplication) -> None:
         self._app = app
         self._live = live
+        self._threads = PeerThreads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -156,8 +152,9 @@ class _AsgiMount:
             body, receive = await _read_ahead(receive)
             is_ours = _asks_for_card(body)
         if is_ours:
-            may_wait = self._live.asks_peers
-            await answer_by_wsgi(self._live, scope, body, send, may_wait=may_wait)
+            environ = environ_of(scope, body)
+            threads = self._threads if self._live.may_wait(environ) else None
+            await answer_by_wsgi(self._live, environ, send, threads)
         else:
             await self._app(scope, receive, send)
 

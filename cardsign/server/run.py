@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.asgi import AsgiApplication, Waits
+from cardsign.server.asgi import AsgiApplication
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.host import Host
 from cardsign.server.settings import ServerSettings
@@ -86,12 +86,12 @@ def _load(
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
     settings = live.settings
     if not (settings.rate or settings.access_log):
-        return AsgiApplication(live, waits="extended" if live.asks_peers else "never")
+        return AsgiApplication(live, may_wait=live.may_wait)
     from cardsign.server.traffic import Traffic
 
     is_elsewhere = bool(settings.rate) and not settings.rate_storage.startswith("memory:")
-    waits: Waits = "always" if is_elsewhere else "extended" if live.asks_peers else "never"
-    return AsgiApplication(Traffic(live, settings, now=time.time, access=to_log), waits=waits)
+    traffic = Traffic(live, settings, now=time.time, access=to_log)
+    return AsgiApplication(traffic, may_wait=live.may_wait, in_threads=is_elsewhere)
 
 
 def _unsaid(line: str) -> None:

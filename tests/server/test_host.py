@@ -264,6 +264,75 @@ def test_O12_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: 
         assert [served.status(path) for path in ("/healthz", "/readyz")] == [404, 404]
 
 
+def test_nobody_is_served_where_two_agents_name_the_same_place(
+    serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
+) -> None:
+    """One agent cannot take the callers of another; the operator is told once."""
+    token, line = create_token("staff")
+    settings = ServerSettings(TokenTable.from_bytes(line.encode()))
+    bearer = {"Authorization": f"Bearer {token}"}
+    served = serve("tides", "waves", settings=settings)
+    path = "/tides/a2a/extendedAgentCard"
+    assert served.client.get(path, headers=bearer).status_code == 200
+    publish_cards(tmp_path / "all/waves", key, {**card("tides"), "name": "waves"}, "staff")
+    for _ in range(3):
+        served.seconds += 2
+        assert served.client.get(path, headers=bearer).status_code == 404
+        assert served.client.post("/tides/a2a", json={}, headers=bearer).status_code == 404
+    (told,) = [one for one in served.log if path in one]
+    assert told == f"agents tides and waves both name x.example{path}; neither is served there"
+    assert served.name("/agents/tides/.well-known/agent-card.json") == "tides"
+
+
+def test_two_hosts_may_have_the_same_path(
+    serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
+) -> None:
+    """The host that is asked decides; where it is none of theirs, nobody is served."""
+    token, line = create_token("staff")
+    interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    made = {}
+    for name in ("tides", "waves"):
+        one = {**interface, "url": f"https://{name}.example/a2a"}
+        whole = {**card(name), "supportedInterfaces": [one]}
+        made[name] = publish_cards(tmp_path / "all" / name, key, whole, "staff")
+    served = Served(tmp_path / "all", ServerSettings(TokenTable.from_bytes(line.encode())))
+    for host, status, body in (
+        ("tides.example", 200, made["tides"].extended["staff"]),
+        ("WAVES.example:443", 200, made["waves"].extended["staff"]),
+        ("evil.example", 404, None),
+    ):
+        headers = {"Authorization": f"Bearer {token}", "Host": host}
+        answer = served.client.get("/a2a/extendedAgentCard", headers=headers)
+        assert answer.status_code == status
+        assert body is None or answer.data == body
+    assert served.log == []
+
+
+def test_pages_that_are_kept_are_bounded_by_their_bytes(
+    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many pages are asked for."""
+    served = serve("tides", "waves", "winds")
+    size = len(served.client.get("/a2a/agents?limit=1").data)
+    monkeypatch.setattr("cardsign.server.host.MAX_PAGES_BYTES", 2 * size)
+    for number in range(12):
+        page = served.client.get(f"/a2a/agents?limit=1&offset={number % 3}")
+        assert page.json["total"] == 3
+        assert sum(len(one.body) for one in served.host._pages.values()) <= 2 * size + 10
+
+
+def test_metadata_of_a_path_with_escapes_is_found(tmp_path: Path, key: PrivateKey) -> None:
+    """Paths reach a server decoded."""
+    url = "https://login.example/.well-known/openid-configuration"
+    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
+    one = {**card("x")["supportedInterfaces"][0], "url": "https://x.example/high%20tide"}
+    whole = {**card("tides"), "securitySchemes": schemes, "supportedInterfaces": [one]}
+    publish_cards(tmp_path / "pub", key, whole)
+    served = Served(tmp_path / "pub", ServerSettings())
+    path = "/.well-known/oauth-protected-resource/high%20tide"
+    assert served.client.get(path).json["resource"] == "https://x.example/high%20tide"
+
+
 def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKey) -> None:
     """Protected resource metadata of each interface (RFC 9728), from the card alone."""
     url = "https://login.example/t1/.well-known/openid-configuration"

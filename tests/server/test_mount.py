@@ -16,7 +16,14 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import MAX_REQUEST_BYTES, ServerSettings, card_blueprint, mount_cards
+from cardsign.server import (
+    MAX_REQUEST_BYTES,
+    ServerSettings,
+    TokenTable,
+    card_blueprint,
+    create_token,
+    mount_cards,
+)
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
@@ -399,3 +406,35 @@ def test_a_blueprint_follows_the_publication(
     opened = flask_agent.get("/new/extendedAgentCard", headers=site.bearer())
     assert opened.data == newer.extended["staff"]
     assert flask_agent.get("/rest/v1/extendedAgentCard").status_code == 404
+
+
+def test_a_blueprint_answers_every_spelling_and_the_metadata(
+    tmp_path: Path, key: PrivateKey
+) -> None:
+    """Of A2A 0.3 and 0.2 too; where the card does not name a path, the agent has it."""
+    token, line = create_token("staff")
+    url = "https://login.example/.well-known/openid-configuration"
+    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
+    older = {"url": "https://x.example/old/rest", "protocolBinding": "HTTP+JSON"}
+    card = {
+        **PUBLIC,
+        "supportedInterfaces": [{**older, "protocolVersion": "0.3"}],
+        "securitySchemes": schemes,
+    }
+    generation = publish_cards(tmp_path / "old", key, card, "staff")
+    app = Flask("agent")
+    app.add_url_rule("/<path:any>", view_func=lambda any: f"agent: {any}")
+    settings = ServerSettings(TokenTable.from_bytes(line.encode()))
+    app.register_blueprint(card_blueprint(tmp_path / "old", settings, log=lambda line: None))
+    client, bearer = app.test_client(), {"Authorization": f"Bearer {token}"}
+    for path in (
+        "/old/rest/v1/card",
+        "/old/agent/authenticatedExtendedCard",
+        "/old/rest/extendedAgentCard",
+    ):
+        assert client.get(path, headers=bearer).data == generation.extended["staff"]
+        assert client.get(path).status_code == 401
+    metadata = client.get("/.well-known/oauth-protected-resource/old/rest").json
+    assert metadata["authorization_servers"] == ["https://login.example"]
+    for path in ("v1/card", "x/v1/card", "agent/authenticatedExtendedCard"):
+        assert client.get(f"/{path}", headers=bearer).text == f"agent: {path}"

@@ -150,44 +150,60 @@ def test_the_application_sees_the_request_as_wsgi_has_it() -> None:
     assert echo.environ["HTTP_A2A_VERSION"] == "1.0"
 
 
-def test_the_public_card_waits_for_no_other_host() -> None:
-    """While a caller's provider is asked, which may take seconds."""
-    entered, released = threading.Event(), threading.Event()
+async def ask_path(app: AsgiApplication, path: str) -> tuple[int, bytes]:
+    """GET of a path."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [],
+        "http_version": "1.1",
+    }
+    await app(scope, receive, send)
+    return sent[0]["status"], sent[1]["body"]
+
+
+@pytest.mark.parametrize("in_threads", [False, True], ids=["at once", "by another storage"])
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/agents/a/jwks.json", "/x"])
+def test_the_public_card_waits_for_no_other_host(
+    monkeypatch: pytest.MonkeyPatch, path: str, in_threads: bool
+) -> None:
+    """While providers are asked for all callers that there is place for; one more is sent away."""
+    monkeypatch.setattr("cardsign.server.asgi.PEER_THREADS", 2)
+    monkeypatch.setattr("cardsign.server.asgi.MAX_WAITING", 5)
+    entered, released = threading.Semaphore(0), threading.Event()
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         if environ["PATH_INFO"] == "/extendedAgentCard":
-            entered.set()
+            entered.release()
             assert released.wait(60)
         start_response("200 OK", [])
         return [environ["PATH_INFO"].encode()]
 
-    app = AsgiApplication(application, waits="extended")
+    app = AsgiApplication(
+        application,
+        may_wait=lambda environ: environ["PATH_INFO"] == "/extendedAgentCard",
+        in_threads=in_threads,
+    )
 
-    async def asked(path: str) -> bytes:
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async def receive() -> Any:
-            raise AssertionError
-
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": b"",
-            "headers": [],
-            "http_version": "1.1",
-        }
-        await app(scope, receive, send)
-        return sent[1]["body"]
-
-    async def both() -> tuple[bytes, bytes]:
-        slow = asyncio.create_task(asked("/extendedAgentCard"))
-        await asyncio.to_thread(entered.wait, 60)
-        card = await asked("/.well-known/agent-card.json")
+    async def all_of_them() -> None:
+        slow = [asyncio.create_task(ask_path(app, "/extendedAgentCard")) for _ in range(5)]
+        for _ in range(2):
+            assert await asyncio.to_thread(entered.acquire, timeout=60)
+        assert await ask_path(app, path) == (200, path.encode())
+        status, _ = await ask_path(app, "/extendedAgentCard")
+        assert status == 503
         released.set()
-        return card, await slow
+        assert await asyncio.gather(*slow) == [(200, b"/extendedAgentCard")] * 5
+        assert (await ask_path(app, "/extendedAgentCard"))[0] == 200
 
-    assert asyncio.run(both()) == (b"/.well-known/agent-card.json", b"/extendedAgentCard")
+    asyncio.run(all_of_them())
