@@ -49,7 +49,7 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
             old_key = rotate(address)
             with within(peer):
                 tell("11. The peer verifies again, and follows to the new keyset by itself")
-                cardsign("verify", address, LOOPBACK, "--verbose", only=VERDICT, said="keyset 1.2")
+                cardsign("verify", address, LOOPBACK, "--verbose", only=VERDICT, said="keyset 1.3")
             revoke(address, old_key)
             with within(peer):
                 tell("13. The peer trusts the live card, and refuses one by the stolen key")
@@ -87,26 +87,21 @@ def rotate(address: str) -> str:
     tell("10. Harbour Office changes its card key: the root lists the new key, then it signs")
     old_key = active_card_key()
     shutil.copy("signed.json", "before.json")
-    cardsign("keys", "rotate", only=("cardsign: made",))
-    digest = cardsign("keyset", "draft").strip()
-    cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest, only=("cardsign:",))
-    cardsign("keyset", "publish", "keyset-1.2.json", only=("cardsign: keyset", "cardsign: release"))
-    cardsign(*PUBLISH)
+    cardsign("keys", "rotate", only=("cardsign:",), said="published keyset 1.2")
     wait_for_the_date()
-    cardsign("keys", "rotate", only=("cardsign: activated",), said="activated")
-    cardsign("sign", "card.json", "-o", "signed.json")
-    cardsign(*PUBLISH)
+    cardsign("keys", "rotate", only=("cardsign:",), said="activated card key")
     wait_for_the_server(address)
     return old_key
 
 
 def revoke(address: str, kid: str) -> None:
     """The old key was stolen: its revocation goes out with a release, which no root has to sign."""
-    tell("12. The old key was stolen. Harbour Office revokes it; no root key is needed for that")
+    tell(
+        "12. The old key was stolen. Harbour Office revokes it, and tells it with the next release"
+    )
     revoking = ("keys", "revoke", "--store-only", "--yes", "--reason", "compromised", "--", kid)
     cardsign(*revoking, only=("cardsign:",))
-    cardsign("release", "renew", only=("cardsign: release",))
-    cardsign(*PUBLISH)
+    cardsign("keys", "rotate", only=("cardsign: signed", "cardsign: published"), said="release")
     wait_for_the_server(address)
 
 

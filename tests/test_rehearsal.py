@@ -11,7 +11,7 @@ import pytest
 
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import SigningRefused
-from cardsign.issuer import IssuerPassphrases, Unlocking, init_issuer, init_keys, rotate_all_due
+from cardsign.issuer import IssuerPassphrases, Unlocking, init_issuer, init_keys, rotate_keys
 from cardsign.keys import ScryptCost, TimelineSettings, UnsafeScryptCost
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores import DirectoryStore, KeyStore
@@ -56,7 +56,7 @@ def begun(folder: Path, *, rooted: bool) -> tuple[DirectoryStore, ProjectConfig]
         roots = None
     store = DirectoryStore.open(folder / "keys")
     unlocking = Unlocking(Access.by_passphrase(SECRET), lambda _: SECRET, roots)
-    rotate_all_due(store, config, unlocking, now=NOW, draft=folder / "next.json")
+    rotate_keys(store, config, unlocking, now=NOW, draft=folder / "next.json")
     return store, config
 
 

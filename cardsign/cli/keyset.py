@@ -348,7 +348,7 @@ def recover(
 
     If everything else is lost, a new key store is made with a card key and a release key, and the
     statements are taken from what is published. The lost keys are listed no longer. Afterwards:
-    cardsign keyset publish DRAFT; cardsign keys rotate --all-due.
+    cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     refuse_two_documents(output, as_json)
     config = project_config()

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import platform
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -236,11 +237,13 @@ class GuidedOptions:
         """What the task may use."""
         access = keystore.access()
         apart = self.root_keystore and replace(keystore, place=self.root_keystore)
+        typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
         return Unlocking(
             access,
             lambda role: access.passphrase(role, (role,)),
             apart.open() if apart else None,
             apart.access() if apart else None,
+            " ".join(f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place),
         )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cardsign.issuer.guided import Task as Task
     from cardsign.issuer.guided import Unlocking as Unlocking
     from cardsign.issuer.guided import revoke_and_replace as revoke_and_replace
-    from cardsign.issuer.guided import rotate_all_due as rotate_all_due
+    from cardsign.issuer.guided import rotate_keys as rotate_keys
     from cardsign.issuer.keyset import KeysetChanges as KeysetChanges
     from cardsign.issuer.keyset import KeysetDraft as KeysetDraft
     from cardsign.issuer.keyset import draft_keyset as draft_keyset
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from cardsign.issuer.release import is_release_due as is_release_due
     from cardsign.issuer.release import needed_keyset as needed_keyset
     from cardsign.issuer.release import renew_release as renew_release
-    from cardsign.issuer.rotation import Rotation as Rotation
-    from cardsign.issuer.rotation import WaitingDraft as WaitingDraft
-    from cardsign.issuer.rotation import rotate_keys as rotate_keys
+    from cardsign.issuer.rotation import make_successor as make_successor
+    from cardsign.issuer.rotation import successors_due as successors_due
     from cardsign.issuer.signers import CardSigners as CardSigners
     from cardsign.issuer.signers import card_signers as card_signers
     from cardsign.issuer.signers import named_signers as named_signers
@@ -49,7 +48,7 @@ _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
     "cards": "SignedProjectCard sign_cards",
     "ending": "destroy_key retire_key revoke_key",
-    "guided": "Progress Task Unlocking revoke_and_replace rotate_all_due",
+    "guided": "Progress Task Unlocking revoke_and_replace rotate_keys",
     "keyset": (
         "KeysetChanges KeysetDraft draft_keyset find_public "
         "publish_keyset recover review_keyset show_keyset sign_keyset verify_keysets"
@@ -57,7 +56,7 @@ _NAMES = {
     "publishing": "Published publish_cards",
     "recovery": "make_recovery_key open_recovery_key",
     "release": "ReleaseChanges TakenUp is_release_due needed_keyset renew_release",
-    "rotation": "Rotation WaitingDraft rotate_keys",
+    "rotation": "make_successor successors_due",
     "signers": "CardSigners card_signers named_signers",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

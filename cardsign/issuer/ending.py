@@ -10,10 +10,11 @@ from cardsign.errors import PublishRefused
 from cardsign.issuer.publishing import published_statements
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import changed_since, check_not_needed
+from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState, suspects
 from cardsign.keys.stores.base import KeyStore
+from cardsign.statements.keyset import KeysetStatement
 
 
 def revoke_key(
@@ -114,6 +115,23 @@ def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
     endangered = suspects(state)
     line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
     return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+
+
+def stored_beside(
+    state: StoreState, keyset: KeysetStatement | None
+) -> tuple[list[KeyRecord], list[KeyRecord]]:
+    """The keys that a thief may have too: online keys before roots, and roots that must sign."""
+    endangered = suspects(state)
+    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
+    usable = [
+        key
+        for key in sorted(state.keys, key=lambda key: not key.rotates)
+        if key.thumbprint in endangered
+        and key.state not in ENDED
+        and (key.rotates or keyset is None or key.thumbprint in roots)
+    ]
+    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
+    return [key for key in usable if key not in only], only
 
 
 def may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:

@@ -25,7 +25,7 @@ from cardsign.errors import (
 )
 from cardsign.files import write_atomic
 from cardsign.issuer.cards import sign_cards
-from cardsign.issuer.ending import may_end, replacements, revoke_key, still_trusted
+from cardsign.issuer.ending import may_end, replacements, revoke_key, still_trusted, stored_beside
 from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
     newest_generation,
@@ -46,15 +46,14 @@ from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keyset_drafts import KeysetDue, is_needed, keyset_due
+from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import (
-    ENDED,
     ROTATING,
     KeyRecord,
     RevocationReason,
     Role,
     StoreState,
     short,
-    suspects,
 )
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
@@ -62,6 +61,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 
 _PAST = {
     "prepublish": "prepublished",
@@ -116,15 +116,17 @@ class Unlocking:
         passphrase: Gives that of a new key of a role.
         roots: Another key store with root keys, such as on a USB stick; None for none.
         root_access: What its signers may use; None: `access`.
+        options: What the commands that are left have to be told again: ``--root-keystore usb``.
     """
 
     access: Access
     passphrase: Callable[[Role], bytes]
     roots: KeyStore | None = None
     root_access: Access | None = None
+    options: str = ""
 
 
-def rotate_all_due(
+def rotate_keys(
     store: KeyStore,
     config: ProjectConfig,
     unlocking: Unlocking,
@@ -153,8 +155,7 @@ def rotate_all_due(
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps. What was done before stays done.
     """
-    work = _Work(store, config, unlocking, now, draft, new_key, random)
-    return work.all_due()
+    return _Work(store, config, unlocking, now, draft, new_key, random).rotate()
 
 
 def revoke_and_replace(
@@ -183,17 +184,14 @@ def revoke_and_replace(
     Args:
         store: The key store.
         kids: Kids or thumbprints, or beginnings of them.
-        config: As for :func:`rotate_all_due`, and so the rest.
-        unlocking: Likewise.
+        config, unlocking, now, draft: As for :func:`rotate_keys`.
         reason: Why.
-        now: Likewise.
-        draft: Likewise.
         same_custody_accepted: Activate a standby that was stored beside a compromised key.
         wait: Waits until a moment, less than a second from `now`, and returns it.
 
     Raises:
         StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: only root keys are named,
-            without which no statement can revoke them; or as :func:`rotate_all_due`.
+            without which no statement can revoke them; or as :func:`rotate_keys`.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
     work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
@@ -225,47 +223,6 @@ def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
         )
 
 
-def _beside(
-    store: KeyStore, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
-) -> Iterator[Task]:
-    """The keys that a thief may have taken as well: roots last, and never the only one."""
-    state = store.load()
-    endangered = suspects(state)
-    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
-    usable = [
-        key
-        for key in sorted(state.keys, key=lambda key: not key.rotates)
-        if key.thumbprint in endangered
-        and key.state not in ENDED
-        and (key.rotates or keyset is None or key.thumbprint in roots)
-    ]
-    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
-    others = [key for key in usable if key not in only]
-    stolen = ", ".join(short(record.kid) for record in records)
-    if others:
-        names = ", ".join(_named(key) for key in others)
-        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
-        yield Task("you", what, _revoke_command("compromised", others, state))
-    if only:
-        names = ", ".join(_named(key) for key in only)
-        what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
-        if keyset and keyset.recovery:
-            who, command = "the holder of the recovery key", _RECOVER
-            what += ", so the recovery key has to open a new epoch"
-        else:
-            who, command = "you", _ADD_ROOT
-            what += ", and there is no recovery key: list another root, then revoke this one"
-        yield Task(who, what, command)
-
-
-def _revoke_command(
-    reason: RevocationReason, records: Sequence[KeyRecord], state: StoreState
-) -> str:
-    # A kid may begin with a dash, and an imported one may hold what a shell reads.
-    typed = " ".join(shlex.quote(_typed(key, state)) for key in records)
-    return f"cardsign keys revoke --reason {reason} -- {typed}"
-
-
 def _typed(key: KeyRecord, state: StoreState) -> str:
     """The beginning of a kid, where only one key begins so."""
     start = key.kid[:8]
@@ -291,7 +248,7 @@ class _Work:
     done: list[str] = field(default_factory=list)
     left: list[Task] = field(default_factory=list)
 
-    def all_due(self) -> Progress:
+    def rotate(self) -> Progress:
         """Everything, in the order in which one step allows the next."""
         self._publish_signed_draft()
         self._keys()
@@ -340,18 +297,18 @@ class _Work:
         for record in records:
             if record not in able:
                 self.replace_lost(record)
-        progress = self.all_due()
-        again = f"again: {_revoke_command(reason, records, self.store.load())}"
+        progress = self.rotate()
+        again = f"again: {self._revoke_command(reason, records)}"
         kept = [*self._release_keys_kept(able, again)]
         if keyset and needed:
             if may_end(self.store, needed, records):
                 for record in needed:
                     self.revoke(record, reason, accepted)
                 self.left.clear()
-                progress = self.all_due()
+                progress = self.rotate()
             else:
                 kept += [self._root_kept(needed, again)]
-        beside = _beside(self.store, keyset, [one for one in records if one not in able])
+        beside = self._beside(keyset, [one for one in records if one not in able])
         told = self._warnings(records)
         return replace(progress, left=(*told, *progress.left, *kept, *beside))
 
@@ -366,15 +323,42 @@ class _Work:
         release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
         for key in still_trusted(self.store, self.config.publish, records):
             end = until
-            if end and release is not None and "release" not in key.roles:
-                # Only the holder of a release key can prolong that.
-                end = min(end, datetime.fromtimestamp(release.exp, UTC))
+            if end and (sooner := _end(release)) and "release" not in key.roles:
+                end = min(end, sooner)  # only the holder of a release key can prolong that
             when = f" until {end:%Y-%m-%d %H:%M:%S} UTC" if end else ""
             what = (
                 f"verifiers still trust {_named(key)}{when}: no release or keyset that is "
                 "published revokes it yet"
             )
             yield Task("you", what, "do first what is left below, in its order", end)
+
+    def _beside(
+        self, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
+    ) -> Iterator[Task]:
+        """The keys that a thief may have taken as well: roots last, and never the only one."""
+        others, only = stored_beside(self.store.load(), keyset)
+        stolen = ", ".join(short(record.kid) for record in records)
+        if others:
+            names = ", ".join(map(_named, others))
+            what = f"these keys were stored with {stolen} and may be stolen too: {names}"
+            yield Task("you", what, self._revoke_command("compromised", others))
+        if only:
+            names = ", ".join(map(_named, only))
+            what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
+            if keyset and keyset.recovery:
+                who, command = "the holder of the recovery key", _RECOVER
+                what += ", so the recovery key has to open a new epoch"
+            else:
+                who, command = "you", _ADD_ROOT
+                what += ", and there is no recovery key: list another root, then revoke this one"
+            yield Task(who, what, command)
+
+    def _revoke_command(self, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
+        # A kid may begin with a dash, and an imported one may hold what a shell reads.
+        state = self.store.load()
+        typed = " ".join(shlex.quote(_typed(key, state)) for key in records)
+        options = f"--reason {reason} {self.unlocking.options}".rstrip()
+        return f"cardsign keys revoke {options} -- {typed}"
 
     def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Iterator[Task]:
         if able:
@@ -399,6 +383,11 @@ class _Work:
         command = f"cardsign keyset sign {self.draft}; then {again}"
         return Task(needed[0].holder or "who holds the root key", what, command)
 
+    @property
+    def again(self) -> str:
+        """The command that goes on."""
+        return f"cardsign keys rotate {self.unlocking.options}".rstrip()
+
     # Keys.
 
     def _keys(self) -> None:
@@ -406,7 +395,7 @@ class _Work:
         timeline, now = self.config.timeline, self.now
         while (taken := self.store.tick(now=now, settings=timeline)) and taken.key is not None:
             self.done.append(f"{_PAST[taken.action]} {_named(taken.key)}")
-        here, elsewhere = successors_due(self.store, timeline, now, False)
+        here, elsewhere = successors_due(self.store, timeline, now)
         for step in elsewhere:
             what = f"make the next {step.alg} {step.role} key where the active one is"
             self._needs("you", what, "cardsign keys import --custody URI", None)
@@ -417,7 +406,7 @@ class _Work:
                 )
             except PassphraseFault as fault:
                 what = f"make the next {step.alg} {step.role} key: {fault.message}"
-                self._needs(_who(step.role), what, _ALL_DUE, None)
+                self._needs(_who(step.role), what, self.again, None)
             else:
                 if made is not None:
                     self.done.append(f"made {_named(made)}, the next {step.alg} {step.role} key")
@@ -454,7 +443,7 @@ class _Work:
                 )
                 self.done.append(f"made {_named(made)} in its place")
         except PassphraseFault as fault:
-            command = f"cardsign keys generate --role {role} --alg {alg}; then {_ALL_DUE}"
+            command = f"cardsign keys generate --role {role} --alg {alg}; then {self.again}"
             self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
 
     # The keyset statement.
@@ -487,7 +476,11 @@ class _Work:
         draft, file = waiting.draft, waiting.file
         until = self._keyset_ends()
         if waiting.additions:
-            what = f"look at keyset {draft.number}: it says what nobody here has drafted"
+            what = (
+                f"ask who drafted keyset {draft.number} in {file} for its digest, and remove the "
+                "file if nobody did. It says what nobody here has drafted: "
+                + "; ".join(waiting.additions)
+            )
             self._needs("each root holder", what, f"cardsign keyset sign {file}", until)
             return
         if draft.previous is not None and self.now.timestamp() >= draft.previous.exp:
@@ -499,7 +492,7 @@ class _Work:
                 "ended by this machine's clock, which may be ahead"
             )
             self._needs(
-                "each root holder", what, f"cardsign keyset sign {file}; then {_ALL_DUE}", None
+                "each root holder", what, f"cardsign keyset sign {file}; then {self.again}", None
             )
             return
         for store, access in self._root_stores():
@@ -515,8 +508,10 @@ class _Work:
                 holders = sorted({key.holder for key in one.quorum.keys} - one.signed)
                 digest = draft.statement.digest
                 what = f"sign keyset {draft.number} for {one.whose}, digest {digest}"
-                who = f"{one.missing} of {', '.join(holders)}"
-                self._needs(who, what, f"cardsign keyset sign {file}; then {_ALL_DUE}", until)
+                who = ", ".join(holders)
+                if one.missing < len(holders):
+                    who = f"{one.missing} of these root holders: {who}"
+                self._needs(who, what, f"cardsign keyset sign {file}; then {self.again}", until)
 
     def _root_stores(self) -> Iterator[tuple[KeyStore, Access]]:
         yield self.store, self.unlocking.access
@@ -560,7 +555,7 @@ class _Work:
             )
         except _NEEDS_A_PERSON as fault:
             what = f"sign the release that goes with keyset {draft.number}: {fault.message}"
-            self._needs(_who("release"), what, _ALL_DUE, self._keyset_ends())
+            self._needs(_who("release"), what, self.again, self._keyset_ends())
             return
         # Each holder keeps what the next draft is held against.
         if self.unlocking.roots is not None:
@@ -571,8 +566,7 @@ class _Work:
             self.done.append(f"signed release {told.release.seq}, which names it")
 
     def _keyset_ends(self) -> datetime | None:
-        keyset = StatementHistory.of(self.store).newest_keyset()
-        return None if keyset is None else datetime.fromtimestamp(keyset.exp, UTC)
+        return _end(StatementHistory.of(self.store).newest_keyset())
 
     # Cards, release, publication.
 
@@ -583,7 +577,10 @@ class _Work:
             signed = self._signed_cards()
         except _NEEDS_A_PERSON as fault:
             what = f"sign the cards: {fault.message}"
-            self._needs(_who("card"), what, _ALL_DUE, self._cards_end())
+            self._needs(_who("card"), what, self.again, self._cards_end())
+        else:
+            if signed is None or self.config.publish is None:
+                self._cards_elsewhere()
         cards = ((None, signed[0]),) if signed and self.config.cards else ()
         self._release(cards)
         withdrawn = is_card_withdrawn(self.store)
@@ -601,12 +598,21 @@ class _Work:
                 )
             except PublishRefused as refusal:
                 what = f"publish the cards: {refusal.code}: {refusal.message}"
-                self._needs("you", what, f"{refusal.hint or _ALL_DUE}", None)
+                self._needs("you", what, f"{refusal.hint or self.again}", None)
             else:
                 if published.generation.created:
                     self.done.append(f"published generation {published.generation.number}")
                 return
         self._update()
+
+    def _cards_elsewhere(self) -> None:
+        """Cards that were published from another place than the project names."""
+        cards = () if is_card_withdrawn(self.store) else cards_to_sign(self.store.load(), self.now)
+        if cards:
+            names = ", ".join(card.url or card.name for card in cards)
+            what = f"sign these published cards again, and publish them: {names}"
+            command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+            self._needs(_who("card"), what, command, self._cards_end())
 
     def _signed_cards(self) -> tuple[bytes, dict[str, bytes]] | None:
         """The cards signed by the keys that sign now; None where none is to be published."""
@@ -616,9 +622,7 @@ class _Work:
             return None
         if self.config.cards:
             made = sign_cards(self.store, self.config.cards, self.unlocking.access, now=self.now)
-            for one in made:
-                if one.signing.changed:
-                    self.done.append(f"signed {one.card.source.name}")
+            self.done += [f"signed {one.card.source.name}" for one in made if one.signing.changed]
             public, *more = made
             others = {one.card.audience or "": one.signing.document for one in more}
             return public.signing.document, others
@@ -652,8 +656,7 @@ class _Work:
         except (*_NEEDS_A_PERSON, UsageFault) as fault:
             if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
                 raise
-            newest = StatementHistory.of(self.store).newest_release()
-            until = None if newest is None else datetime.fromtimestamp(newest.exp, UTC)
+            until = _end(StatementHistory.of(self.store).newest_release())
             what = f"renew the release: {fault.message}"
             self._needs(_who("release"), what, "cardsign release renew", until)
             return
@@ -669,7 +672,7 @@ class _Work:
             self.done.append(f"published generation {published.generation.number}")
         if published.refusal is not None:
             what = f"sign the published card again: {published.refusal.message}"
-            self._needs(_who("card"), what, _ALL_DUE, None)
+            self._needs(_who("card"), what, self.again, None)
 
     def _cards_end(self) -> datetime | None:
         """When the published cards need another signature at the latest."""
@@ -680,13 +683,16 @@ class _Work:
         self.left.append(Task(who, what, command, until))
 
 
-_ALL_DUE = "cardsign keys rotate --all-due"
 _RECOVER = "cardsign keyset recover --recovery-file FILE"
 _ADD_ROOT = "cardsign keyset draft --add-root HOLDER=KEY"
 
 
 def _instead(keyset: KeysetStatement) -> str:
     return _RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
+
+
+def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:
+    return None if statement is None else datetime.fromtimestamp(statement.exp, UTC)
 
 
 def _who(role: Role) -> str:

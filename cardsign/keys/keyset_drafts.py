@@ -3,7 +3,7 @@
 Pure. A draft is the statement itself with too few signatures, down to none, so that nothing is
 signed but what will be published. Every draft is checked as a verifier would check it, but for
 the signatures that are still to come; what `cardsign.jose` refuses is never written. Each host
-computes the same draft from the same state, byte for byte. So `rotate --tick` may write one without
+computes the same draft from the same state, byte for byte. So `keys rotate` may write one without
 asking whether another host has.
 """
 
@@ -459,9 +459,9 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
     changed = _changed(state, previous, now)
     if not changed:
         return KeysetDue(following, aged, f"keyset {number} ends at {ends:{SHOWN_TIME}}", ends)
-    kids = ", ".join(key.kid for key in changed[:_KIDS_SHOWN])
+    kids = ", ".join(short(key.kid) for key in changed[:_KIDS_SHOWN])
     more = f" and {len(changed) - _KIDS_SHOWN} more" if len(changed) > _KIDS_SHOWN else ""
-    why = f"keyset {number} does not say what has become of {kids}{more}"
+    why = f"keyset {number} is out of date: {kids}{more} changed since"
     return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)
 
 

@@ -53,7 +53,7 @@ class TimelineSettings:
         worst_cache: How long the worst consumer keeps it nevertheless.
         card_max_age: How long a card may be kept, as it is served.
         skew: By how much clocks may differ.
-        rotate_every: How long a key is active before ``rotate --tick`` replaces it.
+        rotate_every: How long a key is active before ``keys rotate`` replaces it.
     """
 
     max_age: int = 3600

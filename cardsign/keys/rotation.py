@@ -73,14 +73,9 @@ class Step:
         return self.due is not None and self.due <= now
 
 
-def steps(
-    state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
-) -> tuple[Step, ...]:
-    """Return every step ahead, the next one first; one for each key at most.
-
-    With `asked` it rotates as soon as that is lawful, instead of when it is due.
-    """
-    found = [*_endings(state, settings), *_beginnings(state, settings, now, asked)]
+def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Step, ...]:
+    """Return every step ahead, the next one first; one for each key at most."""
+    found = [*_endings(state, settings), *_beginnings(state, settings)]
 
     def order(step: Step) -> tuple[bool, bool, float, int]:
         ready = step.is_due(now)
@@ -127,22 +122,18 @@ def _endings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
             yield _step("destroy", key, until_destruction(state, key, settings))
 
 
-def _beginnings(
-    state: StoreState, settings: TimelineSettings, now: datetime, asked: bool
-) -> Iterator[Step]:
+def _beginnings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
     """For each active key its successor, or that one is to be made; for a lost one likewise."""
     for key in state.keys:
         if key.state == "generated":
             yield _step("prepublish", key, until_prepublication(state, key))
         elif key.state == "active" and key.rotates:
-            yield from _succession(state, key, settings, now, asked)
+            yield from _succession(state, key, settings)
         elif _was_the_last(state, key) and (standby := standby_of(state, key)):
             yield _step("activate", standby, until_activation(state, standby, settings))
 
 
-def _succession(
-    state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime, asked: bool
-) -> Iterator[Step]:
+def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Iterator[Step]:
     successor = successor_of(state, key)
     if successor is None:
         role = next(role for role in key.roles if role in ROTATING)
@@ -154,8 +145,8 @@ def _succession(
     elif successor.state == "prepublished":
         waiting = until_activation(state, successor, settings)
         wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
-        if not asked and waiting.until is not None and waiting.until < wanted:
-            waiting = Waiting(waiting.code, "it is not its turn", wanted)
+        if waiting.until is not None and waiting.until < wanted:
+            waiting = Waiting(waiting.code, "the active key signs until then", wanted)
         yield _step("activate", successor, waiting)
 
 

@@ -18,7 +18,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
 from cardsign.files import read_bytes
-from cardsign.issuer.guided import Progress, Unlocking, revoke_and_replace, rotate_all_due
+from cardsign.issuer.guided import Progress, Unlocking, revoke_and_replace, rotate_keys
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
 from cardsign.issuer.release import ReleaseChanges, renew_release
 from cardsign.jose.keys import PrivateKey
@@ -149,7 +149,7 @@ def rehearse(
         SigningRefused: ``sign.no_key``: no card key is active.
         UsageFault: ``statement.expired``, ``statement.not_yet``: the newest keyset does not
             stand now.
-        StoreFault: ``keystore.unknown_key``; or as :func:`cardsign.issuer.rotate_all_due`.
+        StoreFault: ``keystore.unknown_key``; or as :func:`cardsign.issuer.rotate_keys`.
     """
     stolen = tuple(store.load().find(kid).kid for kid in revoke)
     card = _published_card(config)
@@ -258,9 +258,7 @@ class _Run:
         return progress
 
     def _all_due(self, who: Who, unlocking: Unlocking) -> Progress:
-        progress = rotate_all_due(
-            self.store, self.config, unlocking, now=self.now, draft=self.draft
-        )
+        progress = rotate_keys(self.store, self.config, unlocking, now=self.now, draft=self.draft)
         self._note(who, progress)
         return progress
 

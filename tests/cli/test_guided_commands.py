@@ -18,7 +18,7 @@ from tests.cli.test_dry_run import files
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
-ALL_DUE = ("keys", "rotate", "--all-due")
+ALL_DUE = ("keys", "rotate")
 CRON = "that of cron's releases"
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 

@@ -83,32 +83,33 @@ def signers() -> set[str]:
 
 
 def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign) -> None:
-    """One step at a time; each says what it waits for, which is always a publication."""
+    """Each step says what it waits for, which is always a publication."""
     publish(at_once)
-    made = at_once("keys", "rotate", "--json")
-    assert made.json["made"]["state"] == "prepublished"
-    assert made.json["ahead"][0]["action"] == "activate"
-    assert made.json["ahead"][0]["due"] is None
+    made = at_once("keys", "rotate", "--json").json
+    assert [line.partition(", ")[2] for line in made["done"]] == ["the next ES256 card key"]
+    assert made["ahead"][0]["action"] == "activate"
+    assert made["ahead"][0]["due"] is None
     publish(at_once)
-    assert at_once("keys", "rotate", "--json").json["done"]["action"] == "activate"
-    (old, new), told = kids(at_once), at_once("keys", "rotate", "--tick").err
+    old, new = kids(at_once)
+    told = at_once("keys", "rotate", "--json")
+    assert told.status == 1
+    assert f"activated card key {new[:8]}..." in told.json["done"]
+    (left,) = told.json["left"]
+    url = PORTABLE["supportedInterfaces"][0]["url"]
+    assert left["what"] == f"sign these published cards again, and publish them: {url}"
+    told = at_once("keys", "rotate").err
     assert (signers(), "has not signed the published cards" in told) == ({old}, True)
-    assert "sign these cards again, and publish them" in told
-    to_sign = at_once("keys", "rotate", "--tick", "--json").json["to_sign"]
-    assert to_sign == [
-        {"name": "agent-card.json", "url": PORTABLE["supportedInterfaces"][0]["url"]}
-    ]
     publish(at_once)
     assert signers() == {new}
 
-    done = at_once("keys", "rotate", "--tick", "--json").json["done"]
+    done = at_once("keys", "rotate", "--json").json["done"]
 
-    assert done["action"] == "retire"
+    assert done[0] == f"retired card key {old[:8]}..."
+    assert done[1].startswith("activated card key")  # the one after it, which has waited
     publish(at_once)
-    assert at_once("keys", "rotate", "--tick", "--json").json["done"]["action"] == "activate"
     assert at_once("keys", "destroy", "--yes", old).status == 0
     assert at_once("keys", "show", old, "--json").json["private"] == "destroyed"
-    assert len(list(Path("keys/private").iterdir())) == 3 - 1
+    assert len(list(Path("keys/private").iterdir())) == 4 - 1
     log = at_once("keys", "audit", "verify", "--json").json
     assert (log["aborted"], log["lines"] > 8) == (0, True)
 
@@ -126,17 +127,16 @@ def test_by_default_nothing_is_activated_before_caches_have_it(
     assert (unseen.status, "keystore.not_seen" in unseen.err) == (2, True)
     assert (early.status, "keystore.too_early" in early.err) == (2, True)
     assert states(cardsign) == ["active", "prepublished"]
-    ticked = cardsign("keys", "rotate", "--tick")
-    assert (ticked.status, "nothing to do now" in ticked.err) == (0, True)
+    ticked = cardsign("keys", "rotate")
+    assert (ticked.status, "nothing was due" in ticked.err) == (0, True)
 
 
 def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> None:
     """And cron is not told that anything broke."""
-    ended = at_once("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+    ended = at_once("keys", "rotate", CARDSIGN_PASSPHRASE=None)
 
-    assert (ended.status, "needs a passphrase" in ended.err) == (1, True)
-    asked = at_once("keys", "rotate", CARDSIGN_PASSPHRASE=None)
-    assert (asked.status, "passphrase.none" in asked.err) == (2, True)
+    assert (ended.status, "left for the person with the passphrase" in ended.err) == (1, True)
+    assert "make the next ES256 card key" in ended.err
 
 
 def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
@@ -502,11 +502,11 @@ def test_a_card_that_is_served_no_more_is_waited_for_no_more(at_once: Cardsign) 
     second = kids(at_once)[1]
     assert "keystore.not_seen" in at_once("keys", "activate", second).err
 
-    wrong = at_once("keys", "rotate", "--tick", "--withdrawn", "https://tides.example/old")
-    ended = at_once("keys", "rotate", "--tick", "--withdrawn", url, "--json")
+    wrong = at_once("keys", "rotate", "--withdrawn", "https://tides.example/old")
+    ended = at_once("keys", "rotate", "--withdrawn", url, "--json")
 
     assert (wrong.status, url in wrong.err) == (2, True)
-    assert ended.json["done"]["kid"] == second
+    assert f"activated card key {second[:8]}..." in ended.json["done"]
 
 
 def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -57,11 +58,16 @@ def generate(cardsign: Cardsign, *options: str) -> str:
 
 
 def tick(cardsign: Cardsign, passphrase: str | None = None) -> Any:
-    """What cron's tick says; without a passphrase it makes no keys."""
-    ended = cardsign("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=passphrase)
-    assert ended.status == (1 if ended.json["needs_person"] else 0), ended.err
-    assert ended.json["needs_person"] or not ended.json["needs_root"]
+    """What a rotation from cron says; without a passphrase it makes no keys and signs nothing."""
+    ended = cardsign("keys", "rotate", "--json", CARDSIGN_PASSPHRASE=passphrase)
+    assert ended.status == (1 if ended.json["left"] else 0), ended.err
     return ended.json
+
+
+def digest_of(told: Any) -> str | None:
+    """The digest of the draft that waits for the roots; None where none does."""
+    found = [re.search(r"^sign keyset .* digest (\S+)$", one["what"]) for one in told["left"]]
+    return next((match[1] for match in found if match), None)
 
 
 def state_of(kid: str) -> str:
@@ -71,10 +77,7 @@ def state_of(kid: str) -> str:
 
 def approve(cardsign: Cardsign) -> None:
     """What the roots do with the draft that a tick has written."""
-    # A step that has become due since the last tick goes first.
-    ticks = (tick(cardsign)["needs_root"] for _ in range(5))
-    digest = next(waiting["digest"] for waiting in ticks if waiting)
-    run(cardsign("keyset", "sign", DRAFT, "--digest", digest))
+    run(cardsign("keyset", "sign", DRAFT, "--digest", digest_of(tick(cardsign))))
     run(cardsign("keyset", "publish", DRAFT))
     run(cardsign("release", "renew"))
 
@@ -90,45 +93,39 @@ def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     generate(issuer)
     before = tree()
 
-    first = issuer("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=None)
+    first = issuer("keys", "rotate", "--json", CARDSIGN_PASSPHRASE=None)
     written = tree()
-    second = issuer("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=None)
+    second = issuer("keys", "rotate", "--json", CARDSIGN_PASSPHRASE=None)
 
     assert (first.status, first.json) == (second.status, second.json) == (1, first.json)
     assert written.pop(str(DRAFT)) == DRAFT.read_bytes()
     assert written == before
     assert tree() == {**before, str(DRAFT): DRAFT.read_bytes()}
-    told = first.json["needs_root"]
-    assert (told["code"], told["number"], told["draft"]) == ("rotate.needs_root", "1.2", str(DRAFT))
-    assert told["signed_by"] == ["its own root: 0 of 1 (nobody); 1 missing"]
-    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
-    assert "rotate.needs_root: keyset 1.2 waits for the roots" in text
-    assert text.index("keyset sign") < text.index("keyset publish") < text.index("release renew")
+    digest = run(issuer("keyset", "show", DRAFT, "--json")).json["digest"]
+    assert digest_of(first.json) == digest
+    text = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).err
+    assert f"sign keyset 1.2 for its own root, digest {digest}" in text
+    assert f"next: cardsign keyset sign {DRAFT}; then cardsign keys rotate\n" in text
 
 
 def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
-    """The next tick says who has; and once it is published, that nothing is to be done."""
+    """The next rotation publishes it, and leaves the release that names it to who can sign it."""
     kid = generate(issuer)
-    digest = tick(issuer)["needs_root"]["digest"]
-    run(issuer("keyset", "sign", DRAFT, "--digest", digest))
+    run(issuer("keyset", "sign", DRAFT, "--digest", digest_of(tick(issuer))))
     signed = DRAFT.read_bytes()
 
-    assert tick(issuer)["needs_root"]["signed_by"] == ["its own root: 1 of 1 (owner)"]
-    assert DRAFT.read_bytes() == signed
-    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
-    assert ("keyset publish" in text, "keyset sign" in text) == (True, False)
-    assert state_of(kid) == "generated"
-    run(issuer("keyset", "publish", DRAFT))
+    told = tick(issuer)
 
-    assert state_of(kid) == "prepublished"
-    assert tick(issuer)["needs_root"] is None
-    assert tick(issuer)["keyset"]["number"] == "1.3"
+    assert told["done"] == ["published keyset 1.2"]
+    assert "cardsign release renew" in [one["command"] for one in told["left"]]
+    assert (digest_of(told), told["keyset"]["number"]) == (None, "1.3")
+    assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")
 
 
 def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
     """In a folder of its own, to the byte."""
     generate(issuer)
-    options = ("keys", "rotate", "--tick", "--draft")
+    options = ("keys", "rotate", "--draft")
     assert issuer(*options, "one.json", CARDSIGN_PASSPHRASE=None).status == 1
     assert issuer(*options, "two.json", CARDSIGN_PASSPHRASE=None).status == 1
 
@@ -138,13 +135,13 @@ def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
 def test_a_draft_that_lacks_what_has_happened_since_is_written_anew(issuer: Cardsign) -> None:
     """Those who signed the old one have to sign again."""
     first, second = generate(issuer), generate(issuer)
-    before = tick(issuer)["needs_root"]["digest"]
+    before = digest_of(tick(issuer))
     run(issuer("keys", "revoke", "--store-only", "--yes", first, "--reason", "ceased"))
-    assert tick(issuer)["done"]["action"] == "destroy"
 
-    told = tick(issuer)["needs_root"]
+    told = tick(issuer)
 
-    assert told["digest"] != before
+    assert told["done"][0].startswith("destroyed the private key of card key")
+    assert digest_of(told) not in (None, before)
     shown = run(issuer("keyset", "show", DRAFT, "--json")).json
     assert (first in shown["revoked"], second in [key["kid"] for key in shown["keys"]]) == (
         True,
@@ -157,7 +154,7 @@ def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsi
     generate(issuer)
     DRAFT.mkdir()
 
-    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+    ended = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None)
 
     assert (ended.status, f"({DRAFT})" in ended.err) == (2, True)
 
@@ -181,7 +178,7 @@ def test_a_tick_writes_its_draft_over_nothing_else(
     occupy()
     after = {**before, **({str(DRAFT): DRAFT.read_bytes()} if DRAFT.is_file() else {})}
 
-    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+    ended = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None)
 
     assert (ended.status, f"{code}: " in ended.err, str(DRAFT) in ended.err) == (2, True, True)
     assert tree() == after
@@ -190,26 +187,23 @@ def test_a_tick_writes_its_draft_over_nothing_else(
 def test_a_tick_gives_no_digest_of_what_nobody_here_has_drafted(issuer: Cardsign) -> None:
     """A draft that a stranger has committed says the same and more: that is shown, and loudly."""
     generate(issuer)
-    own = tick(issuer)["needs_root"]
+    own = tick(issuer)
     evil = PrivateKey.generate("ES256").public
     Path("evil.jwk").write_text(json.dumps(evil.jwk()))
     run(issuer("keyset", "draft", "-o", DRAFT, "--add-card", "eve=evil.jwk"))
     theirs = DRAFT.read_bytes()
 
-    told = tick(issuer)["needs_root"]
-    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
+    text = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).err
     alarms = {one["code"] for one in issuer("keys", "doctor", "--json").json}
+    left = DRAFT.read_bytes()
+    run(issuer("keys", "rotate"))  # it makes a key, so no draft of before will do
 
-    assert (own["says_more"], own["digest"] is None) == ([], False)
-    assert [line.startswith(f"+ key ES256 {evil.thumbprint}") for line in told["says_more"]] == [
-        True
-    ]
-    assert told["digest"] is None
+    assert digest_of(own) is not None
     assert f"+ key ES256 {evil.thumbprint} for card, held by eve" in text
-    assert "rotate.draft_says_more" in text
     assert run(issuer("keyset", "show", DRAFT, "--json")).json["digest"] not in text
+    assert evil.thumbprint not in run(issuer("keyset", "show")).text
     assert {"doctor.draft_waits", "rotate.draft_says_more"} <= alarms
-    assert DRAFT.read_bytes() == theirs
+    assert left == theirs
 
 
 def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsign) -> None:
@@ -226,7 +220,7 @@ def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsig
     state = replace(store.state, keys=(*store.state.keys, evil))
     Path("keys/keystore.json").write_bytes(dump_state(state))
 
-    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+    ended = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None)
 
     assert "keystore.audit_broken" in ended.err, ended.err
     assert ended.status == 2
@@ -241,14 +235,15 @@ def test_a_key_that_lies_elsewhere_does_not_stop_the_others(issuer: Cardsign) ->
         now=datetime.now(UTC) - timedelta(days=365),
     )
 
-    first, second = (tick(issuer, PASSPHRASE)["made"] for _ in range(2))
-    third = issuer("keys", "rotate", "--tick")
+    told = tick(issuer, PASSPHRASE)
 
-    assert {(one["alg"], *one["roles"]) for one in (first, second)} == {
-        ("ES256", "card"),
-        ("ES256", "release"),
+    assert {line.partition(", ")[2] for line in told["done"] if line.startswith("made ")} == {
+        "the next ES256 card key",
+        "the next ES256 release key",
     }
-    assert "the next RS256 card key has to be made where the active one lies" in third.err
+    assert "make the next RS256 card key where the active one is" in {
+        one["what"] for one in told["left"]
+    }
     listed = run(issuer("keys", "list", "--json")).json
     assert [key["alg"] for key in listed].count("RS256") == 1
 
@@ -290,14 +285,12 @@ def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -
     """A key that waits, one that signs only when listed, and a theft, which cannot wait."""
     later = run(issuer("keys", "generate"))
     first_of_its_kind = run(issuer("keys", "generate", "--alg", "RS256"))
-    made = issuer("keys", "rotate", "--tick").err
     old = run(issuer("keys", "jwks")).json["keys"][0]["kid"]
     stolen = run(issuer("keys", "revoke", "--store-only", "--yes", old, "--reason", "compromised"))
 
     assert "it waits for a keyset statement that lists it" in later.err
     assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
-    assert "let the roots list it" in made
-    assert "cardsign keys rotate --all-due" in stolen.err
+    assert "go on with: cardsign keys rotate\n" in stolen.err
 
 
 def test_a_rotation_goes_through_the_roots_once_for_what_comes_and_once_for_what_went(
@@ -309,19 +302,19 @@ def test_a_rotation_goes_through_the_roots_once_for_what_comes_and_once_for_what
     generate(issuer, "--role", "release")
     approve(issuer)
     publish(issuer)
-    done = []
+    done: list[str] = []
     for _ in range(20):
         told = tick(issuer)
-        if told["needs_root"]:
-            done.append("keyset")
+        done += [line for line in told["done"] if old[:8] in line or new[:8] in line]
+        if digest_of(told):
             approve(issuer)
-        elif told["done"] and told["done"]["kid"] in (old, new):
-            done.append(told["done"]["action"])
-        if state_of(old) == "retired" and done[-1:] == ["keyset"]:
+            done.append("keyset")
+        if state_of(old) == "retired" and done[-1] == "keyset":
             break
         publish(issuer)
 
-    assert [step for step in done if step != "keyset"][:2] == ["activate", "retire"]
+    steps = [line.split()[0] for line in done if line != "keyset"]
+    assert steps[:2] == ["activated", "retired"], done
     shown = run(issuer("keyset", "show", "--json")).json
     listed = {key["kid"] for key in shown["keys"]}
     assert (old in listed, new in listed) == (False, True)
@@ -346,15 +339,15 @@ def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
     def slower(self: DirectoryStore, *arguments: Any, **options: Any) -> Any:
         if not others:
             others.append(None)
-            others.append(tick(issuer)["done"])
+            others.extend(tick(issuer)["done"])
             raise StoreFault("keystore.changed", "somebody was faster")
         return commit(self, *arguments, **options)
 
     monkeypatch.setattr(DirectoryStore, "commit", slower)
     late = tick(issuer)
 
-    assert (others[1]["action"], others[1]["kid"]) == ("activate", kid)
-    assert late["done"]["action"] == "retire"
+    assert others[1].startswith(f"activated release key {kid[:8]}")
+    assert not any(line.startswith("activated") for line in late["done"])
     activations = [
         line for line in issuer("keys", "audit", "list", "--json").json if line["kid"] == kid
     ]
@@ -362,15 +355,15 @@ def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
 
 
 def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
-    """A tick that has a passphrase makes it; the next one asks the roots, and makes no other."""
-    made = tick(issuer, PASSPHRASE)["made"]
-    kinds = {made["roles"][0], tick(issuer, PASSPHRASE)["made"]["roles"][0]}
+    """One with a passphrase makes it; without that of the root key the next one makes no other."""
+    no_root = {"CARDSIGN_ROOT_PASSPHRASE": "a slip of the pen"}
+    first, second = (issuer("keys", "rotate", "--json", **no_root).json for _ in range(2))
 
-    told = tick(issuer)
-
-    assert (made["state"], kinds) == ("generated", {"card", "release"})
-    assert told["needs_root"]["number"] == "1.2"
-    assert tick(issuer, PASSPHRASE)["made"] is None
+    made = [line for line in first["done"] if line.startswith("made ")]
+    assert [line.partition(", ")[2].split()[-2] for line in made] == ["card", "release"]
+    assert (second["done"], digest_of(second)) == ([], digest_of(first))
+    states = {key["state"] for key in issuer("keys", "list", "--json").json}
+    assert states == {"active", "generated"}
 
 
 def test_a_log_that_was_written_anew_is_betrayed_by_the_release(

@@ -109,7 +109,7 @@ class Story:
         words = "--card card.json --recovery-out recovery.key --root-keystore usb"
         files = "--root-passphrase-file root --release-passphrase-file cron"
         self.run(f"cardsign init --issuer {HOME} {words} {files}")
-        self.run("cardsign keys rotate --all-due --root-keystore usb")
+        self.run("cardsign keys rotate --root-keystore usb")
         self.deploy()
         first = read_keyset(load_current(Path("public")).keysets["1.1"])
         self.peer = KeysetPeer(Copies(self.site, 300), HOME, first.id, at=self.at)
@@ -189,7 +189,7 @@ class Story:
         for _ in range(0, days, step):
             self.clock.sleep(step * DAY)
             only = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
-            ended = self.cardsign("keys", "rotate", "--all-due", "--quiet", **only)
+            ended = self.cardsign("keys", "rotate", "--quiet", **only)
             assert ended.status in (0, 1), ended.err
             self.look()
 
@@ -292,7 +292,7 @@ def test_crontab_and_timer_are_well_formed() -> None:
         minute, hour, *_ = job.split()
         assert int(minute) < 60
         assert hour == "*" or int(hour) < 24
-        assert re.search(r"cd /srv/tides && cardsign keys (rotate --all-due|doctor) --quiet", job)
+        assert re.search(r"cd /srv/tides && cardsign keys (rotate|doctor) --quiet", job)
     units = re.search(r"```text\n(# /etc/systemd/.*?)```", text, re.DOTALL)
     assert units is not None
     lines = [line for line in units[1].splitlines() if line and not line.startswith(("#", "["))]

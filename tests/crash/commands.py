@@ -11,7 +11,7 @@ import functools
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,9 @@ class NothingDue(Exception):
 
 def tick(root: Path, seconds: int) -> None:
     """`cardsign keys rotate`."""
-    step = DirectoryStore.open(root / "keys").tick(now=after(seconds), settings=QUICK, asked=True)
+    step = DirectoryStore.open(root / "keys").tick(
+        now=after(seconds), settings=replace(QUICK, rotate_every=0)
+    )
     if step is None:
         raise NothingDue
 
@@ -331,7 +333,7 @@ CASES: dict[str, Case] = {
     "keyset recover": Case(live, typed(RECOVER), EXISTS),
     "keyset publish, a new epoch": Case(recovered, typed("keyset publish draft.json")),
     "release renew": Case(listed, typed("release renew --force")),
-    "rotate --all-due": Case(live, typed("keys rotate --all-due")),
+    "rotate": Case(live, typed("keys rotate")),
     "revoke, guided": Case(live, replacing),
     "publish, beside statements": Case(listed, typed("publish signed.json --max-age 0")),
 }

@@ -28,7 +28,7 @@ from cardsign.issuer import (
     recover,
     review_keyset,
     revoke_and_replace,
-    rotate_all_due,
+    rotate_keys,
     sign_keyset,
 )
 from cardsign.jose import PrivateKey
@@ -125,9 +125,9 @@ class Site:
         return Unlocking(access, of, self.roots if root else None, by_root if root else None)
 
     def rotate(self, *roles: str, root: bool = False) -> Progress:
-        """`keys rotate --all-due`."""
+        """`keys rotate`."""
         unlocking = self.unlocking(*roles, root=root)
-        return rotate_all_due(self.store, self.config, unlocking, now=self.now, draft=self.draft)
+        return rotate_keys(self.store, self.config, unlocking, now=self.now, draft=self.draft)
 
     def revoke(
         self, kids: str | list[str], reason: RevocationReason, *roles: str, root: bool
@@ -249,7 +249,7 @@ def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
     site.now += timedelta(days=91)
     only = SECRETS["release"]
     cron = Unlocking(Access.by_passphrase(only), lambda _: only)
-    told = rotate_all_due(site.store, site.config, cron, now=site.now, draft=site.draft)
+    told = rotate_keys(site.store, site.config, cron, now=site.now, draft=site.draft)
     made = [key for key in site.store.state.keys if key.created == site.now]
     assert [key.roles for key in made] == [("release",)], told
     assert any("card key" in one.what for one in told.left)
@@ -461,7 +461,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     site.now += timedelta(days=61)
     first = site.rotate("card", "release", root=True)
     (task,) = first.left
-    assert task.who == "1 of bob"
+    assert task.who == "bob"
     assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
     half = read_draft(site.draft.read_bytes())
     theirs = sign_keyset(
@@ -536,7 +536,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     statement = recovered.draft.statement
     publish_keyset(new, statement, access, now=site.now, directory=site.folder / "public")
     unlocking = Unlocking(access, lambda _: ROOT)
-    told = rotate_all_due(new, site.config, unlocking, now=site.now, draft=site.draft)
+    told = rotate_keys(new, site.config, unlocking, now=site.now, draft=site.draft)
     assert told.left == ()
     assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
     assert lost <= needed_keyset(new).revoked
@@ -565,7 +565,7 @@ def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
     site.now += timedelta(days=91)
     unlocking = site.unlocking("card", "release", root=True)
     for act in (
-        lambda: rotate_all_due(store, site.config, unlocking, now=site.now, draft=site.draft),
+        lambda: rotate_keys(store, site.config, unlocking, now=site.now, draft=site.draft),
         lambda: revoke_and_replace(
             store,
             [stolen],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
-from cardsign.errors import CardsignError, PassphraseFault
+from cardsign.errors import CardsignError
 from cardsign.issuer import (
     IssuerPassphrases,
     KeysetChanges,
@@ -23,6 +24,7 @@ from cardsign.issuer import (
     init_issuer,
     init_keys,
     is_release_due,
+    make_successor,
     needed_keyset,
     open_recovery_key,
     publish_cards,
@@ -32,13 +34,13 @@ from cardsign.issuer import (
     retire_key,
     review_keyset,
     revoke_key,
-    rotate_keys,
     show_keyset,
     sign_keyset,
+    successors_due,
     verify_keysets,
 )
 from cardsign.jose import PrivateKey
-from cardsign.keys import Role
+from cardsign.keys import DEFAULT_SETTINGS
 from cardsign.keys.stores import DirectoryStore
 from cardsign.statements import RootKey
 from tests.support import PORTABLE
@@ -268,46 +270,15 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
 # ------------------------------------------------------------------ rotation
 
 
-def test_rotation_asks_for_a_passphrase_only_when_a_key_is_due(
-    made: Made, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It makes the successors, then drafts the keyset that lists them, and prints nothing."""
-    file = made.folder / "next.json"
-
-    def nobody(role: Role) -> bytes:
-        raise PassphraseFault("passphrase.none", "nobody is here")
-
-    idle = rotate_keys(made.store, nobody, now=NOW, asked=False)
-    assert (idle.needs_passphrase, idle.made, idle.taken) == (True, None, None)
-    assert code(lambda: rotate_keys(made.store, nobody, now=NOW)) == "passphrase.none"
-    roles = set()
-    for _ in range(2):
-        rotation = rotate_keys(made.store, lambda role: SECRET, now=NOW, draft=file)
-        assert rotation.made is not None
-        assert rotation.draft is None
-        roles.add(rotation.made.roles)
-    assert roles == {("card",), ("release",)}
-    rotation = rotate_keys(made.store, never, now=NOW + timedelta(hours=1), draft=file)
-    assert rotation.draft is not None
-    assert rotation.draft.draft.data == file.read_bytes()
-    assert rotation.draft.additions == ()
-    assert capsys.readouterr() == ("", "")
-
-
-def test_rotation_writes_over_no_other_file(made: Made) -> None:
-    """Whoever mistypes a name loses nothing."""
-    for _ in range(2):
-        rotate_keys(made.store, lambda role: SECRET, now=NOW)
-    file = made.folder / "card.json"
-    file.write_bytes(CARD)
-    later = NOW + timedelta(hours=1)
-    refused = code(lambda: rotate_keys(made.store, never, now=later, draft=file))
-    assert (refused, file.read_bytes()) == ("rotate.draft", CARD)
+def make_successors(made: Made) -> None:
+    """The next key of each role, which no keyset lists yet."""
+    for step in successors_due(made.store, DEFAULT_SETTINGS, NOW)[0]:
+        make_successor(made.store, step, lambda role: SECRET, NOW, PrivateKey.generate, os.urandom)
 
 
 def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
     """It was stored with it, so a thief may have both."""
-    rotate_keys(made.store, lambda role: SECRET, now=NOW)
+    make_successors(made)
     revoked = revoke_key(made.store, made.kids["card"], reason="compromised", now=NOW)
     assert (revoked.kid, revoked.state) == (made.kids["card"], "revoked")
     assert made.store.state.active_keys("card") == ()
@@ -329,7 +300,7 @@ def test_a_root_without_which_nobody_can_sign_is_not_ended(
 def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
     """A key that no keyset lists, and a keyset of which no release speaks."""
     signed = publish(made, NOW)
-    rotate_keys(made.store, lambda role: SECRET, now=NOW)
+    make_successors(made)
     now = NOW + timedelta(hours=1)
     draft = draft_keyset(made.store, now=now)
     ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)

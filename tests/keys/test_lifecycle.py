@@ -586,15 +586,16 @@ def test_no_successor_is_made_by_a_clock_behind_the_one_that_saw_a_theft():
     assert "new" not in endangered(made(after(101)))
 
 
-def test_a_rotation_is_due_at_its_time_or_when_it_is_asked_for():
-    """Never before caches have the new key."""
+def test_a_rotation_is_due_at_its_time_and_never_before_caches_have_the_new_key():
+    """Also where keys are to change at once."""
+    at_once = replace(QUICK, rotate_every=0)
     state = seen()
 
     step = next_step(state, QUICK, after(300))
-    asked = next_step(state, QUICK, after(300), asked=True)
+    early = next_step(state, at_once, after(300))
 
-    assert (step and step.due, asked and asked.due) == (after(1000), after(210))
-    blind = next_step(first_two(), QUICK, after(300), asked=True)
+    assert (step and step.due, early and early.due) == (after(1000), after(210))
+    blind = next_step(first_two(), at_once, after(300))
     assert blind is not None
     assert blind.due is None
 

@@ -176,7 +176,9 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
-        step = next(iter(steps(state, QUICK, now, asked=rest[0])), None)
+        step = next(
+            iter(steps(state, replace(QUICK, rotate_every=0) if rest[0] else QUICK, now)), None
+        )
         if step is not None and step.key is not None and step.is_due(now):
             assert plainly_lawful(history, step.key, step.action)
             history.note(*take(state, step, QUICK, now))

@@ -19,12 +19,12 @@ from cardsign.errors import CardsignError
 from cardsign.issuer import (
     KeysetChanges,
     ReleaseChanges,
-    Rotation,
     draft_keyset,
+    make_successor,
     publish_keyset,
     renew_release,
     revoke_key,
-    rotate_keys,
+    successors_due,
 )
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.keys import (
@@ -33,6 +33,7 @@ from cardsign.keys import (
     Role,
     card_digest,
     keyset_due,
+    note_keyset,
 )
 from cardsign.rehearsal import MemoryStore
 from cardsign.statements import (
@@ -141,23 +142,19 @@ class Issuer:
         self._publish(t, now)
 
     def _rotate(self, now: datetime) -> None:
-        def rotate() -> Rotation:
-            return rotate_keys(
-                self.store,
-                lambda _: b"",
-                now=now,
-                settings=self.setting.timeline,
-                asked=False,
-                new_key=self._new_key,
+        timeline = self.setting.timeline
+        if self.keysets:
+            note_keyset(self.store, self.keysets[-1], now=now)
+        while step := self.store.tick(now=now, settings=timeline):
+            self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
+        here, elsewhere = successors_due(self.store, timeline, now)
+        for due in here:
+            made = make_successor(
+                self.store, due, lambda _: b"", now, self._new_key, self.random.randbytes
             )
-
-        while (rotation := rotate()).taken or rotation.made:
-            step, made = rotation.taken, rotation.made
-            if step is not None:
-                self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
             if made is not None:
                 self.world.note(f"issuer enters {made.kid}: {made.state}")
-        for due in rotation.elsewhere:
+        for due in elsewhere:
             self._enter(due.role, now)
         states = ("generated", "prepublished")
         waits = [key for key in self.store.state.keys if key.state in states]
@@ -247,7 +244,7 @@ class Issuer:
         """Statements first, then the card and the keys; each is live when it is deployed."""
         wanted = keyset_due(self.store.state, self.keysets[-1], now=now)
         if wanted.is_due(now) and not self.ceremony_planned:
-            self.world.note(f"rotate.needs_root: {wanted.why}")
+            self.world.note(f"the roots have to sign: {wanted.why}")
             self.ceremony_planned = True
             self.world.plan(t + self.random.randint(0, self.setting.ceremony), self._ceremony)
         card = self._card(now)

@@ -210,7 +210,7 @@ def revoke(
         if as_json:
             print_json([key_json(record) for record in revoked])
         for record in revoked:
-            say(f"{record.kid} is revoked; go on with: cardsign keys rotate --all-due")
+            say(f"{record.kid} is revoked; go on with: cardsign keys rotate")
         return EXIT_OK
     progress = revoke_and_replace(
         store,

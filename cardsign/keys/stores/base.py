@@ -471,13 +471,10 @@ class KeyStore(ABC):
         """See :func:`.lifecycle.record_publication`; recording it again is no change."""
         self._change(lambda state: lifecycle.record_publication(state, publication), now)
 
-    def tick(
-        self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS, asked: bool = False
-    ) -> Step | None:
+    def tick(self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS) -> Step | None:
         """Take the next due step that changes a key, and return it, or None; idempotent.
 
-        A step that makes a new key is left to the caller, who has a passphrase. With ``asked=True``
-        it rotates as soon as that is lawful, instead of when it is due.
+        A step that makes a new key is left to the caller, who has a passphrase.
         """
         taken: list[Step] = []
 
@@ -485,7 +482,7 @@ class KeyStore(ABC):
             taken.clear()
             ready = (
                 step
-                for step in steps(state, settings, now, asked=asked)
+                for step in steps(state, settings, now)
                 if step.key is not None and step.is_due(now)
             )
             step = next(ready, None)
