@@ -42,7 +42,7 @@ RELEASE_1.1 := 1.1.3
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
-  measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
+  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -166,13 +166,24 @@ postgres-env: $(VENV)/.postgres  ## install what key stores in PostgreSQL are te
 	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
 	else echo "install postgresql yourself (apt-get needs root): its tests are left out"; fi
 
+serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving is tested with: nginx, Redis, Chromium
+	@for each in nginx:nginx-light redis-server:redis-server chromium:chromium; do \
+	  command -v "$${each%:*}" >/dev/null || missing="$$missing $${each#*:}"; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing$$missing ..."; \
+	  { apt-get -qq install -y --no-install-recommends $$missing || { apt-get -qq update && \
+	    apt-get -qq install -y --no-install-recommends $$missing; }; } \
+	    >$(VENV)/serving.log 2>&1 || { cat $(VENV)/serving.log >&2; exit 1; }; \
+	else echo "install$$missing yourself (apt-get needs root): their tests are left out"; fi
+
 a2a-env: $(VENV)/.a2a  ## install what calling agents is tested with: a2a-sdk, FastAPI
 	@:
 
 constraints:  ## resolve every dependency anew into constraints.txt (with the oldest Python)
 	@rm -rf .venv-constraints
 	@$(PYTHON) -m venv .venv-constraints
-	@for group in a2a dev fuzz postgres signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
+	@for group in a2a dev fuzz postgres serving signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
 	@.venv-constraints/bin/$(PIP) install -e '.[a2a]' -r .venv-constraints/dev.txt
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/$(PIP) freeze --exclude-editable; } \
 	  > .venv-constraints/constraints.txt
@@ -227,6 +238,21 @@ $(VENV)/.postgres: $(VENV)/.dev
 	@$(BIN)/python -c '$(GROUP)' postgres > $(VENV)/postgres.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/postgres.txt
 	@touch $@
+
+$(VENV)/.serving: $(VENV)/.dev
+	@echo "installing prometheus-client and redis into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' serving > $(VENV)/serving.txt
+	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/serving.txt
+	@touch $@
+
+# Playwright drives Debian's Chromium; axe-core says who cannot read a page.
+.venv-browser/.installed: tests/browser/package.json tests/browser/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  echo "installing Playwright and axe-core into .venv-browser ..."; \
+	  $(PYTHON) -m venv .venv-browser && \
+	  .venv-browser/bin/$(PIP) install playwright==1.65.2 && cp $^ .venv-browser && \
+	  npm ci --prefix .venv-browser --no-audit --no-fund --loglevel=error >/dev/null && touch $@; \
+	else echo "no npm on this machine: pages are not looked at"; fi
 
 $(VENV)/.a2a: $(VENV)/.dev
 	@echo "installing a2a-sdk and FastAPI into $(VENV), once ..."

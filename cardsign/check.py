@@ -153,7 +153,10 @@ class CheckReport:
         return html.page(
             f"Agent Card {self.name}",
             (
-                ("", html.paragraph(self.grade, "grade") + html.paragraph(self.because)),
+                (
+                    "",
+                    html.joined(html.paragraph(self.grade, "grade"), html.paragraph(self.because)),
+                ),
                 ("Findings", html.table(("weight", "rule", "where", "what", "fix"), found)),
                 ("Signatures", html.table(("", "key", "alg", "verdict", "profiles"), signatures)),
                 ("SDK clients, predicted", html.table(("client", "answer", "why"), clients)),

@@ -63,6 +63,23 @@ SIGNERS = (
 SIGNERS_INSTALLABLE = "`make signers-env` installs it"
 POSTGRES_INSTALLABLE = "`make postgres-env` installs it"
 A2A_INSTALLABLE = "`make a2a-env` installs it"
+SERVING_INSTALLABLE = "`make serving-env` installs it"
+#: What a publication is served with and looked at by: marker, name, and whether it is here.
+BROWSER = Path(__file__).resolve().parents[1] / ".venv-browser"
+SERVING = (
+    (
+        "needs_chromium",
+        "Chromium with Playwright and axe-core",
+        lambda: shutil.which("chromium") and (BROWSER / ".installed").exists(),
+    ),
+    ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
+    (
+        "needs_redis",
+        "Redis",
+        lambda: shutil.which("redis-server") and _is_importable("redis"),
+    ),
+    ("needs_prometheus", "prometheus-client", lambda: _is_importable("prometheus_client")),
+)
 A2A_MODULES = ("a2a", "fastapi", "sse_starlette", "uvicorn")
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
@@ -116,9 +133,10 @@ def _why_left_out(item: pytest.Item) -> str:
         if not os.environ.get(variable):
             remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"
             return f"no {sdk}; {remedy}"
-    for marker, name, is_here in SIGNERS:
-        if item.get_closest_marker(marker) and not is_here():
-            return f"no {name}; {SIGNERS_INSTALLABLE}"
+    for kind, remedy in ((SIGNERS, SIGNERS_INSTALLABLE), (SERVING, SERVING_INSTALLABLE)):
+        for marker, name, is_here in kind:
+            if item.get_closest_marker(marker) and not is_here():
+                return f"no {name}; {remedy}"
     if item.get_closest_marker("needs_postgres") and not pg.is_here():
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
     if item.get_closest_marker("needs_mounts") and not mounting.is_here():
@@ -162,7 +180,13 @@ def _ci_faults(config: pytest.Config) -> list[str]:
     skipped = len(reporter.stats.get("skipped", []))
     faults = [f"{skipped} skipped"] if skipped else []
     left_out = config.stash.get(_LEFT_OUT, {})
-    installable = (INSTALLABLE, SIGNERS_INSTALLABLE, POSTGRES_INSTALLABLE, A2A_INSTALLABLE)
+    installable = (
+        INSTALLABLE,
+        SIGNERS_INSTALLABLE,
+        POSTGRES_INSTALLABLE,
+        A2A_INSTALLABLE,
+        SERVING_INSTALLABLE,
+    )
     return faults + [reason for reason in left_out if reason.endswith(installable)]
 
 

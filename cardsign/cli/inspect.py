@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES
-from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
-from cardsign.card.extended import declares_extended_card
-from cardsign.card.interfaces import interfaces_of
-from cardsign.card.members import check_members
-from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.talk import print_json, safe
-from cardsign.errors import CanonicalizationError, SignatureRefused
-from cardsign.jose.jws import read_entry
+from cardsign.cli.options import moment
+from cardsign.cli.talk import print_json, safe, say
+from cardsign.explain.description import describe_card
+from cardsign.files import read_bytes
+from cardsign.jose.jwks import MAX_JWKS_BYTES
 
 
-@command(example="cardsign inspect card.json")
+@command(example="cardsign inspect card.json\ncardsign inspect public --html page.html")
 @click.argument("card")
+@click.option(
+    "--html",
+    "page",
+    metavar="OUT",
+    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+)
+@click.option("--jwks", metavar="FILE", help="The keys that the page judges signatures by.")
 @json_option
-def inspect(card: str, as_json: bool) -> None:
-    """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words."""
-    described = describe(Card.from_bytes(read_input(card)))
+def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> None:
+    """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
+
+    With --html, CARD may also be a bundle or a publication directory, with an issuer's
+    statements. The page says what a verifier would say that trusts the newest of them.
+    """
+    if page is not None:
+        write_output(page, _page(card, jwks).encode())
+        if page != STDIO:
+            say(f"wrote {safe(page)}")
+        return
+    described = describe_card(Card.from_bytes(read_input(card)))
     if as_json:
         print_json(described)
         return
@@ -60,101 +71,19 @@ def _line(element: Any) -> str:
     return safe("  ".join(f"{k}={v}" for k, v in element.items() if v not in (None, [])))
 
 
-def describe(card: Card) -> dict[str, Any]:
-    """The card's own words and its signatures' headers, as one JSON object."""
-    document = card.document
-    schemes = schemes_of(document)
-    return {
-        "name": document.get("name"),
-        "version": document.get("version"),
-        "generation": card.generation,
-        "interfaces": [
-            {"url": one.url, "binding": one.binding, "version": one.version}
-            for one in interfaces_of(document, any_spelling=True)
-        ],
-        "extended_card": declares_extended_card(document, any_spelling=True),
-        "capabilities": _capabilities(document),
-        "schemes": [_scheme(schemes[name]) for name in sorted(schemes)],
-        "requirements": [
-            {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
-        ],
-        "skills": [_skill(one) for one in _list(document.get("skills")) if isinstance(one, dict)],
-        "signature_block": "signature" in document,
-        "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
-        "profiles": list(_profiles(card)),
-        "schema": [
-            {"path": p.pointer, "problem": p.message}
-            for p in check_members(document, card.generation)
-        ],
-    }
+def _page(card: str, jwks: str | None) -> str:
+    from cardsign.explain.page import Published, card_page
+    from cardsign.publish.generation import load_current
+    from cardsign.trust.bundle import is_bundle, read_bundle
 
-
-def _capabilities(document: Mapping[str, Json]) -> list[str]:
-    """The capabilities that the card says it has; extensions by their URI."""
-    said = document.get("capabilities")
-    if not isinstance(said, dict):
-        return []
-    found = sorted(name for name, value in said.items() if value is True)
-    extensions = [one.get("uri") for one in _list(said.get("extensions")) if isinstance(one, dict)]
-    return [*found, *(f"extension {uri}" for uri in extensions)]
-
-
-def _scheme(scheme: Scheme) -> dict[str, Any]:
-    """A scheme, with what its type says of how a credential is shown."""
-    shown = {"scheme": "scheme", "in": "in", "name": "parameter", "openIdConnectUrl": "url"}
-    members = {
-        shown[name]: value
-        for name, value in scheme.members.items()
-        if name in shown and isinstance(value, str)
-    }
-    return {"name": scheme.name, "type": scheme.type, **members}
-
-
-def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """Each alternative: the schemes that it takes together, with their scopes."""
-    for member in ("securityRequirements", "security"):
-        for one in _list(document.get(member)):
-            taken = (
-                one.get("schemes", one if member == "security" else {})
-                if isinstance(one, dict)
-                else {}
-            )
-            if isinstance(taken, dict):
-                yield taken
-
-
-def _scopes(said: Json) -> list[Json]:
-    """Scopes, as A2A 1.0 or 0.3 writes them."""
-    return _list(said.get("list") if isinstance(said, dict) else said)
-
-
-def _skill(skill: Mapping[str, Json]) -> dict[str, Any]:
-    return {name: skill.get(name) for name in ("id", "name", "description", "tags")}
-
-
-def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
-    try:
-        header = read_entry(untrusted_entry).header
-    except SignatureRefused as refusal:
-        return {"index": index, "refused": refusal.code}
-    return {"index": index, "kid": header.kid, "alg": header.alg, "typ": header.typ}
-
-
-def _profiles(card: Card) -> Iterator[dict[str, Any]]:
-    payloads = Payloads(card.document)
-    for name in DEFAULT_PROFILES:
-        payload = payloads.made(name)
-        if isinstance(payload, CanonicalizationError):
-            yield {"profile": name, "refused": payload.message, "path": payload.path}
-            continue
-        found = payloads.left_open(payload).listed
-        yield {
-            "profile": name,
-            "sha256": hashlib.sha256(payload.data).hexdigest(),
-            "uncovered": list(found.pointers),
-            "uncovered_count": found.count,
-        }
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+    keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
+    if card != STDIO and Path(card).is_dir():
+        one = load_current(Path(card))
+        given = one.card, Published(tuple(one.keysets.values()), one.release, keys or one.jwks)
+    elif is_bundle(data := read_input(card)):
+        data, supplied = read_bundle(data)
+        release = next(iter(supplied.untrusted_releases), None)
+        given = data, Published(supplied.untrusted_keysets, release, keys)
+    else:
+        given = data, Published(jwks=keys)
+    return card_page(*given, now=moment())[0]

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from cardsign.explain.comparison import differences as differences
     from cardsign.explain.explanation import MAX_LISTED as MAX_LISTED
     from cardsign.explain.explanation import explain_card as explain_card
+    from cardsign.explain.page import Published as Published
+    from cardsign.explain.page import card_page as card_page
     from cardsign.explain.repairs import Suspect as Suspect
     from cardsign.explain.repairs import search as search
     from cardsign.explain.report import Change as Change
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "comparison": "MAX_CHANGES MAX_PARTINGS differences",
     "explanation": "MAX_LISTED explain_card",
+    "page": "Published card_page",
     "repairs": "Suspect search",
     "report": (
         "Change Explanation HeldAt Parting Problem ProfilePayload SignatureExplanation Signed"

@@ -26,7 +26,7 @@ from cardsign.server.app import public_answer
 from cardsign.server.documents import Document, decoded
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host
-from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of
+from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication, paths_of
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -47,6 +47,9 @@ PLACEHOLDER: Final = (
     b'{"name":"No agent","description":"No agent is published on this host yet.",'
     b'"version":"0.0.0","supportedInterfaces":[],"capabilities":{},'
     b'"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}'
+)
+_PLACEHOLDER_DOCUMENT: Final = Document.of_public(
+    PublicFile(PLACEHOLDER, "application/json", 60), None
 )
 
 
@@ -140,14 +143,16 @@ class Host:
         if below and below["name"] in self._agents:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
             moved = {**environ, "SCRIPT_NAME": script, "PATH_INFO": below["path"]}
-            return self._agents[below["name"]], moved
+            return self._of(self._agents[below["name"]], moved), moved
         for whole in (environ.get("SCRIPT_NAME", "") + path, path):
             if claims := self._claims.get(decoded(whole)):
-                return self._named(claims, environ) or error_response(404, "Not Found"), environ
+                named = self._named(claims, environ)
+                answer = error_response(404, "Not Found")
+                return (self._of(named, environ) if named else answer), environ
         if root is not None:
-            return root, environ
+            return self._of(root, environ), environ
         if not self._agents and self.settings.placeholder and path in (CARD_PATH, LEGACY_CARD_PATH):
-            return self._placeholder, environ
+            return self._answer(_PLACEHOLDER_DOCUMENT), environ
         return error_response(404, "Not Found"), environ
 
     def _named(
@@ -159,6 +164,26 @@ class Host:
             host = bare_host(environ.get("HTTP_HOST", ""))
             names = [name for name in names if host in claims[name]]
         return self._agents.get(names[0]) if len(names) == 1 else None
+
+    def _of(self, agent: LiveApplication, environ: WSGIEnvironment) -> WSGIApplication:
+        """What an agent answers with: its application, or its page for who asks for HTML."""
+        is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
+        if not (self.settings.page and is_read and environ["PATH_INFO"] == PAGE_PATH):
+            return agent
+        if "text/html" not in environ.get("HTTP_ACCEPT", ""):
+            return agent
+        agent.look()
+        return self._answer(agent.page())
+
+    def _answer(self, document: Document) -> WSGIApplication:
+        """A document of the host itself."""
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            status, headers, body = public_answer(document, environ, self._now())
+            start_response(status, headers)
+            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+        return answer
 
     def _root(self) -> LiveApplication | None:
         """Whose card is at the root: the only agent's, or the one that the settings name."""
@@ -246,10 +271,7 @@ class Host:
             one.look()
         agents = tuple(self._agents.values())
         page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
-        document = self._page(page, len(agents))
-        status, headers, body = public_answer(document, environ, self._now())
-        start_response(status, headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+        return self._answer(self._page(page, len(agents)))(environ, start_response)
 
     def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Document:
         key = (total, *((id(one), one.number) for one in agents))
@@ -268,14 +290,6 @@ class Host:
                 self._pages.clear()
             self._pages[key] = found
         return found
-
-    def _placeholder(
-        self, environ: WSGIEnvironment, start_response: StartResponse
-    ) -> Iterable[bytes]:
-        document = Document.of_public(PublicFile(PLACEHOLDER, "application/json", 60), None)
-        status, headers, body = public_answer(document, environ, self._now())
-        start_response(status, headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
 
 
 def _agents_in(directory: Path) -> list[str]:

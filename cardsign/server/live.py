@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flask import Flask
 
+from cardsign import html
 from cardsign.errors import CardsignError
+from cardsign.explain.page import Published, card_page
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
+from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
 from cardsign.server.app import create_app, public_answer
-from cardsign.server.documents import Paths
+from cardsign.server.documents import Document, Paths
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
@@ -24,6 +29,13 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at `current`: one stat call, at most, per second.
 POLL_SECONDS: Final = 1.0
+PAGE_PATH: Final = "/"
+#: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
+PAGE_HEADERS: Final = (
+    ("Content-Security-Policy", f"{html.POLICY}; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept"),
+)
 
 
 class LiveApplication:
@@ -77,6 +89,7 @@ class LiveApplication:
         self._log = log
         self._events = events
         self._complaint = ""
+        self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
         self._stamp = self._current_stamp()
         self._serve(load_current(directory))
@@ -115,6 +128,19 @@ class LiveApplication:
     def generation(self) -> Generation:
         """What is served."""
         return self._generation
+
+    def page(self) -> Document:
+        """The card as a page for people, made for each generation, and when its verdict ends."""
+        held, generation, now = self._page, self._generation, self._now()
+        if held is None or held[0] is not generation or now >= held[1]:
+            beside = tuple(generation.keysets.values()), generation.release, generation.jwks
+            time = datetime.fromtimestamp(now, UTC)
+            text, until = card_page(generation.card, Published(*beside), now=time)
+            ends = until.timestamp() if until and until > time else math.inf
+            age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
+            file = PublicFile(text.encode(), "text/html; charset=utf-8", age, headers=PAGE_HEADERS)
+            self._page = held = generation, ends, Document.of_public(file, None)
+        return held[2]
 
     def look(self) -> None:
         """Take up a newer generation, if it is time to look for one."""

@@ -49,6 +49,7 @@ class ServerSettings:
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
         health: Whether ``/healthz`` and ``/readyz`` answer.
         metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
+        page: Whether ``/`` answers a page for people to who asks for HTML.
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
         access_log: Whether each request is one JSON line on stderr.
@@ -67,6 +68,7 @@ class ServerSettings:
     placeholder: bool = False
     health: bool = True
     metadata: bool = True
+    page: bool = True
     rate: str = ""
     rate_storage: str = "memory://"
     access_log: bool = False
@@ -126,6 +128,7 @@ class _File(_Strict):
     placeholder: bool = False
     health: bool = True
     metadata: bool = True
+    page: bool = True
     rate: str = ""
     rate_storage: str = "memory://"
     access_log: bool = False

@@ -1,0 +1,142 @@
+"""The page of a card for people: what it says, and that a hostile card says nothing by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from cardsign.explain import Published, card_page
+from cardsign.statements import digest_words
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import DAY, digest_of
+from tests.support import NOW
+
+
+class Read(HTMLParser):
+    """The elements, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def issuer() -> FakeIssuer:
+    return FakeIssuer(NOW)
+
+
+def published(issuer: FakeIssuer, card: bytes) -> tuple[Published, bytes]:
+    """Two keysets, the second of which revokes the first card key; and a release."""
+    first = issuer.keyset(iat=issuer.t0 - 20 * DAY)
+    keys = [issuer.entry("card2", "card"), issuer.entry("rel", "release")]
+    changes = {"keys": keys, "revoked": [issuer.thumbprint("card")], "iat": issuer.t0 - DAY}
+    second = issuer.keyset_after(first, **changes)
+    release = issuer.release(second, **issuer.listing(json.loads(card), seq=4))
+    return Published((second, first), release, issuer.jwks("card2").to_bytes()), second
+
+
+def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIssuer) -> None:
+    """Of a card that is trusted by the newest keyset."""
+    card = issuer.signed_card(issuer.card_members(), "card2")
+    beside, newest = published(issuer, card)
+    page, until = card_page(card, beside, now=NOW)
+    text = Read(page).text
+    assert "✓ trusted" in text
+    assert until is not None
+    assert f"{until:%Y-%m-%d %H:%M}" in text
+    assert "The whole card" in text
+    assert "Says when the tide is high." in text
+    assert f"cardsign trust add {issuer.origin} --digest {digest_of(newest)}" in text
+    assert digest_words(digest_of(newest)) in text
+    assert "ann, bob (2 of 3 root holders are needed)" in text
+    assert text.index("Keyset 1.2") < text.index("Keyset 1.1")
+    for name in ("card", "card2", "rel", "rel2"):
+        assert issuer.thumbprint(name) in text
+    assert [re.search(rf"{one}key, ES256{two}", text) is not None for one, two in (
+        ("card ", "revoked"), ("card ", "valid"), ("release ", "no longer listed"),
+    )] == [True] * 3  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spoil", "verdict"),
+    [
+        (lambda card: card.replace(b"Tides", b"Pirates"), "✗ invalid"),
+        (lambda card: b"{", "✗ invalid"),
+        (lambda card: b'{"name": "A", "name": "B"}', "✗ invalid"),
+    ],
+    ids=["changed", "no JSON", "a name twice"],
+)
+def test_a_bad_card_has_a_page_that_says_so(issuer: FakeIssuer, spoil, verdict: str) -> None:
+    """Nothing raises, and nothing says trusted."""
+    card = issuer.signed_card(issuer.card_members(), "card2")
+    page, until = card_page(spoil(card), published(issuer, card)[0], now=NOW)
+    assert verdict in Read(page).text
+    assert "✓ trusted" not in page
+    assert until is None
+
+
+def test_a_revoked_key_is_no_key(issuer: FakeIssuer) -> None:
+    """The twin of the first test: the same card by the key that the keyset revokes."""
+    card = issuer.signed_card(issuer.card_members(), "card")
+    page, _ = card_page(card, published(issuer, card)[0], now=NOW)
+    assert "✗ untrusted" in Read(page).text
+    assert "✓ trusted" not in page
+
+
+def test_statements_that_follow_no_law_are_refused_on_the_page(issuer: FakeIssuer) -> None:
+    """The card is then judged by the key set alone."""
+    card = issuer.signed_card(issuer.card_members(), "card2")
+    beside, _ = published(issuer, card)
+    forged = issuer.keyset_after(beside.keysets[1], "mallory")
+    page, _ = card_page(card, Published((forged, *beside.keysets[1:]), None, beside.jwks), now=NOW)
+    text = Read(page).text
+    assert "The statements beside it are refused" in text
+    assert "cardsign trust add" not in text
+
+
+def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:
+    """With a key set it is, and the page says what that does not show."""
+    card = issuer.signed_card(issuer.card_members())
+    assert "trusted" not in Read(card_page(card, Published(), now=NOW)[0]).text.replace(
+        "untrusted", ""
+    )
+    keys = Published(jwks=issuer.jwks().to_bytes())
+    text = Read(card_page(card, keys, now=NOW)[0]).text
+    assert "✓ trusted" in text
+    assert "neither revocation nor rollback can be seen" in text
+
+
+def test_hostile_text_is_shown_and_not_obeyed(issuer: FakeIssuer) -> None:
+    """In every member that is shown, and in holders and kids."""
+    bad = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[31m"
+    card = issuer.card_members(
+        name=bad,
+        description=bad,
+        version=bad,
+        skills=[{"id": bad, "name": bad, "description": bad, "tags": [bad]}],
+        supportedInterfaces=[{"url": bad, "protocolBinding": bad, "protocolVersion": bad}],
+        securitySchemes={bad: {"apiKeySecurityScheme": {"location": bad, "name": bad}}},
+        capabilities={"extensions": [{"uri": bad}]},
+    )
+    card["signatures"] = [{"protected": "e30", "signature": bad}]
+    page, _ = card_page(json.dumps(card).encode(), published(issuer, b"{}")[0], now=NOW)
+    honest = issuer.signed_card(issuer.card_members(), "card2")
+    plain, _ = card_page(honest, published(issuer, honest)[0], now=NOW)
+    read = Read(page)
+    assert "<script>alert(1)" in read.text
+    assert not read.tags & {"script", "img", "a", "form", "iframe", "link", "object"}
+    assert read.attributes <= Read(plain).attributes | {"scope"}
+    assert not {"\u202e", "\x1b"} & set(page)
