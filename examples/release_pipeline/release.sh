@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Lints, compares, signs and verifies a card. Every other pipeline here runs this script.
+# CARD_KEY and CARDSIGN_PASSPHRASE hold the private key and its passphrase; CARD_KID is its kid.
+set -euo pipefail
+card=${CARD:-card.json} jwks=${JWKS:-jwks.json} signed=${SIGNED:-signed.json}
+
+cardsign lint "$card" --fail-on error
+
+# The card of the newest tag before this commit, if there is one: is the version high enough?
+previous=$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)
+if [ -n "$previous" ] && git cat-file -e "$previous:$card" 2>/dev/null; then
+  cardsign diff "$previous:$card" "$card"
+fi
+
+cardsign sign "$card" --key env:CARD_KEY --kid "$CARD_KID" -o "$signed"
+cardsign verify "$signed" --jwks "$jwks"
