@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 from typing import Any, Final, cast, get_args
 
 from cardsign.card.canonical import (
@@ -28,7 +29,7 @@ from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, 
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, is_paranoid
 from cardsign.card.tree import Listed, listed
 from cardsign.errors import (
     CanonicalizationError,
@@ -47,11 +48,14 @@ from cardsign.jose.jws import (
     read_entry,
     sign_payload,
 )
+from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.trust.policy import Extended, Holder, Policy
+from cardsign.trust.resolve import IssuerTrust, resolve_issuer
+from cardsign.trust.statements import NO_STATEMENTS
 from cardsign.verify.signature import matching_payload
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import judge
 
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -68,6 +72,8 @@ _DROPPED_FIRST: Final = ("rule-1-descriptor-scope", "sdk-1.0-legacy", "sdk-0.3",
 # Some verifiers read only the first signatures, and those read the pruning profiles.
 _ORDER: Final = (*COMPAT_PROFILES, "rule-1-as-written", "served-as-is")
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
+#: Sets of keys kept for the check of what they signed.
+MAX_HOLDERS: Final = 16
 _OUR_MEMBERS: Final = frozenset({"protected", "signature"})
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
@@ -119,6 +125,12 @@ class SignedPayload:
 
 
 @dataclass(frozen=True, slots=True)
+class _Planned:
+    payload: Payload
+    typ: str
+
+
+@dataclass(frozen=True)  # without slots: what is told of it is found out when it is asked for
 class SignedCard:
     """What came of signing.
 
@@ -127,26 +139,34 @@ class SignedCard:
             as last member. Where those given stood elsewhere, or a marker was put in, it is
             written anew, with an indent of two spaces; member order is kept.
         changed: Whether `document` differs from what was given.
-        payloads: What each key has signed, in the order of its signatures.
-        notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
-            passed over or dropped.
     """
 
     document: bytes
     changed: bool
-    payloads: tuple[SignedPayload, ...]
-    notes: tuple[Reason, ...]
+    _card: Card = field(repr=False, compare=False)
+    _payloads: Payloads = field(repr=False, compare=False)
+    _made: tuple[_Planned, ...] = field(repr=False, compare=False)
+    _algs: frozenset[str] = field(repr=False, compare=False)
+    _options: SigningOptions = field(repr=False, compare=False)
+    _noted: tuple[Reason, ...] = field(repr=False, compare=False)
 
     @property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles that have a signature now, in the order of the signatures."""
-        return tuple(one.profile for one in self.payloads)
+        return tuple(one.payload.profile for one in self._made)
 
+    @cached_property
+    def payloads(self) -> tuple[SignedPayload, ...]:
+        """What each key has signed, in the order of its signatures."""
+        return tuple(_described(self._made, self._payloads, self._algs))
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    payload: Payload
-    typ: str
+    @cached_property
+    def notes(self) -> tuple[Reason, ...]:
+        """Which SDKs will refuse the card, what a compat signature leaves open, what was passed
+        over or dropped."""
+        loses = _what_they_lose(self._made, self.payloads)
+        refusals = _who_refuses(self._card, self._payloads, self._made, self._options)
+        return (*self._noted, *loses, *refusals)
 
 
 def sign_with_notes(
@@ -175,9 +195,9 @@ def sign_with_notes(
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     _check_compat(options.compat)
-    JwkSet.of(signer.public for signer in signers)
+    _holder(tuple(signer.public for signer in signers))
     card = given = Card.from_bytes(document)
-    payloads = Payloads(card.document)
+    payloads = Payloads(card.document, portable=card.is_portable)
     whole = payloads.of("served-as-is")
     unmarked = whole is not None and cannot_name_us(whole.data)
     marker = None if unmarked else find_marker(card.document)
@@ -189,25 +209,22 @@ def sign_with_notes(
     kept = _foreign(card, payloads, signers, options, notes)
     plan = _plan(card, payloads, options.compat, notes)
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
-    # One good signature would hide a bad one from the outsider, so only a single one is left to it.
-    is_alone = len(chosen) == 1 and not kept
     entries: list[Json] = [
-        _reuse(card, planned, signer)
-        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ, will_verify=is_alone))
-        for signer, planned in chosen
+        _reuse(card, planned, signer) or _signature(planned, signer) for signer, planned in chosen
     ]
     entries.extend(kept)
     changed = card is not given or entries != list(card.signatures)
-    signed = document
+    signed, members = document, dict(card.document) if card is given else None
     if changed:
-        signed = with_signatures(card.document, entries, document if card is given else None)
-    check_as_an_outsider(signed, signers, marker=marker, force=options.force)
+        written = document if card is given else None
+        signed, members = with_signatures(card.document, entries, written)
+    known = None
+    if members is not None and not is_paranoid():
+        known = replace(card, document=members, signatures=tuple(entries)), payloads
+    check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=known)
     made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
-    algs = {signer.public.alg for signer in signers}
-    described = tuple(_described(made, payloads, algs))
-    notes.extend(_what_they_lose(made, described))
-    notes.extend(_who_refuses(card, payloads, made, options))
-    return SignedCard(signed, changed, described, tuple(notes))
+    algs = frozenset(signer.public.alg for signer in signers)
+    return SignedCard(signed, changed, card, payloads, made, algs, options, tuple(notes))
 
 
 def check_as_an_outsider(
@@ -216,24 +233,40 @@ def check_as_an_outsider(
     *,
     marker: ExtendedMarker | None = None,
     force: bool = False,
+    known: tuple[Card, Payloads] | None = None,
 ) -> None:
     """Verify what was signed as a reader does who has the public keys alone.
+
+    Args:
+        signed: The card.
+        signers: By whom.
+        marker: That of an extended card.
+        force: Whether it may be something else than a card.
+        known: What these bytes are proven to be read as; None lets them be read.
 
     Raises:
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     expect = Holder() if marker is None else Extended(Holder(), marker.audience)
-    jwks = JwkSet.of(signer.public for signer in signers)
-    policy = Policy.from_jwks(jwks, name="the signer")
-    report = examine_card(signed, expect=expect, policy=policy, now=_ANY_TIME)
+    policy, trust = _holder(tuple(signer.public for signer in signers))
+    report = judge(signed, expect, policy, trust, _ANY_TIME, known)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
-    if not complete or (report.verdict != "trusted" and not force):
+    is_bad = any(one.verdict == "invalid" for one in report.signatures)
+    if is_bad or not complete or (report.verdict != "trusted" and not force):
         raise SigningRefused(
             report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
             f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
             path=report.reasons[0].path,
         )
+
+
+@lru_cache(maxsize=MAX_HOLDERS)
+def _holder(keys: tuple[PublicKey, ...]) -> tuple[Policy, IssuerTrust]:
+    """Whom an outsider trusts who has these keys alone."""
+    policy = Policy.from_jwks(JwkSet.of(keys), name="the signer")
+    (issuer,) = policy.issuers
+    return policy, resolve_issuer(issuer, policy.limits, NO_STATEMENTS, None, now=_ANY_TIME)
 
 
 def _check_compat(compat: Compat) -> None:
@@ -563,6 +596,12 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
 
 
 # ------------------------------------------------------------------ carrying it out
+
+
+def _signature(planned: _Planned, signer: Signer) -> dict[str, Json]:
+    """A new one. A full one is checked by the outsider."""
+    typ, payload = planned.typ, planned.payload.data
+    return {**sign_payload(payload, signer, typ=typ, will_verify=typ == TYP_JOSE)}
 
 
 def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:

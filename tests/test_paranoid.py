@@ -67,7 +67,8 @@ def test_the_same_signatures_and_verdicts(card: dict[str, object], alg: str) -> 
         try:
             signed = sign_with_notes(dump(card), [key], SigningOptions(force=True))
             report = examine_card(signed.document, expect=Holder(), policy=policy, now=NOW)
-            found.append((signed, payloads_of(signed.document), report.to_json()))
+            told = signed.payloads, signed.notes
+            found.append((signed, payloads_of(signed.document), report.to_json(), *told))
         finally:
             be_paranoid(False)
     assert found[0] == found[1]

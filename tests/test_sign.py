@@ -961,9 +961,9 @@ def test_at_most_five_things_that_a_signature_leaves_open_are_named(
 def test_a_bad_signature_beside_a_good_one_is_seen(alice: PrivateKey, bob: PrivateKey) -> None:
     """The outsider is content with one good signature, so each of several is looked at."""
     swapped = PrivateKey(bob.public, alice._native)
-    with pytest.raises(SignerFault) as caught:
+    with pytest.raises(SigningRefused) as caught:
         sign_card(dump(PORTABLE), [alice, swapped])
-    assert caught.value.code == "signer.wrong_key"
+    assert caught.value.code == "sign.self_check"
 
 
 def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:

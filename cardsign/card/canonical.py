@@ -73,8 +73,10 @@ class Unsigned:
         members: The card's members but for `signatures`; they are the caller's values.
     """
 
-    def __init__(self, document: Mapping[str, Json]) -> None:
+    def __init__(self, document: Mapping[str, Json], portable: bool | None = None) -> None:
         self.members = {name: value for name, value in document.items() if name != "signatures"}
+        if portable is not None:
+            vars(self)["is_portable"] = portable
 
     @cached_property
     def is_portable(self) -> bool:

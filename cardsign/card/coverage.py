@@ -198,12 +198,16 @@ class Payloads:
     Args:
         document: The card, as for :func:`canonicalize`.
         refusal: Why it has no payload under any profile, where that is known.
+        portable: What :func:`~cardsign.card.document.is_portable` says of it, where that is known.
     """
 
     def __init__(
-        self, document: Mapping[str, Json], refusal: CanonicalizationError | None = None
+        self,
+        document: Mapping[str, Json],
+        refusal: CanonicalizationError | None = None,
+        portable: bool | None = None,
     ) -> None:
-        self.received = Unsigned(document)
+        self.received = Unsigned(document, portable)
         self._made: dict[str, Payload | CanonicalizationError] = (
             {} if refusal is None else dict.fromkeys(PROFILES, refusal)
         )

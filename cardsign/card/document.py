@@ -12,6 +12,7 @@ from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     Json,
     count_values,
+    is_paranoid,
     parse_object,
     read_fast,
 )
@@ -38,11 +39,13 @@ class Card:
         generation: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
+        is_portable: Whether :func:`is_portable` says so of it without its signatures.
     """
 
     document: Mapping[str, Json]
     generation: Generation
     signatures: tuple[Json, ...]
+    is_portable: bool = False
 
     @classmethod
     def from_bytes(
@@ -78,13 +81,19 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
+        unsigned = {name: value for name, value in document.items() if name != "signatures"}
+        portable = is_portable(unsigned)
+        # All names of a portable card are those of the schema, no two of which fall together.
+        looked_at = document
+        if portable and not is_paranoid():
+            looked_at = {"signatures": document.get("signatures")}
+        for source, first, second in _spellings(looked_at, Source(), (CARD_1_0, CARD_0_3)):
             raise CardRefused(
                 "card.two_spellings",
                 f"{first!r} and {second!r} are two spellings of one schema name",
                 path=source.pointer,
             )
-        return cls(document, _generation(document), _signatures(document))
+        return cls(document, _generation(document), _signatures(document), portable)
 
     @property
     def has_endpoint(self) -> bool:
@@ -124,26 +133,34 @@ def render(document: Mapping[str, Json]) -> bytes:
 
 def with_signatures(
     document: Mapping[str, Json], signatures: Sequence[Json], written: bytes | None
-) -> bytes:
+) -> tuple[bytes, dict[str, Json] | None]:
     """A card with these signatures, otherwise as it was written where that can be kept.
 
     Args:
         document: The card; its own `signatures` are replaced.
         signatures: What goes in, at least one.
         written: The bytes that `document` was read from; None where it was changed since.
+
+    Returns:
+        The card, and what is read from it where that is proven.
     """
     wanted = {**document, "signatures": list(signatures)}
     if written is None:
-        return render(wanted)
+        return render(wanted), None
     # Its closing brace, or the signatures with which it ends, where they are the last member.
-    end = written.rfind(b'"signatures"' if "signatures" in document else b"}")
+    has_some = "signatures" in document
+    end = written.rfind(b'"signatures"' if has_some else b"}")
     body = written[:end].rstrip().removesuffix(b",")
     text = json.dumps(signatures, ensure_ascii=False, indent=2).replace("\n", "\n  ")
     comma = b"" if body.endswith(b"{") else b","
     spliced = body + comma + b'\n  "signatures": ' + text.encode() + b"\n}\n"
-    if "signatures" in document and read_fast(spliced) != wanted:
-        return render(wanted)
-    return spliced
+    if has_some and read_fast(spliced) != wanted:
+        return render(wanted), None
+    # A reader may still refuse it: for its size, or for another spelling of the new member.
+    is_read = len(spliced) <= MAX_CARD_BYTES and (
+        has_some or not any(fold(name) == "signatures" for name in document)
+    )
+    return spliced, wanted if is_read else None
 
 
 def is_portable(document: Mapping[str, Json]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from functools import cached_property
+from typing import Final, Literal, get_args
 
 from cardsign.card.schema import fold
 from cardsign.card.strictjson import Json, pointer
@@ -16,11 +17,8 @@ InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]
 #: What a card of A2A 0.3 speaks at its `url` where it does not say (A2A 0.3 5.5).
 DEFAULT_TRANSPORT: Final = "JSONRPC"
 
-_MEMBERS: Final[dict[str, InterfaceMember]] = {
-    "supportedinterfaces": "supportedInterfaces",
-    "url": "url",
-    "additionalinterfaces": "additionalInterfaces",
-}
+_SPELLED: Final[dict[str, InterfaceMember]] = {name: name for name in get_args(InterfaceMember)}
+_FOLDED: Final = {fold(name): member for name, member in _SPELLED.items()}
 _BINDING: Final[dict[InterfaceMember, str]] = {
     "supportedInterfaces": "protocolBinding",
     "additionalInterfaces": "transport",
@@ -71,8 +69,8 @@ def interfaces_of(
     """
     root = _Members(document, any_spelling)
     for name, value in document.items():
-        member = _MEMBERS.get(fold(name))
-        if member is None or value is None or not (any_spelling or name == member):
+        member = _FOLDED.get(fold(name)) if any_spelling else _SPELLED.get(name)
+        if member is None or value is None:
             continue
         if member == "url":
             binding = root.get("preferredTransport")
@@ -86,9 +84,8 @@ def interfaces_of(
         elif not isinstance(value, list):
             yield Interface((name,), member, None)
         else:
-            old_version = root.get("protocolVersion")
             for index, element in enumerate(value):
-                yield _element((name, str(index)), member, element, old_version, any_spelling)
+                yield _element((name, str(index)), member, element, root, any_spelling)
 
 
 def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
@@ -102,7 +99,7 @@ def _element(
     tokens: tuple[str, ...],
     member: InterfaceMember,
     element: Json,
-    old_version: Json,
+    root: _Members,
     any_spelling: bool,
 ) -> Interface:
     if not isinstance(element, dict):
@@ -117,7 +114,7 @@ def _element(
         member,
         members.get("url"),
         binding,
-        members.get("protocolVersion") if is_1_0 else old_version,
+        (members if is_1_0 else root).get("protocolVersion"),
         members.get("tenant"),
     )
 
@@ -127,10 +124,14 @@ class _Members:
 
     def __init__(self, value: Mapping[str, Json], any_spelling: bool) -> None:
         self._value = value
-        self._names = {fold(name): name for name in value} if any_spelling else None
+        self._any_spelling = any_spelling
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {fold(name): name for name in self._value}
 
     def name_of(self, name: str) -> str:
-        return name if self._names is None else self._names.get(fold(name), name)
+        return self._names.get(fold(name), name) if self._any_spelling else name
 
     def get(self, name: str) -> Json:
         return self._value.get(self.name_of(name))

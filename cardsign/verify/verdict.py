@@ -85,7 +85,7 @@ def examine_card(
     # (1) whose card it should be
     issuer = policy.find(expect)
     if issuer is None:
-        return replace(_judged(untrusted_bytes, expect, policy, None, now), historic=historic)
+        return replace(judge(untrusted_bytes, expect, policy, None, now), historic=historic)
     states = NO_STATES if issuer.is_holder else states
     keep = partial(states.keep, issuer)
     with states.of(issuer) as state:
@@ -95,29 +95,29 @@ def examine_card(
         trust = resolve_issuer(*about, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
         asked = untrusted_bytes, expect, policy, trust, now
-        report = _judged(*asked) if cache is None else cache.get_or_judge(_judged, *asked)
+        report = judge(*asked) if cache is None else cache.get_or_judge(judge, *asked)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
     return replace(report, historic=True) if historic else report
 
 
-def _judged(
+def judge(
     untrusted_bytes: bytes,
     expect: Expectation | None,
     policy: Policy,
     trust: IssuerTrust | None,
     now: datetime,
+    known: tuple[Card, Payloads] | None = None,
 ) -> Report:
-    """What the bytes, the subject, the policy and the time come to; nothing is remembered."""
+    """What the bytes, the subject, the policy and the time come to; nothing is remembered.
+
+    `known` is what these bytes are proven to be read as.
+    """
     subject = _subject(expect, trust.issuer if trust else None)
     # (3) the card, read strictly
     try:
-        card = Card.from_bytes(
-            untrusted_bytes,
-            max_bytes=policy.limits.card_bytes,
-            max_signatures=policy.limits.signatures,
-        )
+        card, payloads = known or _read(untrusted_bytes, policy)
     except InputRefused as refusal:
         report = Report.unread(refusal, subject, now)
         return replace(
@@ -127,10 +127,17 @@ def _judged(
             release=_release_used(trust),
         )
     # (4) each signature by itself
-    payloads = Payloads(card.document)
     signatures = _examined(card, payloads, expect, policy, trust)
     # (5) the best single one decides
     return _concluded(card, payloads, signatures, trust, expect, subject, now)
+
+
+def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
+    limits = policy.limits
+    card = Card.from_bytes(
+        untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
+    )
+    return card, Payloads(card.document, portable=card.is_portable)
 
 
 def _examined(
