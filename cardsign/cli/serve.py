@@ -52,6 +52,11 @@ from cardsign.files import read_bytes, write_atomic
     metavar="DATE",
     help="When the legacy path will no longer answer; told to its clients.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes that answer; one that ends is started again [default: 1].",
+)
 @json_option
 def serve(
     directory: Path | None,
@@ -60,6 +65,7 @@ def serve(
     token_file: Path | None,
     legacy: bool | None,
     sunset: datetime | None,
+    workers: int | None,
     as_json: bool,
 ) -> None:
     """Serve the publication in DIR, and follow it as it changes.
@@ -94,6 +100,8 @@ def serve(
         settings = replace(settings, legacy=legacy)
     if sunset is not None:
         settings = replace(settings, sunset=sunset.replace(tzinfo=UTC))
+    if workers is not None:
+        settings = replace(settings, workers=workers)
     serve_generation(published, settings, host.strip("[]"), int(port), as_json=as_json)
 
 

@@ -112,6 +112,16 @@ class Host:
         return next(iter(self._agents.values())).number if self._is_one and self._agents else 0
 
     @property
+    def agents(self) -> Mapping[str, LiveApplication]:
+        """What is served, by name; the only publication has an empty one."""
+        return self._agents
+
+    @property
+    def broken(self) -> AbstractSet[str]:
+        """The agents that cannot be served."""
+        return self._broken.keys() - self._agents.keys()
+
+    @property
     def count(self) -> int:
         """How many agents are served."""
         return len(self._agents)

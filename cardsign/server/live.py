@@ -91,7 +91,7 @@ class LiveApplication:
         self._complaint = ""
         self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
-        self._stamp = self._current_stamp()
+        self._stamp = self._seen = self._current_stamp()
         self._serve(load_current(directory))
         if is_alone:  # else it may be the audience of another agent
             self.app.extensions["cardsign.extended"].check_audiences()
@@ -129,6 +129,11 @@ class LiveApplication:
         """What is served."""
         return self._generation
 
+    @property
+    def problem_count(self) -> int:
+        """How many things the log says are wrong with it now."""
+        return bool(self._complaint) + len(self._problems(self.app))
+
     def page(self) -> Document:
         """The card as a page for people, made for each generation, and when its verdict ends."""
         held, generation, now = self._page, self._generation, self._now()
@@ -145,6 +150,9 @@ class LiveApplication:
     def look(self) -> None:
         """Take up a newer generation, if it is time to look for one."""
         is_due = self._clock() - self._looked_at >= POLL_SECONDS
+        if not is_due and self._settings.workers > 1:
+            # Workers that look at different times would answer the old one after the new one.
+            is_due = self._current_stamp() != self._seen
         if is_due and self._looking.acquire(blocking=False):
             try:
                 self._looked_at = self._clock()
@@ -153,7 +161,7 @@ class LiveApplication:
                 self._looking.release()
 
     def _look(self) -> None:
-        stamp = self._current_stamp()
+        stamp = self._seen = self._current_stamp()
         if stamp is not None and stamp == self._stamp:
             return
         try:
@@ -171,6 +179,8 @@ class LiveApplication:
             self._complain(f"generation {generation.number} is lower and is refused")
         elif generation.files != held.files:
             self._complain(f"there is another generation {held.number} now")
+        else:
+            self._complaint = ""  # it is what is served again
 
     def _serve(self, generation: Generation, line: str = "") -> None:
         # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.

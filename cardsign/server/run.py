@@ -8,12 +8,13 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import ServeFault
 from cardsign.server.asgi import AsgiApplication
@@ -21,9 +22,13 @@ from cardsign.server.events import to_log, to_stderr
 from cardsign.server.host import Host
 from cardsign.server.settings import ServerSettings
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
 _START_SECONDS: Final = 30.0
+_RESPAWN_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.02
 
 # granian would talk on stdout, which is for data.
@@ -46,16 +51,35 @@ def serve(
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
+        UsageFault: ``usage.not_installed``: metrics are wanted.
         ServeFault: ``serve.bind``, ``serve.worker_died``, and what
             :class:`cardsign.server.Host` raises.
         FileFault: A published file cannot be read.
     """
     Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening
-    with _reserved(host, port) as (address, free_port):
-        _run(partial(Host, directory, settings), address, free_port, as_json)
+    with _counted(settings), _reserved(host, port) as (address, free_port):
+        make = partial(Host, directory, settings)
+        _run(make, address, free_port, as_json, settings.workers)
 
 
-def _run(make: Callable[[], Host], address: str, port: int, as_json: bool) -> None:
+@contextlib.contextmanager
+def _counted(settings: ServerSettings) -> Iterator[None]:
+    """A folder for the counters of all workers, where metrics are wanted."""
+    if not settings.metrics:
+        yield
+        return
+    from cardsign.server.metrics import FOLDER, check_installed
+
+    check_installed()
+    with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder:
+        os.environ[FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[FOLDER]
+
+
+def _run(make: Callable[[], Host], address: str, port: int, as_json: bool, workers: int) -> None:
     from granian import Granian
     from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
@@ -67,6 +91,9 @@ def _run(make: Callable[[], Host], address: str, port: int, as_json: bool) -> No
         interface=Interfaces.ASGINL,
         loop=Loops.asyncio,
         websockets=False,
+        workers=workers,
+        respawn_failed_workers=workers > 1,  # if it is alone, the service ends
+        respawn_interval=_RESPAWN_SECONDS,
         log_level=LogLevels.error,
         log_dictconfig=_LOG_CONFIG,
         workers_kill_timeout=SHUTDOWN_SECONDS,
@@ -85,13 +112,17 @@ def _load(
     live = make()
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
     settings = live.settings
-    if not (settings.rate or settings.access_log):
-        return AsgiApplication(live, may_wait=live.may_wait)
-    from cardsign.server.traffic import Traffic
+    application: WSGIApplication = live
+    if settings.rate or settings.access_log:
+        from cardsign.server.traffic import Traffic
 
+        application = Traffic(live, settings, now=time.time, access=to_log)
+    if settings.metrics:
+        from cardsign.server.metrics import Metrics
+
+        application = Metrics(application, live)
     is_elsewhere = bool(settings.rate) and not settings.rate_storage.startswith("memory:")
-    traffic = Traffic(live, settings, now=time.time, access=to_log)
-    return AsgiApplication(traffic, may_wait=live.may_wait, in_threads=is_elsewhere)
+    return AsgiApplication(application, may_wait=live.may_wait, in_threads=is_elsewhere)
 
 
 def _unsaid(line: str) -> None:

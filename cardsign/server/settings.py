@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import CardRefused, UsageFault
@@ -25,6 +25,7 @@ from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
 
 _GUIDE: Final = "Each member is shown in docs/guides/publish-and-serve.md."
+MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -53,6 +54,8 @@ class ServerSettings:
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
         access_log: Whether each request is one JSON line on stderr.
+        workers: Processes that answer; one that ends is started again.
+        metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
         proxies: The networks of proxies in front, which say whose request it is.
     """
 
@@ -72,6 +75,8 @@ class ServerSettings:
     rate: str = ""
     rate_storage: str = "memory://"
     access_log: bool = False
+    workers: int = 1
+    metrics: bool = False
     proxies: tuple[str, ...] = ()
 
 
@@ -132,6 +137,8 @@ class _File(_Strict):
     rate: str = ""
     rate_storage: str = "memory://"
     access_log: bool = False
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
+    metrics: bool = False
     proxies: list[str] = []
     provider: list[_Provider] = []
 

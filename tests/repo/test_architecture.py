@@ -63,6 +63,7 @@ BORDERS = {
     "flask": ("cardsign.server",),
     "granian": ("cardsign.server",),
     "limits": ("cardsign.server.traffic",),
+    "prometheus_client": ("cardsign.server.metrics",),
     "click": ("cardsign.cli",),
     "rich": ("cardsign.cli",),
     "yaml": ("cardsign.build.reading",),

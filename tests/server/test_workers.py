@@ -1,0 +1,190 @@
+"""Several workers and metrics: one that is killed is started again, and all serve the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from publications import NOW, PUBLIC, publish_cards
+from werkzeug.test import Client
+
+from cardsign.errors import UsageFault
+from cardsign.jose import PrivateKey
+from cardsign.server import Host, ServerSettings, read_server_settings
+
+CARD = "/.well-known/agent-card.json"
+PATIENCE = 60.0
+
+
+@dataclass
+class Running:
+    """A server, and what it was started with."""
+
+    process: subprocess.Popen[str]
+    url: str
+    directory: Path
+
+    def workers(self) -> set[int]:
+        """The processes that answer."""
+        pid = self.process.pid
+        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+    def get(self, path: str = CARD) -> httpx.Response:
+        """An answer over a connection of its own, by whichever worker takes it."""
+        return httpx.get(self.url + path, trust_env=False, timeout=PATIENCE)
+
+    def count(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        lines = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics").text, re.M)
+        return sum(map(float, lines))
+
+
+@contextlib.contextmanager
+def running(directory: Path, key: PrivateKey, settings: str) -> Iterator[Running]:
+    """A server of two workers."""
+    publish_cards(directory / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
+    (directory / "serve.toml").write_text(f"format = 1\n{settings}")
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
+    process = subprocess.Popen(
+        [*command, "--workers", "2", "--bind", "127.0.0.1:0", "--json"],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r'"url": "([^"]+)"', line)
+        assert found, line
+        yield Running(process, found[1], directory / "pub")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> None:
+    """The other one answers meanwhile; a signal ends both."""
+    with running(tmp_path, key, "") as server:
+        deadline = time.monotonic() + PATIENCE
+        while len(server.workers()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        before = server.workers()
+        killed = min(before)
+        os.kill(killed, signal.SIGKILL)
+        while server.workers() & {killed} or len(server.workers()) < 2:
+            assert time.monotonic() < deadline, "nobody started it again"
+            with contextlib.suppress(httpx.TransportError):  # a connection that it held
+                assert server.get().status_code == 200
+        assert server.workers() - before
+        for _ in range(20):
+            with contextlib.suppress(httpx.ConnectError):
+                assert server.get().status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: PrivateKey) -> None:
+    """A reader who has seen the new one never sees the old one again: no wait, no poll."""
+    with running(tmp_path, key, "") as server:
+        for number in range(2, 6):
+            card = {**PUBLIC, "version": f"{number}.0.0"}
+            made = publish_cards(server.directory, key, card, "staff", now=datetime.now(UTC))
+            for _ in range(10):
+                assert server.get().content == made.card
+
+
+@pytest.mark.needs_prometheus
+def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
+    """Whichever worker is asked; what is served is told beside it."""
+    with running(tmp_path, key, "metrics = true\n") as server:
+        for _ in range(30):
+            server.get()
+        server.get("/nothing?x=1")
+        said = server.get("/metrics")
+        assert said.headers["Content-Type"].startswith("text/plain")
+        assert 'cardsign_requests_total{route="card",status="200"} 30.0' in said.text
+        assert 'cardsign_requests_total{route="other",status="404"} 1.0' in said.text
+        assert server.count("cardsign_request_seconds_count") == 31
+        assert 'cardsign_generation{agent=""} 1.0' in said.text
+        assert "nothing" not in said.text
+
+
+def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> None:
+    """There is no such path."""
+    publish_cards(tmp_path, key, PUBLIC)
+    host = Host(tmp_path, now=NOW.timestamp, log=lambda line: None)
+    assert Client(host).get("/metrics").status_code == 404
+
+
+@pytest.mark.needs_prometheus
+def test_a_problem_is_a_metric(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
+    from cardsign.server.metrics import FOLDER, Metrics
+
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
+    for name in ("tides", "waves"):
+        publish_cards(tmp_path / "all" / name, key, PUBLIC)
+    seconds = [0.0]
+    host = Host(
+        tmp_path / "all",
+        clock=lambda: seconds[0],
+        now=NOW.timestamp,
+        log=lambda line: None,
+        events=lambda line: None,
+    )
+    client = Client(Metrics(host, host))
+    began = client.get("/metrics").text
+    current = tmp_path / "all/waves/current"
+    whole = current.read_bytes()
+    current.write_bytes(b"{")
+    seconds[0] += 2
+    broken = client.get("/metrics").text
+    current.write_bytes(whole)
+    seconds[0] += 2
+    mended = client.get("/metrics").text
+
+    def problems(text: str) -> float:
+        found = re.search(r'cardsign_problems{agent="waves"} (\S+)', text)
+        assert found is not None
+        return float(found[1])
+
+    assert problems(broken) == problems(began) + 1
+    assert problems(mended) == problems(began)
+    assert 'cardsign_generation{agent="waves"} 1.0' in broken
+
+
+@pytest.mark.parametrize("value", ["0", "65", '"2"'])
+def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+    """By name."""
+    path = tmp_path / "serve.toml"
+    path.write_text(f"format = 1\nworkers = {value}\n")
+    with pytest.raises(UsageFault, match="workers"):
+        read_server_settings(path)
+
+
+def test_metrics_without_the_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything listens, with what to install."""
+    from cardsign.server import metrics
+
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
+    with pytest.raises(UsageFault, match="prometheus-client") as caught:
+        metrics.check_installed()
+    assert "cardsign[metrics]" in caught.value.hint
+    assert ServerSettings().metrics is False
