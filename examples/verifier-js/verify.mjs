@@ -1,8 +1,8 @@
 // A verifier of A2A Agent Cards and of an issuer's statements, for Node 20 or newer, without dependencies.
 //
-// It was written from docs/reference/formats.md and docs/concepts/profiles.md alone, to show that another
+// It was written from docs/concepts/statements.md and docs/concepts/profiles.md alone, to show that another
 // language can check what cardsign signs. It knows one profile, `served-as-is`. K1 to K11 are the rules
-// by number of formats.md.
+// by number of statements.md.
 
 import { createHash, createPublicKey, verify as verifyBytes } from "node:crypto";
 

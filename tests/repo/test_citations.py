@@ -12,7 +12,7 @@ import pytest
 
 #: Where the rows are: a table's first cell, or a numbered heading.
 ROWS = {
-    "docs/reference/formats.md": r"^\| (K\d+) \|",
+    "docs/concepts/statements.md": r"^\| (K\d+) \|",
     "docs/concepts/verdicts.md": r"^\| (V\d+) \|",
     "docs/contributing/decisions.md": r"^\| ([CDES]\d+) \|",
     "docs/concepts/threat-model.md": r"^### (\d+)\. ",
