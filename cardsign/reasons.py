@@ -282,7 +282,7 @@ _TABLE: Final = (
      "Do not use it. Ask the issuer why the endpoint answers with it."),
     ("extended.public_untrusted", "The public card beside the extended one is not trusted.",
      "Fix what is wrong with the public card first."),
-    # --- statement: a keyset or release statement (docs/concepts/statements.md) ------------------------
+    # --- statement: a keyset or release statement (docs/concepts/statements.md) -------------------
     ("statement.shape", "The file is not a JWS in General JSON of at most 64 KiB.",
      "Fetch the statement again, or ask its issuer for it."),
     ("statement.header", "A protected header is not exactly alg, kid and typ.",

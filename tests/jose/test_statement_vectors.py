@@ -1,6 +1,6 @@
 """The vectors of statements that we publish, put to our steps, to our walk, and to a slow judge.
 
-The slow judge is written from docs/concepts/statements.md alone, with other libraries: joserfc looks
+The slow judge is written from docs/concepts/statements.md alone, by other libraries: joserfc looks
 at one signature at a time, rfc8785 at the payload. It knows yes and no, and asks what a step needs.
 """
 
