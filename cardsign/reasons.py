@@ -253,6 +253,8 @@ _TABLE: Final = (
      "Sign it first with an active key of this key store: cardsign sign CARD"),
     ("publish.extended", "The extended card does not fit its public card, audience or time.",
      "Read what is wrong in the message; sign it again with --extended AUDIENCE if need be."),
+    ("publish.legacy", "The card for clients of A2A 0.3 does not fit the public card.",
+     "Make it of the same card: cardsign build CARD --a2a 0.3. Sign it. Or --drop-legacy-card."),
     ("publish.audience_name", "An audience's name is not [a-z0-9-]{1,64}.",
      "Use lower-case letters, digits and hyphens."),
     ("publish.unlisted", "A card, or the key that signed it, is not in the newest statements.",

@@ -286,8 +286,8 @@ FAULTS: dict[str, tuple[Any, str, Any, list[tuple[int, str]]]] = {
     ),
     "a card comes before the release that lists it": (
         CheckedIssued,
-        "check_cards",
-        lambda self, card, extended, now: None,
+        "check_public",
+        lambda self, card, name, now: None,
         [(0, "nothing"), (60, "edit unlisted"), (1800, "nothing")],
     ),
 }

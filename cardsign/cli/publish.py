@@ -41,6 +41,15 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
     help="Publish no extended card for the audience NAME any longer. May be repeated.",
 )
 @click.option(
+    "--legacy-card",
+    metavar="FILE",
+    help="The same agent as a signed card of A2A 0.3, for older clients "
+    "[default: the one that is published].",
+)
+@click.option(
+    "--drop-legacy-card", is_flag=True, help="Publish no card of A2A 0.3 for older clients."
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -79,6 +88,8 @@ def publish(
     card: str | None,
     extended: tuple[str, ...],
     drop_extended: tuple[str, ...],
+    legacy_card: str | None,
+    drop_legacy_card: bool,
     output: Path | None,
     max_age: int | None,
     not_live: bool,
@@ -116,6 +127,8 @@ def publish(
         issuer=config.issuer,
         is_live=not not_live,
         drop_extended=drop_extended,
+        legacy_card=None if legacy_card is None else read_input(legacy_card),
+        drop_legacy=drop_legacy_card,
     )
     generation = published.generation
     changes = _changes(before, generation)
@@ -125,14 +138,18 @@ def publish(
         _print(published, changes)
     else:
         _tell(published, changes, directory)
-    if export_to is not None:
-        say(f"exported its public files to {export_to}")
-        if generation.changes_at:
-            say(f"  the keys change at {generation.changes_at:%Y-%m-%d %H:%M} UTC: export again")
+    _tell_export(generation, export_to)
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
+
+
+def _tell_export(generation: Generation, export_to: Path | None) -> None:
+    if export_to is not None:
+        say(f"exported its public files to {export_to}")
+        if generation.changes_at:
+            say(f"  the keys change at {generation.changes_at:%Y-%m-%d %H:%M} UTC: export again")
 
 
 def _print(published: Published, changes: dict[str, str]) -> None:

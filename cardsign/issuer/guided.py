@@ -59,7 +59,6 @@ from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 
@@ -595,6 +594,7 @@ class _Work:
                     max_age=usual_max_age(self.config.timeline),
                     settings=self.config.timeline,
                     issuer=self.config.issuer,
+                    signers=card_signers(self.store, self.unlocking.access, now=self.now),
                 )
             except PublishRefused as refusal:
                 what = f"publish the cards: {refusal.code}: {refusal.message}"
@@ -630,11 +630,7 @@ class _Work:
         if newest is None:
             return None
         chosen = card_signers(self.store, self.unlocking.access, now=self.now)
-        options = SigningOptions(own_kids=chosen.own_kids)
-        signed = [
-            sign_with_notes(card, chosen.signers, options)
-            for card in (newest.card, *newest.extended.values())
-        ]
+        signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
         if any(one.changed for one in signed):
             self.done.append("signed the published cards again")
         documents = [one.document for one in signed]

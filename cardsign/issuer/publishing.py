@@ -15,6 +15,7 @@ from pathlib import Path
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
 from cardsign.errors import LocalFault, PublishRefused, ServeFault
+from cardsign.issuer.signers import CardSigners
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.base import KeyStore
@@ -84,6 +85,9 @@ def publish_cards(
     issuer: str | None = None,
     is_live: bool = True,
     drop_extended: Collection[str] = (),
+    legacy_card: bytes | None = None,
+    drop_legacy: bool = False,
+    signers: CardSigners | None = None,
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
 
@@ -99,15 +103,20 @@ def publish_cards(
         is_live: Note the publication in the key store. False where it is deployed later.
         drop_extended: Audiences whose extended card is published no longer, though the public card
             declares one.
+        legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published,
+            unless `drop_legacy`. It is signed again by the `signers`, if there are any.
 
     Raises:
-        PublishRefused: ``publish.extended``: an audience of the newest generation is
-            missing.
+        PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publish_generation`; nothing is published.
         LocalFault: As :func:`record_publication`.
     """
-    _check_extended(card, {*(extended or ()), *drop_extended}, directory)
+    newest = _newest(directory)
+    _check_extended(card, {*(extended or ()), *drop_extended}, newest)
+    if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
+        older = newest.legacy_card
+        legacy_card = signers.sign(older).document if signers else older
     generation = publish_generation(
         card,
         jwks=store.state.jwks(),
@@ -119,17 +128,22 @@ def publish_cards(
         sequence=store.state.jwks_sequence(),
         next_change=next_change_by(store.state, settings, now),
         publisher=publisher_of(store, issuer),
+        legacy_card=legacy_card,
     )
     if is_live:
         record_publication(store, generation, now=now)
     return Published.of(store, generation)
 
 
-def _check_extended(card: bytes, named: Collection[str], directory: Path) -> None:
+def _newest(directory: Path) -> Generation | None:
+    """What is published; a damaged one counts as nothing."""
+    with contextlib.suppress(ServeFault):
+        return newest_generation(directory)
+    return None
+
+
+def _check_extended(card: bytes, named: Collection[str], newest: Generation | None) -> None:
     """Refuse to drop an extended card silently, while the public card declares one."""
-    newest = None
-    with contextlib.suppress(ServeFault):  # a damaged one counts as different
-        newest = newest_generation(directory)
     published = newest.extended if newest else {}
     missing = [audience for audience in published if audience not in named]
     if missing and declares_extended_card(Card.from_bytes(card).document):
@@ -196,7 +210,7 @@ def _with_fate(published: Published, now: datetime) -> Published:
     if checked.release and checked.release.is_withdrawn(checked.newest.origins[0] + CARD_PATH):
         return replace(published, withdrawn=True)
     try:
-        checked.check_cards(published.generation.card, {}, now=now)
+        checked.check_public(published.generation.card, "the public card", now=now)
     except PublishRefused as refusal:
         return replace(published, refusal=refusal)
     return published

@@ -17,6 +17,7 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import custody_of, is_local, open_signer
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class CardSigners:
 
     signers: tuple[Signer, ...]
     own_kids: frozenset[str]
+
+    def sign(self, card: bytes) -> SignedCard:
+        """Sign a card, or keep the signatures that still do."""
+        return sign_with_notes(card, self.signers, SigningOptions(own_kids=self.own_kids))
 
     @property
     def kids(self) -> list[str]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
+from cardsign.card.convert import version_of
 from cardsign.card.document import Card
 from cardsign.card.extended import (
     AUDIENCE,
@@ -27,7 +28,13 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.publish.generation import RELEASE_FILE, Generation, keyset_file
+from cardsign.publish.generation import (
+    CARD_FILE,
+    LEGACY_FILE,
+    RELEASE_FILE,
+    Generation,
+    keyset_file,
+)
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
@@ -52,17 +59,23 @@ from cardsign.verify.verdict import examine_card
 # What may be published: cards that a verifier with nothing but the published keys trusts.
 
 
+_OLDER: Final = "the card for clients of A2A 0.3"
+_PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}
 _SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
 
-def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
-    """Check a public card and the extended ones beside it, by their audiences.
+def check_cards(
+    card: bytes,
+    extended: Mapping[str, bytes],
+    jwks: bytes,
+    now: datetime,
+    legacy_card: bytes | None = None,
+) -> None:
+    """Check a public card, the extended ones beside it by their audiences, and the one of 0.3.
 
     Raises:
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
-            ``publish.extended``, ``publish.extended``,
-            ``publish.extended``, ``publish.extended``,
-            ``publish.extended``, ``publish.extended``.
+            ``publish.extended``, ``publish.legacy``.
         UsageFault: ``publish.audience_name``.
     """
     for audience in extended:
@@ -70,7 +83,7 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
             raise UsageFault(
                 "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
             )
-    policy = Policy.from_jwks(jwks, name="the key set to be published")
+    policy = Policy.from_jwks(JwkSet.from_bytes(jwks), name="the key set to be published")
     public, marker = _read(card, "the public card")
     if marker is not None:
         raise PublishRefused(
@@ -80,6 +93,8 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
             hint="Publish it with --extended, beside a public card that has no marker.",
         )
     _check_verifies(card, Holder(), "the public card", policy, now)
+    if legacy_card is not None:
+        _check_legacy(legacy_card, public, policy, now)
     if extended and not declares_extended_card(public.document):
         raise PublishRefused(
             "publish.extended",
@@ -98,6 +113,20 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
                 f"{name} says what the public card says",
                 hint="Give the extended card what only authenticated callers may see.",
             )
+
+
+def _check_legacy(legacy_card: bytes, public: Card, policy: Policy, now: datetime) -> None:
+    """Check that older clients are told of the same agent as all others."""
+    read, marker = _read(legacy_card, _OLDER)
+    names = ("name", "version")
+    if marker is not None or version_of(read.document) == "1.0":
+        problem = "it is an extended card" if marker else "its form is that of A2A 1.0"
+    elif differ := [one for one in names if read.document.get(one) != public.document.get(one)]:
+        problem = f"its {differ[0]} is not that of the public card"
+    else:
+        _check_verifies(legacy_card, Holder(), _OLDER, policy, now)
+        return
+    raise PublishRefused("publish.legacy", f"{_OLDER}: {problem}")
 
 
 def _read(card: bytes, name: str) -> tuple[Card, ExtendedMarker | None]:
@@ -275,16 +304,24 @@ class CheckedIssued:
             raise _unfit(f"release {held.seq} was published already")
 
     def admitted(
-        self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, *, now: datetime
+        self,
+        cards: Mapping[str, bytes],
+        extended: Mapping[str, bytes],
+        jwks: JwkSet,
+        *,
+        now: datetime,
     ) -> JwkSet:
         """Check that verifiers will trust the cards, and return the keys to publish with them.
 
         Raises:
             PublishRefused: As the checks below.
         """
+        public = {name: cards[file] for file, name in _PUBLIC.items() if file in cards}
         self.check_spoken_for()
-        self.check_signers(card, extended, jwks)
-        self.check_cards(card, extended, now=now)
+        self.check_signers({**public, **_by_audience(extended)}, jwks)
+        for name, data in public.items():
+            self.check_public(data, name, now=now)
+        self.check_extended(cards[CARD_FILE], extended, now=now)
         return self.listed(jwks)
 
     def listed(self, jwks: JwkSet) -> JwkSet:
@@ -308,7 +345,7 @@ class CheckedIssued:
                 "publish.release_behind", f"keyset {self._number} is the newest, and {spoken}"
             )
 
-    def check_signers(self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet) -> None:
+    def check_signers(self, cards: Mapping[str, bytes], jwks: JwkSet) -> None:
         """Check that no card is signed with a key of a set that the roots have not listed.
 
         Raises:
@@ -316,7 +353,7 @@ class CheckedIssued:
         """
         listed = self.listed(jwks)
         unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
-        for name, data in {"the public card": card, **_by_audience(extended)}.items():
+        for name, data in cards.items():
             for kid in sorted(unlisted.intersection(_kids(data))):
                 raise PublishRefused(
                     "publish.unlisted",
@@ -324,14 +361,14 @@ class CheckedIssued:
                     hint="Let the roots list it first: cardsign keyset draft, sign, publish.",
                 )
 
-    def check_cards(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:
-        """Check that who has come to the newest statement trusts the cards now.
+    def check_public(self, card: bytes, name: str, *, now: datetime) -> None:
+        """Check that who has come to the newest statement trusts a public card now.
 
         That everybody comes there, :meth:`Issued.checked` has seen; a long history takes a
         verifier several refreshes, so it is not walked here.
 
         Raises:
-            PublishRefused: ``publish.unlisted``: the release does not list the public card;
+            PublishRefused: ``publish.unlisted``: the release does not list the card;
                 ``publish.not_verifying``.
         """
         report = examine_card(
@@ -342,7 +379,14 @@ class CheckedIssued:
             policy=self._policy(),
             now=now,
         )
-        _refuse_unless_trusted(report, "the public card")
+        _refuse_unless_trusted(report, name)
+
+    def check_extended(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:
+        """Check the same of the extended cards.
+
+        Raises:
+            PublishRefused: ``publish.not_verifying``.
+        """
         for audience, data in extended.items():
             _, report = examine_extended(
                 card,

@@ -4,6 +4,7 @@ A publication directory belongs to cardsign alone::
 
     000001/                      a generation; never changed once it has this name
         agent-card.json
+        agent-card-0.3.json      the same agent for clients of A2A 0.3, if that was published
         jwks.json
         extended/AUDIENCE.json
         keyset/1.1.json          the issuer's statements, if there are any
@@ -34,6 +35,7 @@ from cardsign.files import read_bytes
 from cardsign.records import dataclass
 
 CARD_FILE: Final = "agent-card.json"
+LEGACY_FILE: Final = "agent-card-0.3.json"
 JWKS_FILE: Final = "jwks.json"
 RELEASE_FILE: Final = "release.json"
 MANIFEST_FILE: Final = "manifest.json"
@@ -47,13 +49,14 @@ _FORMAT: Final = 1
 _MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
 _NUMBER: Final = "[1-9][0-9]{0,15}"
 _FILE: Final = re.compile(
-    r"agent-card\.json|jwks\.json|release\.json"
+    r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
     rf"|extended/(?P<audience>{AUDIENCE.pattern})\.json|keyset/(?P<keyset>{_NUMBER}\.{_NUMBER})\.json"
 )
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
 _MEDIA_TYPES: Final = {
     CARD_FILE: "application/json",
+    LEGACY_FILE: "application/json",
     JWKS_FILE: "application/jwk-set+json",
     RELEASE_FILE: STATEMENT_MEDIA_TYPE,
 }
@@ -112,6 +115,11 @@ class Generation:
     def card(self) -> bytes:
         """The public card, as signed."""
         return self.files[CARD_FILE]
+
+    @property
+    def legacy_card(self) -> bytes | None:
+        """The same agent in the form of A2A 0.3, as signed; None if there is no such document."""
+        return self.files.get(LEGACY_FILE)
 
     @property
     def jwks(self) -> bytes:

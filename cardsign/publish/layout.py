@@ -77,7 +77,8 @@ def public_files(
 
     Args:
         generation: Which.
-        legacy: Whether the path of before A2A 0.3 has the same card.
+        legacy: Whether the path of before A2A 0.3 has the document for older clients, or, where
+            there is none, the same card.
         sunset: When that path will no longer answer, if that is known; aware.
     """
     changes, most = generation.changes_at, generation.max_age
@@ -99,7 +100,8 @@ def public_files(
         if sunset:  # RFC 8594
             moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
         moved.append(("Link", f'<{CARD_PATH}>; rel="successor-version"'))
-        files[LEGACY_CARD_PATH] = file(generation.card, "application/json", *moved)
+        older = generation.legacy_card or generation.card
+        files[LEGACY_CARD_PATH] = file(older, "application/json", *moved)
     return files
 
 

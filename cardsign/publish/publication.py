@@ -33,6 +33,7 @@ from cardsign.publish.generation import (
     CURRENT_FILE,
     FOLDER,
     JWKS_FILE,
+    LEGACY_FILE,
     MANIFEST_FILE,
     MAX_MAX_AGE,
     Generation,
@@ -72,6 +73,7 @@ def publish_generation(
     sequence: int | None = None,
     next_change: NextChange = lambda _: None,
     publisher: Publisher | None = None,
+    legacy_card: bytes | None = None,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
@@ -91,20 +93,20 @@ def publish_generation(
         sequence: How often `jwks` has changed, if that is known; it is published with it.
         next_change: When the published keys are to change next, once a generation is published.
         publisher: Whose publication it is.
+        legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
 
     Raises:
         KeyRefused: The key set is larger than others would read.
-        PublishRefused: As :func:`cardsign.publish.checks.check_cards`; of the statements:
-            ``publish.statements``, ``publish.release_behind``, ``publish.unlisted``,
-            ``publish.unlisted``.
+        PublishRefused: As :func:`cardsign.publish.checks.check_cards`, ``publish.statements``,
+            ``publish.release_behind``, ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
         ServeFault: ``serve.newer_format``.
     """
-    check_cards(card, extended, JwkSet.from_bytes(_key_file(jwks, 0, sequence, max_age)), now)
+    check_cards(card, extended, _key_file(jwks, 0, sequence, max_age), now, legacy_card)
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
@@ -112,10 +114,10 @@ def publish_generation(
         if before is None or issued is None:  # else only their history counts
             _check_publisher(newest, publisher, directory)
         statements = before if issued is None else _following(issued, before, now)
-        keys = statements.admitted(card, extended, jwks, now=now) if statements else jwks
+        cards = _by_file(card, legacy_card, extended)
+        keys = statements.admitted(cards, extended, jwks, now=now) if statements else jwks
         left_out = len(jwks.keys) - len(keys.keys)
-        files = {CARD_FILE: card, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
-        files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
+        files = {**cards, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
         files |= statements.files() if statements else {}
         kids = tuple(key.kid for key in keys.keys)
         return _next(directory, newest, files, kids, max_age, now, next_change, publisher)
@@ -181,6 +183,14 @@ def publish_statements(
         max_age, changes_at = newest.max_age, newest.changes_at
         whose = newest.publisher or publisher
         return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at, whose)
+
+
+def _by_file(
+    card: bytes, legacy_card: bytes | None, extended: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """The cards of a generation by their files."""
+    cards = {CARD_FILE: card} | ({} if legacy_card is None else {LEGACY_FILE: legacy_card})
+    return cards | {extended_file(audience): extended[audience] for audience in sorted(extended)}
 
 
 def _check_publisher(
@@ -369,8 +379,7 @@ def publication_of(generation: Generation) -> Publication:
         InputRefused: It is not as :func:`cardsign.publish.publish` makes them.
     """
     jwks = JwkSet.from_bytes(generation.jwks)
-    cards = {CARD_FILE: generation.card}
-    cards |= {extended_file(audience): card for audience, card in generation.extended.items()}
+    cards = _by_file(generation.card, generation.legacy_card, generation.extended)
     return Publication(
         generation.number,
         generation.published_at,

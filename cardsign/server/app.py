@@ -142,6 +142,8 @@ def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> A
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     method = environ["REQUEST_METHOD"]
     if method in ("GET", "HEAD"):
+        if document.older and environ.get("HTTP_A2A_VERSION", "").strip().startswith("0."):
+            document = document.older
         return document.answer(*_conditions(environ), now=now)
     if method == "OPTIONS":
         return "204 NO CONTENT", list(PREFLIGHT), b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
@@ -14,6 +15,7 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
 from cardsign.server.interfaces import Places, extended_and_rpc_paths, resource_metadata
+from cardsign.urls import CARD_PATH
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -34,6 +36,7 @@ class Document:
         headers: What a 200 and a 304 share, but for the lifetime.
         media_type: Of the 200.
         public: The file behind it; None if it is private.
+        older: What is served instead to clients that ask for A2A 0.3; None for the same.
     """
 
     body: bytes
@@ -42,6 +45,7 @@ class Document:
     headers: Headers
     media_type: str
     public: PublicFile | None = None
+    older: Document | None = None
 
     @classmethod
     def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
@@ -92,6 +96,10 @@ class Document:
 
 def _etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
+
+
+def _joined(one: Places, other: Places) -> Places:
+    return {path: {*one.get(path, ()), *other.get(path, ())} for path in (*one, *other)}
 
 
 def decoded(path: str) -> str:
@@ -158,10 +166,21 @@ class Paths:
             for path, file in public_files(generation, legacy=legacy, sunset=sunset).items()
         }
         card = parse_object(generation.card)
+        if generation.legacy_card is not None:
+            file = public_files(generation)[CARD_PATH]
+            file = replace(file, headers=(*file.headers, ("Vary", "A2A-Version")))
+            older = replace(file, body=generation.legacy_card)
+            documents[CARD_PATH] = replace(
+                Document.of_public(file, generation.published_at),
+                older=Document.of_public(older, generation.published_at),
+            )
         if metadata:
             most = generation.max_age
             for path, body in resource_metadata(card).items():
                 file = PublicFile(body, "application/json", most)
                 documents[path] = Document.of_public(file, generation.published_at)
         extended, rpc = extended_and_rpc_paths(card)
+        if generation.legacy_card is not None:
+            also, calls = extended_and_rpc_paths(parse_object(generation.legacy_card))
+            extended, rpc = _joined(extended, also), _joined(rpc, calls)
         return cls(documents, extended, rpc)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from cardsign.card import convert_card
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
+LEGACY = "/.well-known/agent.json"
 PUBLIC = {**PORTABLE, "capabilities": {**PORTABLE["capabilities"], "extendedAgentCard": True}}
 PARTNERS = '\n[[card]]\nsource = "more.json"\nsigned = "more.signed.json"\n'
 
@@ -239,3 +241,28 @@ def test_only_a_card_is_written_over(victim: str, cardsign: Cardsign) -> None:
 
     assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
     assert file.read_bytes() == before
+
+
+def test_F2_the_card_of_0_3_goes_along_until_it_is_dropped(issuer: Cardsign) -> None:
+    """It has to be listed and to fit; what cron publishes keeps it."""
+    publish(issuer)
+    Path("old.json").write_text(json.dumps(convert_card(PUBLIC, "0.3").document))
+    run(issuer("sign", "old.json", "-o", "old.signed.json"))
+    unlisted = issuer("publish", "--legacy-card", "old.signed.json")
+    assert (unlisted.status, "publish.unlisted" in unlisted.err) == (1, True)
+    run(issuer("release", "renew", "--card", f"{ISSUER}{LEGACY}=old.signed.json"))
+    run(issuer("publish", "--legacy-card", "old.signed.json"))
+    older = Path("old.signed.json").read_bytes()
+    assert load_current(Path("public")).legacy_card == older
+
+    run(issuer("keys", "rotate"))
+    assert publish(issuer)["created"] is False
+    assert load_current(Path("public")).legacy_card == older
+
+    Path("card.json").write_text(json.dumps({**PUBLIC, "version": "2.0.0"}))
+    run(issuer("sign"))
+    run(issuer("release", "renew"))
+    refused = issuer("publish")
+    assert (refused.status, "publish.legacy" in refused.err) == (1, True)
+    run(issuer("publish", "--drop-legacy-card"))
+    assert load_current(Path("public")).legacy_card is None
