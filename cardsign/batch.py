@@ -61,8 +61,10 @@ if TYPE_CHECKING:  # an HTTP client and processes, which a card in hand does not
 WORKER_MEMORY: Final = 2 * 1024**3
 #: Bytes of a log of checks: 200 for each of 10,000 cards.
 MAX_CHECK_LOG_BYTES: Final = 2_000_000
-#: Tasks that are begun for each worker before the first of them is done; it bounds what is held.
+#: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
+#: Tasks of a chunk at most.
+_CHUNK: Final = 32
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -365,6 +367,9 @@ def _check_within(name: str, folder: str) -> None:
         FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
     """
     try:
+        # The walk that found it has followed no link, and this is none: it needs no resolving.
+        if os.name == "posix" and stat.S_ISREG(os.lstat(name).st_mode):
+            return
         target = os.path.realpath(name, strict=True)
         is_plain = stat.S_ISREG(os.stat(target).st_mode)
     except FileNotFoundError as exc:
@@ -385,34 +390,42 @@ def verify_many(
     names: Sequence[str],
     verifier: Verifier,
     *,
+    view: Callable[[Outcome], _Result],
     folders: Mapping[str, str] | None = None,
     given: Mapping[str, bytes] | None = None,
     jobs: int = 1,
-) -> Iterator[Outcome]:
-    """Verify cards, and yield what came of each, in the order given.
+) -> Iterator[_Result]:
+    """Verify cards, and yield a view of what came of each, in the order given.
 
     Args:
         names: Files, bundles and URLs.
         verifier: By what they are judged.
+        view: What is wanted of an outcome. A worker process makes it and sends nothing else.
         folders: The folder of a name that only a folder brought; see :func:`expand_folders`.
         given: What was read already, by name: ``-`` is standard input.
         jobs: Worker processes; 1 verifies in this process.
     """
-    judge = partial(_judged, verifier, folders or {}, given or {})
-    for name, result in zip(names, in_processes(judge, names, jobs), strict=True):
+    see = partial(_seen, view, verifier, folders or {}, given or {})
+    for name, result in zip(names, in_processes(see, names, jobs), strict=True):
         if isinstance(result, LocalFault):
             result.path = result.path or name
-        yield result if isinstance(result, Outcome) else Outcome(name, result)
+            yield view(Outcome(name, result))
+        else:
+            yield result
 
 
-def _judged(
-    verifier: Verifier, folders: Mapping[str, str], given: Mapping[str, bytes], name: str
-) -> Outcome:
+def _seen(
+    view: Callable[[Outcome], _Result],
+    verifier: Verifier,
+    folders: Mapping[str, str],
+    given: Mapping[str, bytes],
+    name: str,
+) -> _Result:
     if name in given:
-        return verifier.examine("(stdin)" if name == "-" else name, given[name])
+        return view(verifier.examine("(stdin)" if name == "-" else name, given[name]))
     if is_url(name):
-        return verifier.examine_url(name)
-    return verifier.examine_file(name, folder=folders.get(name))
+        return view(verifier.examine_url(name))
+    return view(verifier.examine_file(name, folder=folders.get(name)))
 
 
 def in_processes(
@@ -430,24 +443,27 @@ def in_processes(
         return
     from concurrent.futures.process import BrokenProcessPool
 
-    waiting = deque(tasks)
+    # A message for each task would cost half as much as a verification.
+    size = max(1, min(_CHUNK, len(tasks) // (_AHEAD * jobs)))
+    waiting = deque(tasks[at : at + size] for at in range(0, len(tasks), size))
     while waiting:
         pool = _pool(work, min(jobs, len(waiting)))
-        begun: deque[tuple[_Task, Future[_Result | LocalFault]]] = deque()
+        begun: deque[tuple[Sequence[_Task], Future[list[_Result | LocalFault]]]] = deque()
         try:
             while waiting or begun:
                 while waiting and len(begun) < _AHEAD * jobs:
                     begun.append((waiting[0], pool.submit(_serve, waiting[0])))
                     waiting.popleft()
-                yield begun[0][1].result()
+                results = begun[0][1].result()
                 begun.popleft()
+                yield from results
         except BrokenProcessPool:
             pass  # a worker died: which task ended it, the rest of this loop finds out
         finally:
             pool.shutdown(cancel_futures=True)
-        for task, future in begun:
+        for some, future in begun:
             is_done = future.done() and not future.cancelled() and future.exception() is None
-            yield future.result() if is_done else _alone(work, task)
+            yield from future.result() if is_done else (_alone(work, task) for task in some)
 
 
 def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
@@ -456,7 +472,7 @@ def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFaul
 
     with _pool(work, 1) as pool:
         try:
-            result: _Result | LocalFault = pool.submit(_serve, task).result()
+            result: _Result | LocalFault = pool.submit(_serve, [task]).result()[0]
         except BrokenProcessPool:
             return LocalFault("internal.ended", "its process was ended")
     return result
@@ -500,8 +516,8 @@ def _begin(work: Callable[[Any], Any], paranoid: bool) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, hard))
 
 
-def _serve(task: Any) -> Any:
-    return _attempt(_work, task)
+def _serve(tasks: Sequence[Any]) -> list[Any]:
+    return [_attempt(_work, task) for task in tasks]
 
 
 def in_threads(

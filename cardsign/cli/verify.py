@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,7 @@ from cardsign.cli.verifier import (
     summary,
     unnamed_policy,
 )
-from cardsign.cli.views import render_verdict
+from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
@@ -197,15 +198,17 @@ def verify(
     verifier = named.verifier()
     verifier.by_origin = len(names) > 1
     given = {STDIO: read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)} if STDIO in names else {}
-    if extended is None or audience is None:
-        outcomes = verify_many(names, verifier, folders=folders, given=given, jobs=jobs)
-    else:
-        outcomes = _beside(verifier, names[0], given, extended, audience)
     policy = unnamed_policy(verifier)
     if form != "text" and policy:
         say(f"judged {policy}")
+    many = partial(verify_many, names, verifier, folders=folders, given=given, jobs=jobs)
     if len(names) > 1:
-        return _print_many(verifier, outcomes, len(names), form, policy, verbose=verbose)
+        seen = many(view=partial(_seen, form, policy, verbose, is_quiet()))
+        return _print_many(verifier, seen, len(names), form)
+    if extended is None or audience is None:
+        outcomes = many(view=_whole)
+    else:
+        outcomes = _beside(verifier, names[0], given, extended, audience)
     return _print_few(verifier, outcomes, output, form, policy, verbose=verbose)
 
 
@@ -237,35 +240,46 @@ def _print_few(
     return heaviest(one.result.exit_status for one in found)
 
 
+def _whole(one: Outcome) -> Outcome:
+    return one
+
+
+def _seen(
+    form: str, policy: str, verbose: bool, quiet: bool, one: Outcome
+) -> tuple[int, str | Outcome]:
+    """The exit status of one of several cards, and the text to print if that can be said now.
+
+    A trusted card takes one line, and none with --quiet; any other all of it.
+    """
+    result = one.result
+    if isinstance(result, LocalFault) or form != "text":
+        return result.exit_status, one
+    if one.verdict == "trusted" and (quiet or not verbose):
+        return result.exit_status, "" if quiet else first_line(one.name, result, policy)
+    return result.exit_status, render_verdict(one.name, result, policy, verbose=verbose)
+
+
 def _print_many(
-    verifier: Verifier,
-    outcomes: Iterable[Outcome],
-    count: int,
-    form: str,
-    policy: str,
-    *,
-    verbose: bool,
+    verifier: Verifier, seen: Iterable[tuple[int, str | Outcome]], count: int, form: str
 ) -> int:
     """Print each verdict as it is reached where the format allows that, then the summary."""
     statuses: list[int] = []
     kept: list[Outcome] = []
     said: Counter[str] = Counter()
     with Progress(count, "cards") as progress:
-        for one in outcomes:
-            statuses.append(one.result.exit_status)
+        for status, one in seen:
+            statuses.append(status)
             with progress.paused():
+                if isinstance(one, str):
+                    if one:
+                        click.echo(one)
+                    continue
                 if isinstance(one.result, LocalFault):
                     complain_once(_or_a_host(one.result, one.name), said)
                 if form == "json":
                     print_json(one.to_json(), indent=None)
                 elif form != "text":
                     kept.append(one)
-                elif not isinstance(one.result, LocalFault):
-                    # A trusted card takes one line, and none with --quiet; any other all of it.
-                    text = render_verdict(one.name, one.result, policy, verbose=verbose)
-                    is_brief = one.verdict == "trusted" and not verbose
-                    if one.verdict != "trusted" or not is_quiet():
-                        click.echo(text.partition("\n")[0] if is_brief else text)
     say_repeated(said)
     keep_lock(verifier)
     if kept:

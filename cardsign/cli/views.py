@@ -385,10 +385,11 @@ def render_verdict(name: str, report: Report, policy: str = "", *, verbose: bool
         verbose: Show the four answers, statements, every signature and every reason as well.
     """
     lines = _every_line(report) if verbose else _deciding_lines(report)
-    return "\n".join((_first_line(name, report, policy), *lines))
+    return "\n".join((first_line(name, report, policy), *lines))
 
 
-def _first_line(name: str, report: Report, policy: str) -> str:
+def first_line(name: str, report: Report, policy: str) -> str:
+    """What was judged, and the verdict on it."""
     expected = "a card of" if report.verdict == "trusted" else "expected a card of"
     whose = f"{expected} {safe(report.subject)}" if report.subject else "no subject was named"
     return f"{report.verdict}: {safe(name)}, {whose}" + (policy and f" ({policy})")
