@@ -170,7 +170,7 @@ postgres-env: $(VENV)/.postgres  ## install what key stores in PostgreSQL are te
 	else echo "install postgresql yourself (apt-get needs root): its tests are left out"; fi
 
 serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving is tested with: nginx, Redis, Chromium
-	@for each in nginx:nginx-light redis-server:redis-server chromium:chromium; do \
+	@for each in nginx:nginx-light redis-server:redis-server chromium:chromium systemd-analyze:systemd; do \
 	  command -v "$${each%:*}" >/dev/null || missing="$$missing $${each#*:}"; done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

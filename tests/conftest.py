@@ -73,6 +73,7 @@ SERVING = (
         "Chromium with Playwright and axe-core",
         lambda: shutil.which("chromium") and (BROWSER / ".installed").exists(),
     ),
+    ("needs_systemd", "systemd-analyze", lambda: shutil.which("systemd-analyze")),
     ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
     (
         "needs_redis",
