@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from batch import ONE, batch
 from canonical import DEFINITION, canonicalizing
-from documents import PARTED, portable_card
+from documents import LARGE, PARTED, SMALL, THREE, portable_card
 from hostile import MAX_CARD_BYTES, hostile
 from measuring import Broken, Times, ratio
 from page import page_of, tables
@@ -94,9 +94,9 @@ def live(options: argparse.Namespace) -> dict[str, Any]:
 def cards() -> Mapping[str, bytes]:
     """What is signed and verified."""
     return {
-        "2 KB, one signature": portable_card(),
-        "24 KB, one signature": portable_card(skills=80),
-        "2 KB, three signatures": PARTED.read_bytes(),
+        SMALL: portable_card(),
+        LARGE: portable_card(skills=80),
+        THREE: PARTED.read_bytes(),
     }
 
 
