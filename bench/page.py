@@ -89,7 +89,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         SDK_LOOP,
         TWO,
         7,
-        "a verification of each card, as the first row has it, and a file opened and a line printed",
+        "each card is verified, as the first row has it; a file is opened and a line printed",
     ),
     (
         "what the second core brings to it",
