@@ -41,9 +41,10 @@ RELEASE_1.1 := 1.1.3
 
 ACTIONLINT := 1.7.7
 HADOLINT := 2.15.1
+ZENSICAL := 0.0.73
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
+.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env serving-env a2a-env linters-env constraints package clean
 
@@ -99,6 +100,10 @@ types: $(VENV)/.dev  ## mypy --strict
 format: $(VENV)/.dev  ## let ruff fix what it can
 	@$(BIN)/ruff check --fix --exit-zero .
 	@$(BIN)/ruff format .
+
+docs: .venv-docs/.installed  ## the documentation as a site in .site/site; a link that leads nowhere fails
+	@.venv-docs/bin/python docs/make_site.py
+	@cd .site && ../.venv-docs/bin/zensical build --strict --clean
 
 reference: $(VENV)/.dev  ## write docs/reference/cli.md, lint.md and reasons.md anew
 	@$(BIN)/python docs/reference/make_reference.py
@@ -201,7 +206,7 @@ package: $(VENV)/.dev  ## build dist/*.tar.gz and dist/*.whl
 	@$(BIN)/python -m hatchling build -d dist
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .venv-* .judges-* .fuzz dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .site .venv-* .judges-* .fuzz dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find bench cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -286,6 +291,12 @@ $(VENV)/.a2a: $(VENV)/.dev
 	@$(PYTHON) -m venv $(@D)
 	@grep -v -E '^(a2a-sdk|protobuf)==' constraints.txt > $(@D)/constraints.txt
 	@$(@D)/bin/$(PIP) install -c $(@D)/constraints.txt 'a2a-sdk[signing]==$(RELEASE_$*)'
+	@touch $@
+
+.venv-docs/.installed: Makefile
+	@echo "installing zensical into .venv-docs ..."
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/$(PIP) install zensical==$(ZENSICAL)
 	@touch $@
 
 .judges-js/.installed: tests/interop/package.json tests/interop/package-lock.json
