@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -84,11 +83,7 @@ class VerdictCache:
             if report is None or not _holds(report, now):
                 return None
             self._verdicts.move_to_end(matter)
-        # Not `replace`, which would weigh the reasons again.
-        again = copy(report)
-        object.__setattr__(again, "checked_at", now)
-        object.__setattr__(again, "card", json.loads(card))
-        return again
+        return replace(report, checked_at=now, card=json.loads(card))
 
     def put(self, matter: Matter, now: datetime, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
