@@ -118,13 +118,19 @@ def tokens() -> None:
     metavar="FILE",
     help="Add the digest to this file [default: print the line on stderr].",
 )
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="From when on it opens nothing, at 0:00 UTC [default: never].",
+)
 @dry_run_option
 @json_option
-def create(audience: str, token_file: Path | None, as_json: bool) -> None:
+def create(audience: str, token_file: Path | None, expires: datetime | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
     from cardsign.server.tokens import create_token
 
-    token, line = create_token(audience)
+    token, line = create_token(audience, expires and expires.replace(tzinfo=UTC))
     if token_file is not None:
         write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
     if as_json:
@@ -134,7 +140,54 @@ def create(audience: str, token_file: Path | None, as_json: bool) -> None:
     if token_file is None:
         say(f"  its line for the server's token file: {line}")
     else:
-        say(f"added its digest to {token_file}; a running server must be restarted to take it up")
+        say(f"added its digest to {token_file}; a running server takes it up within a second")
+
+
+_token_file = click.option(
+    "--token-file",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the digests are.",
+)
+
+
+@tokens.command("list", example="cardsign tokens list --token-file tokens")
+@_token_file
+@json_option
+def list_tokens(token_file: Path, as_json: bool) -> None:
+    """List the tokens of a file: the digest of each, its audience, and until when it opens it."""
+    from cardsign.server.tokens import TokenTable
+
+    entries = TokenTable.read(token_file).entries
+    if as_json:
+        print_json(
+            [
+                {
+                    "digest": one.digest.hex(),
+                    "audience": one.audience,
+                    "expires": one.expires and one.expires.isoformat(),
+                }
+                for one in entries
+            ]
+        )
+        return
+    for one in entries:
+        until = f" until {one.expires:%Y-%m-%d %H:%M} UTC" if one.expires else ""
+        ended = ", expired" if one.expires and one.expires <= datetime.now(UTC) else ""
+        click.echo(f"{one.digest.hex()[:12]} {one.audience}{until}{ended}")
+
+
+@tokens.command(example="cardsign tokens revoke 6f2a90c1 --token-file tokens")
+@click.argument("digest")
+@_token_file
+@dry_run_option
+def revoke(digest: str, token_file: Path) -> None:
+    """Take the token whose DIGEST begins so out of a file; a running server follows at once."""
+    from cardsign.server.tokens import without_token
+
+    write_atomic(to_change(token_file), without_token(_present(token_file), digest))
+    say(f"revoked {digest} in {token_file}")
 
 
 def _present(token_file: Path) -> bytes:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.tokens import TokenTable as TokenTable
     from cardsign.server.tokens import create_token as create_token
+    from cardsign.server.tokens import without_token as without_token
     from cardsign.server.traffic import RateLimit as RateLimit
     from cardsign.server.traffic import Traffic as Traffic
     from cardsign.server.traffic import client_of as client_of
@@ -41,6 +42,6 @@ _NAMES = {
     "run": "serve",
     "settings": "ServerSettings read_server_settings",
     "traffic": "RateLimit Traffic client_of",
-    "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
+    "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token without_token",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

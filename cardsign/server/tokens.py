@@ -7,6 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,10 @@ from cardsign.records import dataclass
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
 MAX_NAMED: Final = 10  # tokens that one line for the operator names
-_LINE: Final = re.compile(rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})")
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_LINE: Final = re.compile(
+    rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +33,26 @@ class TokenEntry:
         digest: SHA-256 of the token's ASCII bytes; 32 bytes.
         audience: Whose card it opens, whatever else is published later.
         line: Where it stands in the token file, from 1.
+        expires: From when on it opens nothing; aware; None for never.
     """
 
     digest: bytes
     audience: str
     line: int
+    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """All tokens that a server accepts."""
+    """All tokens that a server accepts.
+
+    Attributes:
+        entries: One for each.
+        path: The file that they are from, which a server follows; None for a fixed table.
+    """
 
     entries: tuple[TokenEntry, ...]
+    path: Path | None = None
 
     @classmethod
     def read(cls, path: Path) -> TokenTable:
@@ -50,7 +62,8 @@ class TokenTable:
             FileFault: It cannot be read.
             ServeFault: ``serve.token_file``, as :meth:`from_bytes`.
         """
-        return cls.from_bytes(read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES), path=str(path))
+        data = read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES)
+        return cls(cls.from_bytes(data, path=str(path)).entries, path)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str = "") -> TokenTable:
@@ -69,21 +82,35 @@ class TokenTable:
             if match is None:
                 problem = "this line is not a SHA-256 in hex and an audience"
                 raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
-            entry = TokenEntry(bytes.fromhex(match[1]), match[2], number)
+            try:
+                end = datetime.strptime(match[3], _TIME).replace(tzinfo=UTC) if match[3] else None
+            except ValueError:
+                problem = "what follows `until` is no time YYYY-MM-DDThh:mm:ssZ"
+                raise ServeFault(
+                    "serve.token_file", problem, path=path, line=number, column=1
+                ) from None
+            entry = TokenEntry(bytes.fromhex(match[1]), match[2], number, end)
             if first := entries.get(entry.digest):
                 problem = f"this token stands in line {first.line} already"
                 raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
             entries[entry.digest] = entry
         return cls(tuple(entries.values()))
 
-    def find(self, untrusted_token: str) -> TokenEntry | None:
-        """The entry of a token; takes as long for a wrong token as for any right one."""
+    def find(self, untrusted_token: str, *, now: float) -> TokenEntry | None:
+        """The entry of a token that has not expired; as slow for a wrong token as for a right one.
+
+        Args:
+            untrusted_token: As the caller sent it.
+            now: Unix seconds.
+        """
         digest = _digest(untrusted_token)
         found = None
         for entry in self.entries:
             if hmac.compare_digest(digest, entry.digest):
                 found = entry
-        return found
+        if found is None or found.expires is None or now < found.expires.timestamp():
+            return found
+        return None
 
     def without_card(self, audiences: Collection[str]) -> str:
         """Which tokens open nothing since their audience has no card, as one line; else empty."""
@@ -99,8 +126,12 @@ class TokenTable:
         )
 
 
-def create_token(audience: str) -> tuple[str, str]:
+def create_token(audience: str, expires: datetime | None = None) -> tuple[str, str]:
     """Make a token of 256 random bits, for the extended card of one audience.
+
+    Args:
+        audience: Whose card it opens.
+        expires: From when on it opens nothing; aware; None for never.
 
     Returns:
         The token, to be given to its user and kept nowhere, and the line of the token file.
@@ -113,7 +144,27 @@ def create_token(audience: str) -> tuple[str, str]:
             "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
         )
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    return token, f"{_digest(token).hex()} {audience}"
+    until = f" until {expires.astimezone(UTC).strftime(_TIME)}" if expires else ""
+    return token, f"{_digest(token).hex()} {audience}{until}"
+
+
+def without_token(data: bytes, digest: str) -> bytes:
+    """The content of a token file without the line of one token.
+
+    Args:
+        data: The content.
+        digest: The beginning of the token's digest, in hex, as long as it takes to name one.
+
+    Raises:
+        ServeFault: ``serve.token_file``: the file is malformed.
+        UsageFault: ``usage.conflict``: there is no such token, or there are several.
+    """
+    entries = TokenTable.from_bytes(data).entries
+    found = [one for one in entries if digest and one.digest.hex().startswith(digest.lower())]
+    if len(found) != 1:
+        raise UsageFault("usage.conflict", f"{len(found)} tokens have a digest {digest}..., not 1")
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    return "".join(lines[: found[0].line - 1] + lines[found[0].line :]).encode()
 
 
 def _digest(token: str) -> bytes:

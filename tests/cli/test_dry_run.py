@@ -144,6 +144,7 @@ def test_what_is_final_is_not_done_unasked(issuer: Cardsign, words: tuple[str, .
 
 #: Commands that print, or write only the file that their user names.
 READ_ONLY = {
+    "tokens list",
     "config check",
     "config schema",
     *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "lint", "serve"),

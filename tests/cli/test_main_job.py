@@ -301,6 +301,24 @@ def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None
     assert loose.text.strip() not in loose.err
 
 
+def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
+    """By the beginning of their digest; never by themselves."""
+    file = ("--token-file", "tokens.txt")
+    create = ("tokens", "create", "--audience", "partners")
+    made = cardsign(*create, *file, "--expires", "2020-01-01", "--json").json
+    cardsign(*create, *file)
+    listed = cardsign("tokens", "list", *file)
+    assert listed.text.splitlines()[0] == (
+        f"{made['line'][:12]} partners until 2020-01-01 00:00 UTC, expired"
+    )
+    assert made["token"] not in listed.text
+    assert len(cardsign("tokens", "list", *file, "--json").json) == 2
+    assert cardsign("tokens", "revoke", made["line"][:12], *file).status == 0
+    assert made["line"] not in Path("tokens.txt").read_text()
+    assert cardsign("tokens", "revoke", made["line"][:12], *file).status == 2
+    assert len(cardsign("tokens", "list", *file).text.splitlines()) == 1
+
+
 def test_a_token_without_an_audience_is_not_made(cardsign: Cardsign) -> None:
     """It would open whichever card is the only one some day."""
     ended = cardsign("tokens", "create", "--token-file", "tokens.txt")

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from publications import NOW, PUBLIC, publish_cards
+from werkzeug.test import Client
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
-from cardsign.server import TokenTable, create_token
+from cardsign.jose import PrivateKey
+from cardsign.server import (
+    LiveApplication,
+    ServerSettings,
+    TokenTable,
+    create_token,
+    without_token,
+)
 
 DIGEST = hashlib.sha256(b"correct").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
@@ -19,7 +29,7 @@ def test_a_created_token_opens_what_its_line_says() -> None:
     """Token and line belong together, and the line does not hold the token."""
     token, line = create_token("staff")
 
-    entry = TokenTable.from_bytes(line.encode()).find(token)
+    entry = TokenTable.from_bytes(line.encode()).find(token, now=0.0)
 
     assert entry is not None
     assert entry.audience == "staff"
@@ -89,8 +99,8 @@ def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
 def test_any_other_token_opens_nothing(token: str) -> None:
     """Neither a near miss nor the digest itself."""
     table = TokenTable.from_bytes(f"{DIGEST} a\n{OTHER} b".encode())
-    assert table.find(token) is None
-    assert table.find("correct") is not None
+    assert table.find(token, now=0.0) is None
+    assert table.find("correct", now=0.0) is not None
 
 
 def test_bytes_that_are_no_text_are_refused_as_a_line() -> None:
@@ -105,7 +115,7 @@ def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
     path.write_text(f"{DIGEST} staff\n")
     path.chmod(0o644)
 
-    assert TokenTable.read(path).find("correct") is not None
+    assert TokenTable.read(path).find("correct", now=0.0) is not None
     with pytest.raises(FileFault):
         TokenTable.read(tmp_path / "absent")
 
@@ -141,3 +151,63 @@ def test_tokens_with_a_card_are_no_problem() -> None:
     """The twin of the two above; another audience's card is nothing to them."""
     table = TokenTable.from_bytes(f"{DIGEST} staff\n{OTHER} staff".encode())
     assert table.without_card({"staff", "crew"}) == ""
+
+
+def test_a_token_ends_with_its_time() -> None:
+    """To the second; the line says when."""
+    end = datetime(2027, 1, 1, tzinfo=UTC)
+    token, line = create_token("staff", end)
+    assert line.endswith(" staff until 2027-01-01T00:00:00Z")
+    table = TokenTable.from_bytes(line.encode())
+    assert table.find(token, now=end.timestamp() - 1) is not None
+    assert table.find(token, now=end.timestamp()) is None
+
+
+@pytest.mark.parametrize("until", ["2027", "2027-13-01T00:00:00Z", "never"])
+def test_a_time_that_is_none_is_refused(until: str) -> None:
+    """A token must not go on because its end cannot be read."""
+    with pytest.raises(ServeFault) as caught:
+        TokenTable.from_bytes(f"{DIGEST} staff until {until}".encode())
+    assert (caught.value.code, caught.value.line) == ("serve.token_file", 1)
+
+
+def test_one_token_is_taken_out_by_its_digest() -> None:
+    """All other lines stay as they are; what names none or several is refused."""
+    data = f"# who\n{DIGEST} a # Ann\n{OTHER} b\n".encode()
+    assert without_token(data, DIGEST[:8]) == f"# who\n{OTHER} b\n".encode()
+    for name in ("", "zz", DIGEST[:8] + "00"):
+        with pytest.raises(UsageFault):
+            without_token(data, name)
+
+
+def test_a_running_server_follows_its_token_file(tmp_path: Path, key: PrivateKey) -> None:
+    """Without a signal; what is broken or gone leaves the last good table, and is said once."""
+    publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
+    (token, line), (newer, more) = create_token("staff"), create_token("staff")
+    path, seconds, log = tmp_path / "tokens", [0.0], list[str]()
+    path.write_text(line)
+    live = LiveApplication(
+        tmp_path / "pub",
+        ServerSettings(TokenTable.read(path)),
+        now=lambda: NOW.timestamp() + seconds[0],
+        log=log.append,
+    )
+    client = Client(live)
+
+    def ask(one: str) -> int:
+        seconds[0] += 1.5
+        bearer = {"Authorization": f"Bearer {one}"}
+        return client.get("/extendedAgentCard", headers=bearer).status_code
+
+    assert (ask(token), ask(newer)) == (200, 401)
+    path.write_text(f"{line}\n{more}\n")
+    assert (ask(token), ask(newer)) == (200, 200)
+    path.write_text(f"{more}\n")
+    assert (ask(token), ask(newer)) == (401, 200)
+    path.write_text("broken")
+    assert (ask(token), ask(newer)) == (401, 200)
+    path.unlink()
+    assert (ask(token), ask(newer)) == (401, 200)
+    told = [one for one in log if "tokens" in one]
+    assert [one.partition(" ")[0] for one in told] == ["took", "took", "the", "the"]
+    assert line[:64] not in "".join(log)

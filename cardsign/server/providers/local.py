@@ -15,8 +15,10 @@ from flask import Request
 
 from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json
+from cardsign.errors import CardsignError
 from cardsign.server.providers.base import (
     Denied,
+    Log,
     Now,
     Provider,
     ProviderSettings,
@@ -24,7 +26,9 @@ from cardsign.server.providers.base import (
     is_from,
     quoted,
 )
+from cardsign.server.tokens import TokenTable
 
+LOOK_SECONDS: Final = 1.0  # between two looks at a token file
 _VERIFIED_HEADER: Final = "X-SSL-Client-Verify"
 _MAX_CERTIFICATE: Final = 16 * 1024  # characters
 _BYTE_SEQUENCE: Final = re.compile(r":([A-Za-z0-9+/=]+):")  # RFC 9440 2.1
@@ -38,7 +42,34 @@ _UNREADABLE: Final = (
 
 
 class TableProvider(Provider):
-    """A credential whose digest stands in a table, with the audience that it opens."""
+    """A credential whose digest stands in a table, with the audience that it opens.
+
+    A table from a file follows it: what was revoked opens nothing a second later. A file that is
+    broken or gone leaves the last good table, and is a line for the operator.
+    """
+
+    def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
+        super().__init__(settings)
+        self._now, self._log = now, log
+        self._table = settings.tokens
+        self._looked_at, self._stamp = now(), _stamp(settings.tokens)
+        self._complaint = ""
+
+    def _follow(self) -> TokenTable | None:
+        held, now = self._table, self._now()
+        if held is None or held.path is None or 0 <= now - self._looked_at < LOOK_SECONDS:
+            return held
+        self._looked_at, stamp = now, _stamp(held)
+        if stamp != self._stamp or stamp is None:
+            try:
+                self._table = TokenTable.read(held.path)
+                self._stamp, self._complaint = stamp, ""
+                self._log(f"took up {len(self._table.entries)} tokens of {held.path}")
+            except CardsignError as exc:
+                if self._complaint != str(exc):
+                    self._complaint = str(exc)
+                    self._log(f"the tokens stay as they were: {exc}")
+        return self._table
 
     def credential(self, request: Request) -> str | None:
         """What the request holds; None for nothing of this kind."""
@@ -49,11 +80,20 @@ class TableProvider(Provider):
         credential = self.credential(request)
         if credential is None:
             return None
-        table = self.settings.tokens
-        entry = table.find(credential) if table else None
+        table = self._follow()
+        entry = table.find(credential, now=self._now()) if table else None
         if entry is None:
             raise Denied
         return entry.audience
+
+
+def _stamp(table: TokenTable | None) -> tuple[int, int, int] | None:
+    """What changes when the file of a table is replaced; None where it cannot be seen."""
+    try:
+        status = table.path.stat() if table and table.path else None
+    except OSError:
+        return None
+    return status and (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 class StaticToken(TableProvider):

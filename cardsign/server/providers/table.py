@@ -15,14 +15,14 @@ _Maker = Callable[[ProviderSettings, Now, Log], Provider]
 
 #: By type: the settings that it cannot do without, and how it is made.
 PROVIDERS: Final[dict[ProviderType, tuple[tuple[str, ...], _Maker]]] = {
-    "static_token": (("tokens",), lambda settings, *_: StaticToken(settings)),
+    "static_token": (("tokens",), StaticToken),
     "http_verifier": (("url",), Introspection),
     "oidc": (("issuer", "aud"), Jwt),
     "azure_ad": (("tenant", "aud"), Jwt),
     "gcp_iap": (("aud",), Jwt),
     "aws_sigv4": ((), AwsSts),
-    "api_key": (("tokens", "key"), lambda settings, *_: ApiKey(settings)),
-    "basic": (("tokens",), lambda settings, *_: Basic(settings)),
+    "api_key": (("tokens", "key"), ApiKey),
+    "basic": (("tokens",), Basic),
     "mtls": ((), lambda settings, now, _: MutualTls(settings, now)),
 }
 
