@@ -239,6 +239,41 @@ def _ends(connection: socket.socket) -> bool:
 # ---------------------------------------------------------------- start and stop
 
 
+def test_strange_clients_stop_nobody_else(published: Published) -> None:
+    """Headers without end, too large ones, no HTTP at all, and many requests at once."""
+    head = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: x\r\n"
+    with _running(published) as server, contextlib.ExitStack() as senders:
+
+        def connect() -> socket.socket:
+            made = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+            return senders.enter_context(made)
+
+        def get() -> int:
+            return httpx.get(server.url + CARD, trust_env=False, timeout=PATIENCE).status_code
+
+        for _ in range(100):  # slowloris
+            connect().sendall(head + b"X-Slow: a")
+        assert get() == 200
+        for strange in (
+            head + b"X-Large: " + b"a" * 1024 * 1024 + b"\r\n\r\n",
+            b"X: y\r\n" * 20_000,
+            bytes(range(256)) * 64,
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+            b"POST /a2a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ):
+            with contextlib.suppress(OSError):  # it may be cut off while it talks
+                connect().sendall(strange)
+            assert get() == 200
+        many = connect()
+        many.sendall((head + b"\r\n") * 100)
+        answers = b""
+        while answers.count(b"HTTP/1.1 200") < 100 and (data := many.recv(1 << 16)):
+            answers += data
+        assert answers.count(b"HTTP/1.1 200") == 100
+        assert server.process.poll() is None
+
+
 def test_a_port_in_use_is_one_clear_line(server: Server, published: Published) -> None:
     """A second server must not share the port without a word."""
     process = _spawn(published, port=server.port)
