@@ -165,14 +165,15 @@ signers-env: $(VENV)/.signers  ## install what signers are tested with: SoftHSM,
 	    { cat $(VENV)/softhsm2.log >&2; exit 1; }; \
 	else echo "install softhsm2 yourself (apt-get needs root): its tests are left out"; fi
 
-postgres-env: $(VENV)/.postgres  ## install what key stores in PostgreSQL are tested with
-	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
+postgres-env: $(VENV)/.postgres  ## install PostgreSQL for tests of key stores, and systemd for the unit files
+	@if { command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; } && \
+	  command -v systemd-analyze >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing postgresql ..."; \
-	  { apt-get -qq install -y postgresql || { apt-get -qq update && \
-	    apt-get -qq install -y postgresql; }; } >$(VENV)/postgresql.log 2>&1 || \
+	  echo "installing postgresql and systemd ..."; \
+	  { apt-get -qq install -y postgresql systemd || { apt-get -qq update && \
+	    apt-get -qq install -y postgresql systemd; }; } >$(VENV)/postgresql.log 2>&1 || \
 	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
-	else echo "install postgresql yourself (apt-get needs root): its tests are left out"; fi
+	else echo "install postgresql and systemd yourself (apt-get needs root): its tests are left out"; fi
 
 serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving is tested with: nginx, Redis, Chromium
 	@for each in nginx:nginx-light redis-server:redis-server chromium:chromium systemd-analyze:systemd; do \

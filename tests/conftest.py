@@ -141,6 +141,8 @@ def _why_left_out(item: pytest.Item) -> str:
                 return f"no {name}; {remedy}"
     if item.get_closest_marker("needs_postgres") and not pg.is_here():
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
+    if item.get_closest_marker("needs_systemd") and not shutil.which("systemd-analyze"):
+        return f"no systemd-analyze; {POSTGRES_INSTALLABLE}"
     if item.get_closest_marker("needs_mounts") and not mounting.is_here():
         return "no leave to mount file systems"
     if item.get_closest_marker("needs_linters"):

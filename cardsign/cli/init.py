@@ -282,7 +282,7 @@ def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | N
     if made.keyset is not None:
         if card is None:
             say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
-        say("  and from cron, daily: cardsign release renew")
+        say("  and from cron, hourly: cardsign keys rotate --quiet")
 
 
 def _made_json(made: NewIssuer) -> dict[str, Any]:

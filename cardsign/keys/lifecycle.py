@@ -60,7 +60,7 @@ class TimelineSettings:
     worst_cache: int = 24 * 3600
     card_max_age: int = 3600
     skew: int = 300
-    rotate_every: int = 90 * 24 * 3600
+    rotate_every: int = 60 * 24 * 3600  # when a keyset of 90 days is renewed, in one visit
 
     @property
     def propagation(self) -> timedelta:

@@ -126,11 +126,10 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
             f"and {following.digest}",
         )
     if offered <= held:
+        seen = f"is older than keyset {held[0]}.{held[1]}, which was already seen"
+        what = "is not a newer one: it was already seen" if offered == held else seen
         raise StatementRefused(
-            "statement.rollback",
-            f"keyset {offered[0]}.{offered[1]} is older than keyset {held[0]}.{held[1]}, which was "
-            "already seen",
-            path="/version",
+            "statement.rollback", f"keyset {offered[0]}.{offered[1]} {what}", path="/version"
         )
 
 

@@ -254,7 +254,7 @@ def test_a_verdict_on_a_url_takes_the_options_of_all(
 def test_a_jwks_that_is_handed_over_is_not_fetched(
     cardsign: Cardsign, network: Network, tides: bytes
 ) -> None:
-    """With --jwks the file stands for the URL of the anchor, without it the URL is asked."""
+    """With --jwks the file stands for the URL of the anchor, once; without it the URL is asked."""
     jwks = JwkSet.of([key("card").public]).to_bytes()
     Path("jwks.json").write_bytes(jwks)
     add(cardsign, HOME, "--name", "tides", "--jwks-url", f"{HOME}/keys.json")
@@ -262,6 +262,8 @@ def test_a_jwks_that_is_handed_over_is_not_fetched(
     assert (missing.status, peer.codes(missing)[0]) == (3, "trust.no_keys")
     handed = cardsign("verify", HOME, "--issuer", "tides", "--jwks", "jwks.json", "--json")
     assert (handed.status, "refresh.no_answer" in peer.codes(handed)) == (0, False)
+    again = cardsign("verify", HOME, "--json")
+    assert peer.codes(again)[0] == "trust.no_keys", "the file was for one run"
     network[f"{HOME}/keys.json"] = jwks
     assert cardsign("verify", HOME).status == 0
 

@@ -480,7 +480,14 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
 def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
     """It says what this store would say, and one key more."""
     eve = PrivateKey.generate("ES256").public
-    site.now += timedelta(days=61)
+    site.now += timedelta(days=1)
+    site.store.add_key(
+        PrivateKey.generate("ES256"),
+        SECRETS["card"],
+        now=site.now,
+        random=os.urandom,
+        roles=("card",),
+    )
     changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
     theirs = draft_keyset(site.store, now=site.now, changes=changes)
     site.draft.write_bytes(theirs.data)

@@ -1,0 +1,77 @@
+"""How the commands that lead through a key's life could be misled: tests/attacks/commands.
+
+Each file is one attack: what happens before (`begin`), what misleads (`attack`), the `command`, the
+exit `status` and what it `says`. The honest twin is the same without the attack, and ends with 0.
+In both no key of the stranger `eve` is ever listed. Lines are those of the runbooks; `sleep 2d`
+sets the clock.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.publish import load_current
+from cardsign.statements import read_keyset
+from tests.cli.conftest import Cardsign, Ended
+from tests.cli.test_runbooks import DAY, Clock, Story
+
+FOLDER = Path(__file__).parents[1] / "attacks/commands"
+ATTACKS = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))}
+MEMBERS = {"title", "why", "begin", "attack", "command", "status", "says"}
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+class Misled(Story):
+    """A story that may be told otherwise."""
+
+    def run(self, line: str) -> None:
+        """One line; `sleep` sets the clock."""
+        word, _, span = line.partition(" ")
+        if word == "sleep":
+            self.clock.sleep(int(span.removesuffix("d")) * DAY)
+        else:
+            super().run(line)
+
+    def end(self, line: str) -> Ended:
+        """The command that is or is not misled."""
+        ended = self.call(*(new for word in line.split()[1:] for new in self.meant(word)))
+        newest = load_current(Path("public")).keysets.values()
+        holders = {key.holder for data in newest for key in read_keyset(data).keys}
+        assert holders == {"owner"}
+        return ended
+
+
+@pytest.fixture
+def story(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Misled:
+    """An issuer an hour after its first publication."""
+    made = Misled(cardsign, Clock(monkeypatch))
+    made.begin()
+    return made
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_misled_command_does_no_harm(story: Misled, attack: dict[str, Any]) -> None:
+    """It says what is wrong, or does the honest thing all the same."""
+    assert set(attack) == MEMBERS
+    for line in (*attack["begin"], *attack["attack"]):
+        story.run(line)
+
+    ended = story.end(attack["command"])
+
+    assert (ended.status, attack["says"] in ended.err) == (attack["status"], True), ended.err
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_its_honest_twin_comes_to_its_end(story: Misled, attack: dict[str, Any]) -> None:
+    """So nothing is refused that is in order."""
+    for line in attack["begin"]:
+        story.run(line)
+
+    ended = story.end(attack["command"])
+
+    assert ended.status == 0, ended.err
