@@ -468,9 +468,13 @@ def not_toml(path: Path, exc: ValueError) -> UsageFault:
 def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
     """Whether a path leads out of a folder, and not into one that the user has allowed.
 
-    Symbolic links are followed. ``~`` is a name like any other.
+    Symbolic links are followed. ``~`` is a name like any other. A name with a NUL leads nowhere,
+    which counts as out of the folder.
     """
-    real = Path(os.path.realpath(place))
+    try:
+        real = Path(os.path.realpath(place))
+    except ValueError:  # no file can be called so
+        return True
     homes = (folder, *allowed)
     return not any(real.is_relative_to(os.path.realpath(one)) for one in homes)
 

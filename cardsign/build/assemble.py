@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import field
@@ -15,7 +15,7 @@ from cardsign.build.kind import BuildOptions, Kind
 from cardsign.build.reading import Place, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
 from cardsign.card.document import Card, render
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -99,7 +99,7 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     if colon and (kind := next((one for one in KINDS if one.name == named), None)):
         return kind, Path(rest)
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         for kind in KINDS:
             if any(any(path.glob(pattern)) for pattern in kind.folder):
                 return kind, path
@@ -118,11 +118,16 @@ def _set(draft: Draft, member: str, text: str) -> None:
     """Take what an option says; it comes first, so it stays."""
     first, *rest = member.split(".")
     target = (first, *rest)
-    if first == "skills" and len(rest) > 1:  # an id may have dots
-        target = (first, ".".join(rest[:-1]), rest[-1])
+    if first == "skills":
+        target = (first, ".".join(rest[:-1]), *rest[-1:])  # an id may have dots
+        if len(target) < 3 or not target[1]:
+            raise UsageFault("usage.invalid", f"say skills.ID.MEMBER, and not {member!r}")
+    if first == "signatures":
+        raise UsageFault("usage.invalid", "a signature is made by `cardsign sign`")
     try:
-        value: Json = json.loads(text)
-    except ValueError:
+        parsed = parse_object(f'{{"":{text}}}'.encode())
+        value: Json = parsed[""] if len(parsed) == 1 else text
+    except (JsonRefused, ValueError):
         value = text
     place = Place(f"{_OPTION} {member}")
     try:

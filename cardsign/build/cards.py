@@ -5,6 +5,7 @@ What is not A2A's own is put right by the tables below; :mod:`cardsign.card.conv
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,10 @@ from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
 from cardsign.card.providers import MAX_ALTERNATIVES, authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
+from cardsign.lint.cards import lint_document
 from cardsign.lint.fixing import camel_case
+from cardsign.lint.rules import LintSettings
+from cardsign.lint.secrets import is_secret_name
 
 #: What other documents call members of a card, and of a skill.
 CARD: Final = {
@@ -46,7 +50,7 @@ def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 
 
 def _found(source: Path, draft: Draft) -> Path:
-    if not source.is_dir():
+    if not os.path.isdir(source):
         return source
     return first_in(source, _FOLDER, draft) or source
 
@@ -91,6 +95,8 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
     ):
         given["skills"] = [_skill(one) for one in words]
         del given["capabilities"]
+    if "metadata" in given:
+        given["metadata"] = _harmless(given["metadata"], document, draft)
     if "authentication" in given and "securitySchemes" not in given:
         try:
             authentication_schemes(given["authentication"])
@@ -99,6 +105,31 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
             draft.leave_out(document.refuse(code_of(refused), refused.message, at))
             draft.keep("authentication", _words(given.pop("authentication")), document.place(at))
     return given
+
+
+def _harmless(metadata: Json, document: Document, draft: Draft) -> Json:
+    """Metadata without objects and lists, and without what lint may take for a secret.
+
+    Nobody knows what a manifest keeps there, and a card is public.
+    """
+    members: dict[str, Json] = metadata if isinstance(metadata, dict) else {"": metadata}
+    settings = LintSettings(groups=("secrets",))
+    given: dict[str, Json] = {"metadata": members}
+    found = lint_document(given, settings)
+    told = {name for one in found for name in one.tokens[1:2]}
+    kept: dict[str, Json] = {}
+    for name, value in members.items():
+        if name and name not in told and not is_secret_name(name) and _is_plain(value):
+            kept[name] = value
+        else:
+            text = "may hold what is not for everybody, and is left out"
+            place = document.place("metadata", name)
+            draft.warn("build.left_out", f"metadata {ascii(name)[:40]} {text}", place)
+    return kept
+
+
+def _is_plain(value: Json) -> bool:
+    return isinstance(value, str | int | float)
 
 
 def _words(authentication: Json) -> Json:

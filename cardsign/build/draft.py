@@ -7,10 +7,12 @@ taken, and what is taken is cut down to the schema: nothing else of a source can
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
-from cardsign.build.reading import Document, Location, Place, refusal
+from cardsign.build.reading import SURROGATE, Document, Location, Place, refusal
 from cardsign.card.convert import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.providers import DerivedSecurity
 from cardsign.card.schema import CARD_1_0, AgentSkill, Field, Message
@@ -59,10 +61,12 @@ class Draft:
         the value is left out.
 
         Raises:
-            BuildRefused: ``build.type``: the schema wants another type.
+            BuildRefused: ``build.type``: the schema wants another type, or JSON has no such value.
+                ``build.unsupported``: a URL in it holds a user name or a password.
         """
         if value is None or value in ("", []) or target in self._facts:
             return False
+        _check_json([*target, value], target, place)
         ours = target[0] == _OURS
         kept = value if ours else self._fit(value, field_of(target), target, place)
         self._facts[target] = Fact(target, kept, place)
@@ -278,6 +282,31 @@ def field_of(target: Target) -> Field:
     return field
 
 
+def _check_json(value: object, target: Target, place: Place) -> None:
+    """Refuse what JSON cannot hold, such as TOML's dates, and URLs with a credential."""
+    if isinstance(value, str):
+        if SURROGATE.search(value):
+            raise refusal("build.type", f"{_name(target)}: half a character is no text", place)
+        if _USERINFO.match(value):
+            text = f"{_name(target)}: a URL holds a user name or a password, and a card is public"
+            raise refusal("build.unsupported", text, place)
+    elif isinstance(value, Mapping):
+        _check_json([*value, *value.values()], target, place)
+    elif isinstance(value, list):
+        for one in value:
+            _check_json(one, target, place)
+    elif not (value is None or isinstance(value, int)) and not (
+        isinstance(value, float) and math.isfinite(value)
+    ):
+        kind = type(value).__name__
+        raise refusal("build.type", f"{_name(target)}: JSON has no such value ({kind})", place)
+
+
+def _name(target: Target) -> str:
+    return ascii(".".join(target))[1:-1]
+
+
+_USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
 _TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "string": (str, "a text"),
     "bool": (bool, "true or false"),

@@ -6,6 +6,7 @@ which fill gaps only (F36). `egress`, `security`, `mcp`, `secrets` and the like 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -48,7 +49,7 @@ def take_forge(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 
 
 def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
-    if source.is_dir():
+    if os.path.isdir(source):
         folder = source
         found = first_in(folder, _NAMES, draft)
         if found is None:
@@ -121,7 +122,7 @@ def _take_skills(document: Document, folder: Path, draft: Draft, options: BuildO
         message = "skills.path leads out of the agent's folder"
         raise document.refuse("build.unsupported", message, "skills", "path")
     files = [one for one in found_in(folder, PLACES, draft) if one.name != "README.md"]
-    if main.is_file() and main not in files:
+    if os.path.isfile(main) and main not in files:
         files.insert(0, main)
 
     def take(path: Path) -> None:

@@ -5,6 +5,7 @@ Prompts, models, settings, requirements and shell rules are never looked at.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -43,7 +44,7 @@ def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) 
             _take_agent(document, draft, options)
 
     for source in sources:
-        files = list(found_in(source, _FILES, draft)) if source.is_dir() else [source]
+        files = list(found_in(source, _FILES, draft)) if os.path.isdir(source) else [source]
         each(files, draft, take)
     draft.take(("capabilities", "streaming"), STREAMING, FILLED)
     draft.take(("capabilities", "pushNotifications"), PUSH_NOTIFICATIONS, FILLED)

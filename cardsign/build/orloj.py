@@ -6,6 +6,7 @@ from ``[build.orloj]`` of cardsign.toml (L21).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -100,7 +101,7 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 
 def _files(sources: Sequence[Path], draft: Draft) -> Iterator[Path]:
     for source in sources:
-        if source.is_dir():
+        if os.path.isdir(source):
             yield from found_in(source, ("**/*.yaml", "**/*.yml"), draft)
         else:
             yield source

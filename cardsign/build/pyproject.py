@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions)
     """Take the tables of Python projects."""
 
     def take(source: Path) -> None:
-        found = first_in(source, (FILE,), draft) if source.is_dir() else source
+        found = first_in(source, (FILE,), draft) if os.path.isdir(source) else source
         if found is None:
             raise refusal("build.missing", f"the folder has no {FILE}", Place(str(source)))
         _take(read_one(found), draft)

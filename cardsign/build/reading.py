@@ -67,15 +67,16 @@ class Document:
 
     def get(self, *location: str | int) -> Json:
         """A value; None where it is absent or what encloses it is of another kind."""
-        value: Json = dict(self.value)
+        value: Any = self.value
         for token in location:
-            if isinstance(value, dict) and isinstance(token, str):
+            if isinstance(value, Mapping) and isinstance(token, str):
                 value = value.get(token)
             elif isinstance(value, list) and isinstance(token, int) and token < len(value):
                 value = value[token]
             else:
                 return None
-        return value
+        found: Json = dict(value) if value is self.value else value
+        return found
 
     def text(self, *location: str | int) -> str | None:
         """A text, trimmed; None where it is absent or empty.
@@ -224,7 +225,7 @@ def read_frontmatter(data: bytes, file: str) -> tuple[Document, ...]:
 
 
 def read_toml_source(data: bytes, file: str) -> tuple[Document, ...]:
-    """A TOML file. Dates are refused where they are looked at.
+    """A TOML file. Dates are refused where they are taken.
 
     Raises:
         BuildRefused: ``build.syntax``.
@@ -316,6 +317,8 @@ def _json_tokens(text: str) -> Iterator[tuple[str, int]]:
 
 # ------------------------------------------------------------------ YAML
 
+#: Half of a character, which YAML and a command line can write and UTF-8 cannot.
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLS: Final = {
     "true": True,
@@ -362,6 +365,12 @@ class _Yaml:
             ) from exc
         except self._yaml.YAMLError as exc:  # a character that YAML does not allow
             raise refusal("build.syntax", f"not YAML: {exc.reason}", Place(self._file)) from exc
+        except (
+            ValueError,
+            OverflowError,
+        ) as exc:  # PyYAML: "\\UFFFFFFFF", a version of 5000 digits
+            text = "not YAML: a number in it is too large"
+            raise refusal("build.syntax", text, Place(self._file)) from exc
 
     def _value(self, event: Any, at: Location) -> Json:
         # A deeper value could not become part of a card, and each level takes a stack frame.
@@ -385,7 +394,7 @@ class _Yaml:
                 break
             if not isinstance(event, self._yaml.ScalarEvent) or event.anchor or event.tag:
                 raise self._refused(event, "a name is a plain word; is this a template?")
-            name = event.value
+            name = self._text(event)
             if name in members or name == "<<":
                 what = "merge keys are not read" if name == "<<" else f"{name!r} stands here twice"
                 raise self._refused(event, what)
@@ -402,8 +411,14 @@ class _Yaml:
             elements.append(self._value(event, (*at, len(elements))))
         return elements
 
-    def _scalar(self, event: Any, at: Location) -> Json:
+    def _text(self, event: Any) -> str:
         text: str = event.value
+        if SURROGATE.search(text):
+            raise self._refused(event, "half a character is no text")
+        return text
+
+    def _scalar(self, event: Any, at: Location) -> Json:
+        text = self._text(event)
         if not event.implicit[0]:  # quoted, or a block
             return text
         if text in _NULLS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +78,7 @@ def take_skills(sources: Sequence[Path], draft: Draft, options: BuildOptions) ->
         def take(path: Path, into: dict[Path, str] = taken) -> None:
             into[path] = take_skill_file(path, draft, options)
 
-        if source.is_dir():
+        if os.path.isdir(source):
             patterns = ("*.md", *_FOLDER) if source.name == "skills" else _FOLDER
             files = [one for one in found_in(source, patterns, draft) if one.name != "README.md"]
         else:

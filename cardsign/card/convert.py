@@ -432,7 +432,11 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, changes: list[Reason])
     _downgrade_security(card, old, kept, to)
     old |= {name: card[name] for name in _MODES if name in card}
     if isinstance(skills := card.get("skills"), list):
-        old["skills"] = [_downgraded_skill(one, kept, to) for one in skills]
+        ours = dict(_object(kept.get("skills"), "skills"))
+        old["skills"] = [_downgraded_skill(one, ours, to) for one in skills]
+        if to == "0.2":  # 0.3 leaves there what is there
+            kept.pop("skills", None)
+            kept |= {"skills": ours} if ours else {}
     made = with_kept(old, kept)
     return {name: made[name] for name in _ORDER[to] if name in made}
 
@@ -518,7 +522,7 @@ def _downgrade_security(
         kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
 
 
-def _downgraded_skill(skill: Json, kept: dict[str, Json], to: A2aVersion) -> Json:
+def _downgraded_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
     made = dict(_object(skill, "skills"))
     security = flat_requirements(made)
     made.pop("securityRequirements", None)
@@ -526,18 +530,15 @@ def _downgraded_skill(skill: Json, kept: dict[str, Json], to: A2aVersion) -> Jso
         made["security"] = security
     if to == "0.3":
         return made
-    ours = _object(kept.get("skills"), "skills")
     own = dict(_object(ours.get(str(made.get("id"))), "skills"))
     if (schema := own.pop("inputSchema", None)) is not None:  # 0.2 has it on the skill itself
         tags = made.pop("tags", None)
         made |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
     if security is not None:
         own["security"] = _object(skill, "skills").get("securityRequirements")
-    rest = {name: one for name, one in ours.items() if name != made.get("id")}
-    rest |= {str(made.get("id")): own} if own else {}
-    kept.pop("skills", None)
-    if rest:
-        kept["skills"] = rest
+    ours.pop(str(made.get("id")), None)
+    if own:
+        ours[str(made.get("id"))] = own
     return made
 
 

@@ -63,6 +63,11 @@ _INTERNAL_NAMES: Final = frozenset(
 )
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a member of that name holds a secret, by the words of the name."""
+    return bool(_SECRET_NAME.search(_snake(name)))
+
+
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: "_" + m[0], name).replace("-", "_").lower()
 
@@ -122,12 +127,7 @@ def token(spot: Spot) -> str | None:
 def password(spot: Spot) -> str | None:
     """Letters and digits without white space, under such a name; no name of A2A's is one."""
     text = _text(spot)
-    if (
-        spot.name is None
-        or spot.field
-        or spot.old_field
-        or not _SECRET_NAME.search(_snake(spot.name))
-    ):
+    if spot.name is None or spot.field or spot.old_field or not is_secret_name(spot.name):
         return None
     if len(text) < 8 or re.search(r"\s", text) or _STAND_IN.fullmatch(text):
         return None

@@ -11,6 +11,7 @@ from making import Write, built, codes
 
 from cardsign.build import KINDS
 from cardsign.card import CARD_0_3, CARD_1_0
+from cardsign.errors import BuildRefused, CardsignError, UsageFault
 
 #: What no card may hold, planted wherever a source can hold something.
 SECRETS: dict[str, Any] = {
@@ -148,3 +149,138 @@ def test_the_plants_would_be_found(write: Write) -> None:
     """A card that says the word where it may does hold it."""
     said: dict[str, Any] = {**CARD, "description": "PLANTED"}
     assert b"PLANTED" in built(write("card.json", json.dumps(said))).document
+
+
+LOGIN = "https://user:PLANTED@o.example/"
+A_CARD = {"name": "a", "description": "b", "version": "1", "skills": [SKILL]}
+FORGE = "agent_id: a\ndescription: b\nbuiltin_tools: [t]\n"
+WITH_LOGIN: dict[str, tuple[str, str]] = {
+    "url": ("card.json", json.dumps(OLD | {"url": LOGIN})),
+    "interface": ("card.json", json.dumps(A_CARD | {"supportedInterfaces": [{"url": LOGIN}]})),
+    "documentation": ("card.json", json.dumps(CARD | {"documentationUrl": LOGIN})),
+    "backslashes": ("card.json", json.dumps(CARD | {"iconUrl": LOGIN.replace("//", "\\\\")})),
+    "provider": (
+        "card.json",
+        json.dumps(A_CARD | {"url": "", "provider": {"organization": "o", "url": LOGIN}}),
+    ),
+    "extension": (
+        "card.json",
+        json.dumps(
+            A_CARD | {"capabilities": {"extensions": [{"uri": "u", "params": {"a": [LOGIN]}}]}}
+        ),
+    ),
+    "id": ("card.json", json.dumps(CARD | {"spiffe_id": "spiffe://u@o.example/a"})),
+    "issuer": (
+        "forge.yaml",
+        f"{FORGE}auth: {{providers: [{{type: oidc, settings: {{issuer: '{LOGIN}'}}}}]}}\n",
+    ),
+    "homepage": (
+        "mcp.json",
+        json.dumps({"name": "a", "description": "b", "homepage": LOGIN, "tools": [{"name": "t"}]}),
+    ),
+    "schema": (
+        "mcp.json",
+        json.dumps(
+            {
+                "name": "a",
+                "description": "b",
+                "tools": [{"name": "t", "inputSchema": {"properties": {"x": {"default": LOGIN}}}}],
+            }
+        ),
+    ),
+    "pyproject": (
+        "pyproject.toml",
+        "[tool.cardsign.card]\nname = 'a'\ndescription = 'b'\nskills = [{id = 's'}]\n"
+        f"iconUrl = '{LOGIN}'\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), WITH_LOGIN.values(), ids=WITH_LOGIN)
+def test_F26_a_url_with_a_user_or_password_is_refused_with_its_line(
+    write: Write, name: str, text: str
+) -> None:
+    """The error does not repeat it; the same source without it is built."""
+    with pytest.raises(BuildRefused) as caught:
+        built(write(name, text))
+    assert (caught.value.code, caught.value.line) == ("build.unsupported", caught.value.line or 0)
+    assert caught.value.line
+    assert "PLANTED" not in str(caught.value)
+    harmless = text.replace("user:PLANTED@", "").replace("u@o.", "o.")
+    built(write(name, harmless), members={"skills.s.description": "d"})
+
+
+def test_F26_an_address_in_a_text_is_no_credential(write: Write) -> None:
+    """Only a value that is a URL counts."""
+    text = "Writes to us@o.example or https://o.example/@us"
+    card = built(write("card.json", json.dumps(CARD | {"description": text})))
+    assert json.loads(card.document)["description"] == text
+
+
+def test_B25_metadata_that_may_be_secret_stays_inside(write: Write) -> None:
+    """Words move into our extension; objects, and what lint takes for a secret, do not."""
+    metadata = {"team": "iam", "tier": 2}
+    token = "AKIA" + "IOSFODNN7EXAMPLE"
+    inside = {"api_key": "x", "note": token, "host": "http://10.0.0.1/", "more": {"a": 1}, "l": [1]}
+    given = A_CARD | {"metadata": metadata | inside}
+    card = built(write("card.json", json.dumps(given)))
+    (ours,) = json.loads(card.document)["capabilities"]["extensions"]
+    assert ours["params"]["metadata"] == metadata
+    left_out = [one for one in card.reasons if "may hold what is not for everybody" in one.message]
+    assert len(left_out) == len(inside)
+
+
+ODD: dict[str, tuple[str, str, str]] = {
+    "a date": (
+        "m.toml",
+        "name='a'\ndescription='b'\n[[tools]]\nname='t'\ninputSchema={a=2020-01-01}",
+        "date",
+    ),
+    "infinity": (
+        "m.toml",
+        "name='a'\ndescription='b'\n[[tools]]\nname='t'\ninputSchema={a=inf}",
+        "float",
+    ),
+    "a path with NUL": ("forge.yaml", FORGE + 'skills: {path: "a\\0b"}\n', "leads out"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "words"), ODD.values(), ids=ODD)
+def test_what_no_card_can_hold_is_refused_with_its_line(
+    write: Write, name: str, text: str, words: str
+) -> None:
+    """It does not end in a fault of ours."""
+    path = write(name, text)
+    with pytest.raises(BuildRefused, match=words) as caught:
+        built(f"mcp:{path}" if name == "m.toml" else path)
+    assert caught.value.line
+
+
+@pytest.mark.parametrize("length", [300, 9000])
+def test_a_path_too_long_for_any_file_is_no_file(write: Write, length: int) -> None:
+    """Of a forge.yaml it is a file that is not there; of the command line it is refused."""
+    text = "a" * length
+    built(write("forge.yaml", f"{FORGE}skills: {{path: {text}}}\n"))
+    with pytest.raises(CardsignError) as caught:
+        built(text)
+    assert caught.value.code.startswith("file.")
+
+
+@pytest.mark.parametrize(
+    ("member", "text"),
+    [
+        ("skills", '[{"id": "x"}]'),
+        ("skills.x", "{}"),
+        ("skills..name", "x"),
+        ("signatures", '[{"protected": "x"}]'),
+        ("provider", "[" * 60_000),
+        ("provider", '{"organization": NaN}'),
+        ("provider", '{"organization": "a", "organization": "b"}'),
+        ("description", "\ud800"),
+    ],
+)
+def test_a_member_that_cannot_be_said_is_refused(write: Write, member: str, text: str) -> None:
+    """Whatever stands behind --set."""
+    path = write("card.json", json.dumps(A_CARD))
+    with pytest.raises((BuildRefused, UsageFault)):
+        built(path, members={member: text})

@@ -26,6 +26,7 @@ SAYS: Final = {
     "evidence": "a card with statements in instalments, four anchors, five times and subjects: "
     "the same, and what is remembered only rises and can be written",
     "explain": "`explain_card`: nothing raises, the explanation serializes",
+    "source": "`build_card` of a manifest of any kind: what is built is a card, in both forms",
 }
 
 _PAGE: Final = """# Fuzzing: last figures

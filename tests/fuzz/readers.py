@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card import find_marker, jcs, parse_object, with_marker
-from cardsign.errors import InputRefused, JsonRefused
+from cardsign.build import BuildOptions, build_card
+from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
+from cardsign.errors import BuildRefused, InputRefused, JsonRefused
 from cardsign.jose import ALGORITHMS, MAX_JWKS_BYTES, JwkSet, base64url, read_entry
 from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
 from cardsign.trust import (
@@ -31,7 +32,36 @@ from cardsign.trust import (
 )
 from tests.fuzz.issuing import URL
 
+#: A name for each kind of source.
+SOURCES: Final = (
+    "forge.yaml",
+    "orloj.yaml",
+    "agent.toml",
+    "HAND.toml",
+    "config.toml",
+    "pyproject.toml",
+    "tools.json",
+    "card.json",
+    "SKILL.md",
+)
 _SCRATCH: Final = tempfile.TemporaryDirectory(prefix="cardsign-fuzz-")
+
+
+def check_source(data: bytes) -> None:
+    """What is built of a file is a card in both forms; its name stands in the first line."""
+    head, _, text = data.partition(b"\n")
+    name = head.decode("latin-1")
+    path = Path(_SCRATCH.name) / (name if name in SOURCES else SOURCES[sum(head) % len(SOURCES)])
+    path.write_bytes(text)
+    try:
+        built = build_card([path], BuildOptions(a2a="both", url="https://a.example/"))
+    except BuildRefused as refused:
+        str(refused).encode()  # half a character would spoil every report
+        raise
+    finally:
+        path.unlink()
+    for document in built.documents.values():
+        assert Card.from_bytes(document).document["name"]
 
 
 def check_json(data: bytes) -> None:

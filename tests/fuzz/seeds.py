@@ -54,6 +54,46 @@ def cards() -> list[bytes]:
     return [*texts, dump({**LAX, "signatures": entries}), dump(PORTABLE), *hostile]
 
 
+def sources() -> list[bytes]:
+    """A manifest of every kind, behind the name of its file."""
+    skill = '{"id": "s", "name": "s", "description": "d", "tags": ["t"]}'
+    tool = '{"name": "t", "description": "d", "inputSchema": {"type": "object"}}'
+    auth = (
+        '"type": "oauth2",\n"flows": {"clientCredentials": {"tokenUrl": "https://a.example/t",\n'
+        '"scopes": {}},\n"password": {"tokenUrl": "https://a.example/t", "scopes": {}}}'
+    )
+    resource = "apiVersion: orloj.dev/v1\nkind: {}\nmetadata:\n  name: {}\n{}"
+    described = '  annotations:\n    orloj.dev/description: "d"\nspec:\n  agents: [b]\n'
+    orloj = (
+        resource.format("AgentSystem", "a", described),
+        resource.format("Agent", "b", "spec:\n  tools:\n  - c\n"),
+        resource.format("Tool", "c", "spec:\n  description: d\n  input_schema: {a: 1.5}\n"),
+    )
+    texts = {
+        "card.json": f'{{\n"name": "a",\n"description": "d",\n"version": "1",\n'
+        f'"url": "https://a.example/",\n"protocolVersion": "0.3.0",\n"skills": [\n{skill}\n],\n'
+        f'"securitySchemes": {{"k": {{{auth}}}}},\n"security": [{{"k": []}}],\n'
+        f'"metadata": {{"a": 1}}\n}}\n',
+        "forge.yaml": "agent_id: a\ndescription: d\nversion: 1.10\nbuiltin_tools:\n- x\nauth:\n"
+        "  required: false\n  providers:\n  - type: oidc\n    name: sso\n    settings:\n"
+        "      issuer: https://i.example\nskills:\n  path: main.md\n",
+        "orloj.yaml": "---\n".join(orloj),
+        "agent.toml": 'name = "a"\nversion = "1"\ndescription = "d"\nmodule = "m"\n[model]\n'
+        'system_prompt = "p"\n[capabilities]\ntools = ["x", "y-z"]\n',
+        "HAND.toml": 'id = "a"\nname = "A"\ndescription = "d"\ncategory = "c"\n'
+        'tools = ["x"]\nsince = 2020-01-01\nratio = inf\n',
+        "config.toml": 'api_key = "x"\n[a2a]\nenabled = true\nlisten_path = "/a"\n',
+        "pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndescription = "d"\n'
+        '[tool.cardsign.card]\nurl = "https://a.example/"\n[[tool.cardsign.card.skills]]\n'
+        'id = "s"\ndescription = "d"\nexamples = ["e"]\n',
+        "tools.json": '{"name": "a",\n"description": "d",\n"auth": ["bearer"],\n'
+        f'"tools": [\n{tool}\n]}}\n',
+        "SKILL.md": "---\nname: a\ndescription: d\ncategory: c\ntags: [t]\n"
+        "modes: [text/plain]\n---\nx\n",
+    }
+    return [f"{name}\n{text}".encode() for name, text in texts.items()]
+
+
 def entries() -> list[bytes]:
     """Single members of `signatures`."""
     made = one_signature(PORTABLE, key("card"), "served-as-is")

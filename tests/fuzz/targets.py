@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from cardsign.errors import (
+    BuildRefused,
     BundleRefused,
     CardRefused,
     CardsignError,
@@ -137,4 +138,5 @@ TARGETS: Final[dict[str, Target]] = {
     "explain": Target(
         verdicts.check_explain, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),
+    "source": Target(readers.check_source, (BuildRefused,), change.mutate_lines, seeds.sources),
 }

@@ -34,6 +34,7 @@ REACHED = {
     "verify": ("trusted", "untrusted", "invalid", "indeterminate"),
     "evidence": ("trusted", "untrusted", "invalid", "indeterminate"),
     "explain": ("accepted",),
+    "source": ("accepted", "build.syntax", "build.missing", "build.type"),
 }
 
 
