@@ -223,8 +223,8 @@ def sign_card(
     """Sign a card, so that cardsign and the SDKs accept it.
 
     Only `signatures` changes. Signatures by the same keys are replaced, others are kept. A card
-    that is signed already comes back unchanged, byte for byte. The result was read again and
-    verified with the public keys alone.
+    that is signed already comes back unchanged, byte for byte. The result was verified
+    as an outsider does who has the public keys alone.
 
     Args:
         card: The card, UTF-8 JSON, at most 256 KiB.

@@ -1,8 +1,8 @@
 """Signing: one card in, the same card with our signatures out.
 
 The plan is made and checked before anything is signed: which payloads the card has, which
-signatures they need, which of the present ones stay. What is signed is read again and
-verified as an outsider would.
+signatures they need, which of the present ones stay. What is signed is verified
+as an outsider would, who reads it; it is not read anew where that is proven to give what we hold.
 """
 
 from __future__ import annotations
