@@ -459,7 +459,7 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
     changed = _changed(state, previous, now)
     if not changed:
         return KeysetDue(following, aged, f"keyset {number} ends at {ends:{SHOWN_TIME}}", ends)
-    kids = ", ".join(short(key.kid) for key in changed[:_KIDS_SHOWN])
+    kids = ", ".join(key.kid for key in changed[:_KIDS_SHOWN])
     more = f" and {len(changed) - _KIDS_SHOWN} more" if len(changed) > _KIDS_SHOWN else ""
     why = f"keyset {number} is out of date: {kids}{more} changed since"
     return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)

@@ -244,8 +244,8 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
         found = examine_store(DirectoryStore.open(store.path), **options)
         return [one for one in found if one.code != "doctor.no_standby"]
 
-    assert due(0) == due(89) == []
-    (finding,) = due(90)
+    assert due(0) == due(59) == []
+    (finding,) = due(60)
     assert (finding.code, finding.level) == ("doctor.due", "alarm")
     assert another_es256.public.kid in finding.message
 
