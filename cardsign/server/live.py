@@ -153,7 +153,8 @@ class LiveApplication:
         if not is_due and self._settings.workers > 1:
             # Workers that look at different times would answer the old one after the new one.
             is_due = self._current_stamp() != self._seen
-        if is_due and self._looking.acquire(blocking=False):
+        # Of several workers none may answer the old one while it reads the new one.
+        if is_due and self._looking.acquire(blocking=self._settings.workers > 1):
             try:
                 self._looked_at = self._clock()
                 self._look()
@@ -161,15 +162,15 @@ class LiveApplication:
                 self._looking.release()
 
     def _look(self) -> None:
-        stamp = self._seen = self._current_stamp()
-        if stamp is not None and stamp == self._stamp:
-            return
+        stamp = self._current_stamp()
         try:
-            self._take(load_current(self._directory))
+            if stamp is None or stamp != self._stamp:
+                self._take(load_current(self._directory))
+                self._stamp = stamp
         except CardsignError as exc:
             self._complain(str(exc))
-        else:
-            self._stamp = stamp
+        finally:
+            self._seen = stamp
 
     def _take(self, generation: Generation) -> None:
         held = self._generation

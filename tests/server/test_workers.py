@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.server import Host, ServerSettings, read_server_settings
+from cardsign.server import Host, LiveApplication, ServerSettings, read_server_settings
 
 CARD = "/.well-known/agent-card.json"
 PATIENCE = 60.0
@@ -105,6 +106,35 @@ def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: Pr
             made = publish_cards(server.directory, key, card, "staff", now=datetime.now(UTC))
             for _ in range(10):
                 assert server.get().content == made.card
+
+
+def test_nobody_gets_the_old_one_while_the_new_one_is_read(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker may have answered the new one already, so the second request waits."""
+    from cardsign.server import live
+
+    publish_cards(tmp_path, key, PUBLIC)
+    settings = ServerSettings(workers=2)
+    client = Client(LiveApplication(tmp_path, settings, now=NOW.timestamp, log=lambda line: None))
+    new = publish_cards(tmp_path, key, {**PUBLIC, "version": "2.0.0"})
+    real, reading, go_on, got = live.load_current, threading.Event(), threading.Event(), []
+
+    def slow(directory: Path) -> object:
+        reading.set()
+        assert go_on.wait(PATIENCE)
+        return real(directory)
+
+    monkeypatch.setattr(live, "load_current", slow)
+    both = [threading.Thread(target=lambda: got.append(client.get(CARD).data)) for _ in "12"]
+    both[0].start()
+    assert reading.wait(PATIENCE)
+    both[1].start()
+    both[1].join(0.3)
+    go_on.set()
+    for one in both:
+        one.join(PATIENCE)
+    assert got == [new.card, new.card]
 
 
 @pytest.mark.needs_prometheus
