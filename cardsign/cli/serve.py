@@ -156,7 +156,7 @@ _token_file = click.option(
 @_token_file
 @json_option
 def list_tokens(token_file: Path, as_json: bool) -> None:
-    """List the tokens of a file: the digest of each, its audience, and until when it opens it."""
+    """List digest, audience and end of each token."""
     from cardsign.server.tokens import TokenTable
 
     entries = TokenTable.read(token_file).entries
@@ -183,7 +183,10 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 @_token_file
 @dry_run_option
 def revoke(digest: str, token_file: Path) -> None:
-    """Take the token whose DIGEST begins so out of a file; a running server follows at once."""
+    """Take the token whose digest begins so out of a file.
+
+    A running server follows within a second.
+    """
     from cardsign.server.tokens import without_token
 
     write_atomic(to_change(token_file), without_token(_present(token_file), digest))
