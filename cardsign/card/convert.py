@@ -41,6 +41,8 @@ KEPT_OF_CARD: Final = (
     "securitySchemes",
     "securityRequirements",
 )
+#: Where a gateway's copy came from: no member of any manifest, so nothing moves there.
+UPSTREAM: Final = "upstream"
 #: What is kept there of a skill.
 KEPT_OF_SKILL: Final = ("inputSchema", "outputSchema", "deprecated", "security")
 _ORIGINALS: Final = KEPT_OF_CARD[-3:]
@@ -125,7 +127,9 @@ def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
     for one in _list(found):
         params = one.get("params") if isinstance(one, dict) and _is_ours(one) else None
         if isinstance(params, dict):
-            kept = {name: value for name, value in params.items() if name in KEPT_OF_CARD}
+            kept = {
+                name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
+            }
             skills = params.get("skills")
             named = skills.items() if isinstance(skills, dict) else ()
             chosen: dict[str, Json] = {

@@ -33,6 +33,7 @@ _COMMANDS: Final = {
         "Print exactly the bytes that a signature covers.",
     ),
     "sign": ("cardsign.cli.sign:sign", "Sign a card with every active key."),
+    "resign": ("cardsign.cli.resign:resign", "Make and sign the copy of a card at a gateway."),
     "verify": ("cardsign.cli.verify:verify", "Verify cards and URLs, and say why or why not."),
     "fetch": ("cardsign.cli.fetch:fetch", "Fetch a card, verify it, and write what was verified."),
     "call": ("cardsign.cli.call:call", "Send a text to an agent whose card is trusted."),

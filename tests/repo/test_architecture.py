@@ -33,7 +33,7 @@ ROWS = (
     ("net",),
     ("loading", "build"),
     ("publish",),
-    ("agents", "check", "contract", "drift", "projects"),
+    ("agents", "check", "contract", "drift", "gateway", "projects"),
     ("batch", "issuer"),
     ("rehearsal",),
     ("api",),

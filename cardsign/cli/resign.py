@@ -1,0 +1,180 @@
+"""``cardsign resign``: the copy of a card that a gateway serves."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cardsign.batch import Verifier
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.cli.arguments import STDIO, json_option, option_group, write_output
+from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.options import UnlockOptions, moment, unlock_options
+from cardsign.cli.policy import accept_option, statements_option, trust_options
+from cardsign.cli.sign import CardOptions
+from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
+from cardsign.cli.views import render_verdict
+from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
+from cardsign.files import read_bytes
+from cardsign.gateway import is_over, resign_card
+from cardsign.issuer.signers import CardSigners
+from cardsign.sign import SignedCard, SigningOptions
+from cardsign.urls import is_url
+from cardsign.verify.report import Report
+
+#: Seconds between two looks of ``--watch``.
+EVERY: Final = 300
+
+#: How the upstream's card is verified, as `named`.
+_upstream_options: Final = option_group(
+    VerifierOptions,
+    "named",
+    click.option(
+        "--issuer",
+        metavar="NAME",
+        help="The upstream, by your policy's name [default: the issuer that the policy trusts "
+        "for the URL]. A file needs it.",
+    ),
+    click.option(
+        "--jwks",
+        metavar="FILE|URL",
+        help="The upstream is the holder of these keys. Revocation cannot be seen.",
+    ),
+    accept_option,
+    trust_options,
+    statements_option,
+    loopback_option,
+)
+
+
+@command(example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json")
+@click.argument("card", metavar="URL|FILE")
+@click.option(
+    "--url",
+    required=True,
+    metavar="NEW",
+    help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
+)
+@click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
+@click.option("--watch", is_flag=True, help="Go on, and follow the card; needs -o.")
+@click.option(
+    "--every",
+    type=click.IntRange(1, 86_400),
+    default=EVERY,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
+@click.option("--key", "uris", multiple=True, metavar="URI", help="As for `cardsign sign`.")
+@_upstream_options
+@unlock_options
+@dry_run_option
+@json_option
+def resign(
+    card: str,
+    url: str,
+    output: str,
+    watch: bool,
+    every: int,
+    uris: tuple[str, ...],
+    named: VerifierOptions,
+    keystore: UnlockOptions,
+    as_json: bool,
+) -> int:
+    """Verify a card, point it at your gateway, and sign the copy with your keys.
+
+    The copy says which issuer and which payload it came from. It carries none of the issuer's
+    signatures. Where the card was revoked or withdrawn, OUT is removed. Where an answer is
+    missing or no card of the issuer, OUT stays until what showed that it is current has ended.
+
+    Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
+    """
+    if output == STDIO and (watch or as_json):
+        raise UsageFault("usage.conflict", "--watch and --json need -o OUT")
+    verifier = named.verifier()
+    options = CardOptions(uris=uris)
+    while True:
+        now = moment()
+        name, report = _look(verifier, card)
+        keep_lock(verifier)
+        if report.verdict == "trusted":
+            signers = options.signers(keystore, now=now)
+            before = _before(output)
+            signed = resign_card(
+                report,
+                signers.signers,
+                url=url,
+                now=now,
+                options=SigningOptions(own_kids=signers.own_kids, file=output),
+                previous=before,
+            )
+            if signed.document != before:
+                write_output(output, signed.document)
+            _tell(signed, name, output, signers, signed.document != before, as_json)
+            status = EXIT_OK
+        else:
+            status = _refuse(name, report, output)
+        if not watch:
+            return status
+        # The card is asked for again, and what was kept of it is not believed for longer.
+        verifier = replace(verifier)
+        threading.Event().wait(every)
+
+
+def _look(verifier: Verifier, card: str) -> tuple[str, Report]:
+    outcome = verifier.examine_url(card) if is_url(card) else verifier.examine_file(card)
+    if isinstance(outcome.result, LocalFault):
+        raise outcome.result
+    return outcome.name, outcome.result
+
+
+def _before(output: str) -> bytes | None:
+    """The copy that was made before."""
+    if output == STDIO:
+        return None
+    try:
+        return read_bytes(Path(output), max_bytes=MAX_CARD_BYTES)
+    except FileMissing:
+        return None
+
+
+def _refuse(name: str, report: Report, output: str) -> int:
+    """Say why there is no copy, and withdraw the one that is there."""
+    click.echo(render_verdict(name, report), err=True)
+    before = _before(output)
+    if before is None:
+        return report.exit_status
+    # A forged answer says nothing about the card that was verified before.
+    if report.verdict != "untrusted" and not is_over(before, moment()):
+        say(f"{safe(output)} stays: what showed that its card is current has not ended")
+        return report.exit_status
+    to_change(Path(output)).unlink(missing_ok=True)
+    say(f"removed {safe(output)}: its card is not trusted any more. Take it off your server too")
+    return report.exit_status
+
+
+def _tell(
+    signed: SignedCard, name: str, output: str, signers: CardSigners, changed: bool, as_json: bool
+) -> None:
+    if as_json:
+        print_json(
+            {
+                "input": name,
+                "output": output,
+                "changed": changed,
+                "kids": signers.kids,
+                "notes": [note.to_json() for note in signed.notes],
+            }
+        )
+        return
+    if not changed:
+        say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")
+        return
+    say(f"signed the copy of {safe(name)}{'' if output == STDIO else f' as {safe(output)}'}")
+    say_notes(signed.notes)

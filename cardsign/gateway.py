@@ -1,0 +1,249 @@
+"""A gateway's copy of a card: verified, its endpoints the gateway's, signed with the gateway's key.
+
+The copy says in our extension where it came from. Who trusts the gateway trusts what the gateway
+says of the upstream; the upstream's own signature does not come along, for it covers other
+endpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from cardsign.card.convert import UPSTREAM, kept_of, with_kept
+from cardsign.card.document import Card
+from cardsign.card.interfaces import interfaces_of
+from cardsign.card.strictjson import Json
+from cardsign.card.tree import Source
+from cardsign.errors import CardRefused, UsageFault
+from cardsign.jose.jws import Signer
+from cardsign.reasons import Reason
+from cardsign.records import dataclass
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.urls import Url, interface_url, parse_url
+from cardsign.verify.report import Report, trusted_card
+
+#: Gateways through which a card may have passed. More is a loop, or nobody knows any more.
+MAX_GATEWAYS: Final = 4
+#: What stands for the path of each endpoint in the gateway's URL.
+PATH: Final = "{path}"
+
+_EXTENDED: Final = "extendedAgentCard", "supportsAuthenticatedExtendedCard"
+#: Of the upstream's maker, not of its endpoints; they stay without a word.
+_ABOUT: Final = frozenset({"provider", "documentationUrl", "iconUrl", UPSTREAM})
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where a gateway's copy came from, as the copy itself says; see `docs/guides/gateway.md`.
+
+    Attributes:
+        issuer: What the gateway's policy calls the issuer.
+        payload_sha256: SHA-256 of the payload that the issuer signed, lower-case hex.
+        verified_at: When this payload was first verified, UTC, in whole seconds.
+        valid_until: When what showed that it is current ends, likewise; None for no end.
+        via: The gateways, the first one first, each by its URL without ``{path}``.
+    """
+
+    issuer: str
+    payload_sha256: str
+    verified_at: datetime
+    valid_until: datetime | None
+    via: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """The member ``upstream`` of our extension."""
+        until = self.valid_until
+        return {
+            "issuer": self.issuer,
+            "payload_sha256": self.payload_sha256,
+            "verified_at": _written(self.verified_at),
+            **({} if until is None else {"valid_until": _written(until)}),
+            "via": list(self.via),
+        }
+
+
+def read_upstream(document: Mapping[str, Json]) -> Upstream | None:
+    """What a card says of where it came from; None where it is no gateway's copy.
+
+    Nothing is verified: verify the card first.
+
+    Raises:
+        CardRefused: ``gateway.upstream``: it says something else than a gateway writes.
+    """
+    said = kept_of(document).get(UPSTREAM)
+    if said is None:
+        return None
+    try:
+        members: Any = said
+        until = members.get("valid_until")
+        found = Upstream(
+            str(members["issuer"]),
+            str(members["payload_sha256"]),
+            _read(members["verified_at"]),
+            None if until is None else _read(until),
+            tuple(members["via"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise _malformed() from exc
+    if found.to_json() != said:
+        raise _malformed()
+    return found
+
+
+def resign_card(
+    upstream: Report,
+    signers: Sequence[Signer],
+    *,
+    url: str,
+    now: datetime,
+    options: SigningOptions | None = None,
+    previous: bytes | None = None,
+) -> SignedCard:
+    """Make the gateway's copy of a card, and sign it.
+
+    Every endpoint becomes `url`. What is not an endpoint stays, also where it names the upstream's
+    host: a note lists those places. The copy announces no extended card, since the gateway has
+    none, and carries none of the upstream's signatures.
+
+    Args:
+        upstream: The verdict on the upstream's card.
+        signers: The gateway's keys, the older first.
+        url: The gateway's endpoint. ``{path}`` stands for the path of each endpoint, and is
+            needed where the upstream has endpoints at several URLs.
+        now: The time, with its zone.
+        options: How it is signed.
+        previous: The copy that was made before. It comes back as it is while half of its time is
+            ahead, if the payload, the gateway and the signers are the same.
+
+    Raises:
+        NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
+        CardRefused: ``gateway.loop``: it came through this gateway already, or through too many;
+            ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL; or `url` is none.
+        UsageFault: ``usage.invalid``: the endpoints would be one, and are several.
+        SigningRefused, SignerFault: As :func:`cardsign.sign.sign_with_notes`.
+    """
+    document = _unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
+    before = read_upstream(document)
+    via = (*(before.via if before else ()), url.replace(PATH, ""))
+    if via[-1] in via[:-1]:
+        raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")
+    if len(via) > MAX_GATEWAYS:
+        raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
+    signature = next(one for one in upstream.signatures if one.counts)
+    origin = Upstream(
+        upstream.issuer or upstream.subject or "",
+        str(signature.payload_sha256),
+        now.astimezone(UTC).replace(microsecond=0),
+        upstream.valid_until,
+        via,
+    )
+    moved, hosts = _at_gateway(document, url)
+    kept = {name: one for name, one in kept_of(moved).items() if name != "supportedInterfaces"}
+    held = None if previous is None else _held(previous, origin)
+    if held is not None:
+        origin = held
+    made = with_kept(_without_extended(moved), {**kept, UPSTREAM: origin.to_json()})
+    data = json.dumps(made, ensure_ascii=False, indent=2).encode() + b"\n"
+    if previous is not None and held and _unsigned(Card.from_bytes(previous).document) == made:
+        data = previous
+    signed = sign_with_notes(data, signers, options or SigningOptions())
+    notes = [
+        Reason.of("gateway.names_upstream", f"this still names {host}", source.pointer)
+        for source, host in _named(made, hosts, Source())
+    ]
+    return replace(signed, notes=(*signed.notes, *notes))
+
+
+def is_over(copy: bytes, now: datetime) -> bool:
+    """Whether what showed that the upstream's card is current has ended since the copy was made.
+
+    Raises:
+        JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
+    """
+    origin = read_upstream(Card.from_bytes(copy).document)
+    return origin is None or (origin.valid_until is not None and origin.valid_until <= now)
+
+
+def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:
+    """The card with the gateway's endpoints, and the hosts of the upstream's."""
+    moved: dict[str, Any] = json.loads(json.dumps(document))
+    own = parse_url(url.replace(PATH, "/"))
+    found: dict[str, Url] = {}
+    for one in interfaces_of(document, any_spelling=True):
+        if not isinstance(one.url, str):
+            raise CardRefused("card.interface_url", "expected a URL", path=one.pointer)
+        theirs = found[one.url] = interface_url(one.url, str(one.binding))
+        if theirs == own:
+            raise CardRefused("gateway.loop", f"the card is of {own} already", path=one.pointer)
+        place: Any = moved
+        for token in one.tokens[:-1]:
+            place = place[int(token)] if isinstance(place, list) else place[token]
+        place[one.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
+    if PATH not in url and len(found) > 1:
+        raise UsageFault(
+            "usage.invalid",
+            f"the card has endpoints at {len(found)} URLs, and the gateway's is one",
+            hint=f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'",
+        )
+    return moved, frozenset(one.origin.host for one in found.values()) - {own.origin.host}
+
+
+def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
+    """The card without the announcement of an extended one."""
+    card = {name: one for name, one in document.items() if name not in _EXTENDED}
+    capabilities = card.get("capabilities")
+    if isinstance(capabilities, dict):
+        left = {name: one for name, one in capabilities.items() if name not in _EXTENDED}
+        card["capabilities"] = left
+    return card
+
+
+def _held(previous: bytes, origin: Upstream) -> Upstream | None:
+    """What the copy before says, if it is of the same payload and half of its time is ahead."""
+    held = read_upstream(Card.from_bytes(previous).document)
+    if held is None:
+        return None
+    same = replace(held, verified_at=origin.verified_at, valid_until=origin.valid_until)
+    if same != origin or (held.valid_until is None) != (origin.valid_until is None):
+        return None
+    if held.valid_until is None:
+        return held
+    half = held.verified_at + (held.valid_until - held.verified_at) / 2
+    return held if held.verified_at <= origin.verified_at < half else None
+
+
+def _unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: one for name, one in document.items() if name != "signatures"}
+
+
+def _named(value: Json, hosts: frozenset[str], at: Source) -> Iterator[tuple[Source, str]]:
+    """Where a card still names one of these hosts."""
+    if isinstance(value, str):
+        for host in sorted(hosts):
+            if host in value.lower():
+                yield at, host
+                return
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            if name not in _ABOUT:
+                yield from _named(child, hosts, Source(at, name))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _named(child, hosts, Source(at, index))
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _read(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
+def _malformed() -> CardRefused:
+    expected = "expected `upstream` of our extension as a gateway writes it"
+    return CardRefused("gateway.upstream", expected, path="/capabilities/extensions")

@@ -1,0 +1,183 @@
+"""A gateway's copy of a card: whose it is, where it came from, and what it refuses to copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cardsign import NotTrusted, PrivateKey, examine_card
+from cardsign.errors import CardRefused, UsageFault
+from cardsign.gateway import MAX_GATEWAYS, is_over, read_upstream, resign_card
+from cardsign.jose import JwkSet
+from cardsign.sign import SignedCard
+from cardsign.testing import FakeIssuer
+from cardsign.verify import Report
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+TIDES = FakeIssuer(NOW)
+GATEWAY = PrivateKey.generate("ES256")
+AT = "https://gw.example/tides"
+
+
+def report(card: Mapping[str, Any]) -> Report:
+    """The verdict on a card that Tides signed."""
+    return examine_card(TIDES.signed_card(card), jwks=TIDES.jwks(), now=NOW)
+
+
+def copy(upstream: Report, url: str = AT, **more: Any) -> SignedCard:
+    """What the gateway makes of it."""
+    return resign_card(upstream, [GATEWAY], url=url, now=more.pop("now", NOW), **more)
+
+
+def verdict(copied: bytes) -> Report:
+    """The verdict of somebody who trusts the gateway."""
+    return examine_card(copied, jwks=JwkSet.of([GATEWAY.public]), now=NOW)
+
+
+def test_the_copy_is_the_gateways_and_says_where_it_came_from() -> None:
+    """Only endpoints move; the signatures of the upstream stay behind."""
+    card = TIDES.card_members(documentationUrl=f"{TIDES.origin}/docs")
+    upstream = report(card)
+    made = verdict(copy(upstream).document)
+    assert made.verdict == "trusted"
+    assert made.card is not None
+    assert {one.kid for one in made.signatures} == {GATEWAY.public.kid}
+    changed = {name for name in card if made.card[name] != card[name]}
+    assert changed == {"supportedInterfaces", "capabilities"}
+    interfaces: Any = made.card["supportedInterfaces"]
+    assert [one["url"] for one in interfaces] == [AT]
+    origin = read_upstream(made.card)
+    assert origin is not None
+    assert (origin.payload_sha256, origin.verified_at, origin.via) == (
+        upstream.signatures[0].payload_sha256,
+        NOW,
+        (AT,),
+    )
+    assert examine_card(copy(upstream).document, jwks=TIDES.jwks(), now=NOW).verdict != "trusted"
+
+
+def test_every_endpoint_moves_of_both_versions_and_in_any_spelling() -> None:
+    """An endpoint that stayed would lead callers past the gateway."""
+    old = {"url": f"{TIDES.origin}/old/rpc", "transport": "JSONRPC"}
+    card = TIDES.card_members(url=f"{TIDES.origin}/old/rpc", additionalInterfaces=[old])
+    data = copy(report(card), AT + "{path}").document
+    found = json.loads(data)
+    assert found["url"] == f"{AT}/old/rpc" == found["additionalInterfaces"][0]["url"]
+    assert found["supportedInterfaces"][0]["url"] == f"{AT}/a2a"
+    assert TIDES.origin not in json.dumps(found)
+
+
+def test_several_endpoints_need_the_path() -> None:
+    """One URL for two bindings would be a card of which one cannot be called."""
+    one = TIDES.card_members()["supportedInterfaces"][0]
+    card = TIDES.card_members(supportedInterfaces=[one, {**one, "url": f"{TIDES.origin}/b"}])
+    with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
+        copy(report(card))
+    assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
+
+
+def test_what_is_not_trusted_is_not_copied() -> None:
+    """With the reason of the verdict."""
+    forged = TIDES.signed_card(TIDES.card_members()).replace(b"Tides", b"Tidal")
+    with pytest.raises(NotTrusted, match=r"sig\.bad"):
+        copy(examine_card(forged, jwks=TIDES.jwks(), now=NOW))
+    with pytest.raises(NotTrusted, match=r"key\.unknown"):
+        copy(examine_card(forged, jwks=JwkSet.of([GATEWAY.public]), now=NOW))
+
+
+def test_a_gateway_announces_no_extended_card() -> None:
+    """It has none; the upstream's names the upstream's endpoints."""
+    card = TIDES.card_members(
+        capabilities={"extendedAgentCard": True, "streaming": True},
+        supportsAuthenticatedExtendedCard=True,
+    )
+    made = json.loads(copy(report(card)).document)
+    assert made["capabilities"].keys() == {"streaming", "extensions"}
+    assert "supportsAuthenticatedExtendedCard" not in made
+
+
+def test_other_mentions_of_the_upstream_are_told() -> None:
+    """A text may name an address that callers should not know; links of its maker may stay."""
+    hidden = TIDES.card_members(description=f"Ask {TIDES.origin} for help.")
+    (note,) = [one for one in copy(report(hidden)).notes if one.code == "gateway.names_upstream"]
+    assert note.path == "/description"
+    open_ = TIDES.card_members(documentationUrl=f"{TIDES.origin}/docs")
+    assert "gateway.names_upstream" not in {one.code for one in copy(report(open_)).notes}
+
+
+# ------------------------------------------------------------------ again
+
+
+def test_an_unchanged_card_gives_the_same_bytes() -> None:
+    """A watcher writes nothing while nothing happens; a change of the card is followed."""
+    first = copy(report(TIDES.card_members())).document
+    later = NOW + timedelta(days=3)
+    again = copy(report(TIDES.card_members()), previous=first, now=later)
+    assert (again.document, again.changed) == (first, False)
+    changed = copy(report(TIDES.card_members(version="1.0.1")), previous=first, now=later)
+    assert json.loads(changed.document)["version"] == "1.0.1"
+    moved = copy(report(TIDES.card_members()), AT + "/new", previous=first, now=later)
+    assert moved.document != first
+
+
+def test_what_showed_that_it_is_current_ends() -> None:
+    """Half of its time is left at least, then it is made anew; after it the copy is over."""
+    upstream = report(TIDES.card_members())
+    object.__setattr__(upstream, "valid_until", NOW + timedelta(days=4))
+    first = copy(upstream).document
+    soon, later = NOW + timedelta(days=1), NOW + timedelta(days=2)
+    object.__setattr__(upstream, "valid_until", NOW + timedelta(days=5))
+    assert copy(upstream, previous=first, now=soon).document == first
+    anew = copy(upstream, previous=first, now=later).document
+    end = read_upstream(json.loads(anew))
+    assert end is not None
+    assert end.valid_until == NOW + timedelta(days=5)
+    assert [is_over(first, NOW + timedelta(days=day)) for day in (3, 4)] == [False, True]
+    assert not is_over(copy(report(TIDES.card_members())).document, later)
+
+
+# ------------------------------------------------------------------ loops
+
+
+def test_a_card_does_not_come_twice_through_one_gateway() -> None:
+    """Directly, or by way of another gateway."""
+    first = verdict(copy(report(TIDES.card_members())).document)
+    with pytest.raises(CardRefused, match=r"gateway\.loop"):
+        copy(first)
+    other = verdict(copy(first, "https://other.example/tides").document)
+    with pytest.raises(CardRefused, match=r"gateway\.loop"):
+        copy(other)
+    own = TIDES.card_members()["supportedInterfaces"][0]
+    with pytest.raises(CardRefused, match=r"gateway\.loop"):
+        copy(report(TIDES.card_members()), own["url"])
+
+
+def test_a_chain_of_gateways_ends() -> None:
+    """Four are allowed, and the copy names each."""
+    found = report(TIDES.card_members())
+    for number in range(MAX_GATEWAYS):
+        found = verdict(copy(found, f"https://gw{number}.example/").document)
+    origin = read_upstream(found.card or {})
+    assert origin is not None
+    assert len(origin.via) == MAX_GATEWAYS
+    with pytest.raises(CardRefused, match=r"4 gateways"):
+        copy(found, "https://last.example/")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["weather", [], {}, {"via": 1}, {"issuer": 1, "payload_sha256": "", "verified_at": "now"}],
+)
+def test_a_claim_of_another_form_is_refused(said: Any) -> None:
+    """It would be taken over under the gateway's signature."""
+    made = json.loads(copy(report(TIDES.card_members())).document)
+    made["capabilities"]["extensions"][-1]["params"]["upstream"] = said
+    with pytest.raises(CardRefused, match=r"gateway\.upstream"):
+        read_upstream(made)
+    made.pop("signatures")
+    with pytest.raises(CardRefused, match=r"gateway\.upstream"):
+        copy(report(made), "https://other.example/")
