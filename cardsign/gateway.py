@@ -133,14 +133,7 @@ def resign_card(
         raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")
     if len(via) > MAX_GATEWAYS:
         raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
-    signature = next(one for one in upstream.signatures if one.counts)
-    origin = Upstream(
-        upstream.issuer or upstream.subject or "",
-        str(signature.payload_sha256),
-        now.astimezone(UTC).replace(microsecond=0),
-        upstream.valid_until,
-        via,
-    )
+    origin = _origin(upstream, now, via)
     moved, hosts = _at_gateway(document, url)
     kept = {name: one for name, one in kept_of(moved).items() if name != "supportedInterfaces"}
     held = None if previous is None else _held(previous, origin)
@@ -156,6 +149,17 @@ def resign_card(
         for source, host in _named(made, hosts, Source())
     ]
     return replace(signed, notes=(*signed.notes, *notes))
+
+
+def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> Upstream:
+    signature = next(one for one in upstream.signatures if one.counts)
+    return Upstream(
+        upstream.issuer or upstream.subject or "",
+        str(signature.payload_sha256),
+        now.astimezone(UTC).replace(microsecond=0),
+        upstream.valid_until,
+        via,
+    )
 
 
 def is_over(copy: bytes, now: datetime) -> bool:
