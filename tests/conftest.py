@@ -82,7 +82,7 @@ SERVING = (
     ),
     ("needs_prometheus", "prometheus-client", lambda: _is_importable("prometheus_client")),
 )
-A2A_MODULES = ("a2a", "fastapi", "sse_starlette", "uvicorn")
+A2A_MODULES = ("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn")
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
 settings.register_profile("quick", max_examples=60, deadline=None)

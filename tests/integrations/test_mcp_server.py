@@ -1,0 +1,123 @@
+"""`cardsign mcp`, asked by the MCP SDK's own client over real stdio."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from cardsign import JwkSet, PrivateKey, explain_card, lint_card, sign_card
+from cardsign.cli import run_words
+from tests.cli.local_site import local_site
+from tests.support import PORTABLE, put
+
+ORIGIN = "https://agent.example"
+
+
+@pytest.fixture
+def signed(alice: PrivateKey, tmp_path: Path) -> str:
+    """A card of the issuer that the policy in the folder trusts."""
+    interfaces = put(PORTABLE, "/supportedInterfaces/0/url", f"{ORIGIN}/a2a")
+    jwks, policy = tmp_path / "jwks.json", tmp_path / "trust.toml"
+    jwks.write_bytes(JwkSet.of([alice.public]).to_bytes())
+    where = ["--trust", str(policy), "--state", str(tmp_path / "state")]
+    assert run_words(["trust", "init", *where]) == 0
+    added = ["trust", "add", "tides", "--origin", ORIGIN, "--jwks", str(jwks)]
+    assert run_words([*added, *where]) == 0
+    return sign_card(json.dumps(interfaces).encode(), alice).decode()
+
+
+def asked(folder: Path, *calls: tuple[str, Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """The tools of the server, and what it answers to each call."""
+    from mcp import Client, StdioServerParameters
+
+    command = ["-m", "cardsign", "mcp", "--trust", "trust.toml", "--state", "state"]
+    home = {"HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=[*command, "--insecure-loopback-http"],
+        cwd=folder,
+        env=home,
+    )
+
+    async def talking() -> tuple[list[Any], list[Any]]:
+        with anyio.fail_after(120):
+            async with Client(server) as client:
+                tools = (await client.list_tools()).tools
+                return tools, [await client.call_tool(name, dict(said)) for name, said in calls]
+
+    return anyio.run(talking)
+
+
+@pytest.mark.needs_a2a
+def test_O21_a_model_asks_what_the_commands_answer(
+    signed: str, alice: PrivateKey, tmp_path: Path
+) -> None:
+    """By the user's own policy; a changed card is not trusted, and no file is read."""
+    keys = JwkSet.of([alice.public])
+    changed = signed.replace('"version"', '"iconUrl": "https://x.example/i", "version"', 1)
+    calls: list[tuple[str, Mapping[str, Any]]] = [
+        ("verify", {"card": signed}),
+        ("verify", {"card": changed, "issuer": "tides"}),
+        ("lint", {"card": signed}),
+        ("explain", {"card": changed, "jwks": keys.to_bytes().decode()}),
+        ("inspect", {"card": signed}),
+        ("check", {"card": signed}),
+        ("diff", {"old": signed, "new": changed}),
+    ]
+    tools, answers = asked(tmp_path, *calls)
+    assert {one.name for one in tools} == {name for name, _ in calls}
+    assert all(one.annotations.read_only_hint for one in tools)
+    assert [one.content[0].text for one in answers if one.is_error] == []
+    good, bad, lint, explained, inspected, check, diff = (one.structured_content for one in answers)
+    assert (good["verdict"], good["subject"]) == ("trusted", "tides")
+    assert good["policy"] == "trust.toml"
+    assert bad["verdict"] != "trusted"
+    assert lint["findings"] == [one.to_json() for one in lint_card(signed.encode())]
+    same = explain_card(changed.encode(), jwks=keys).to_json()
+    assert explained == json.loads(json.dumps(same))
+    assert inspected["name"] == PORTABLE["name"]
+    assert check["grade"] in set("ABCDF")
+    assert any("iconUrl" in one["path"] for one in diff["changes"])
+
+
+@pytest.mark.needs_a2a
+def test_O21_what_a_tool_may_not_do(signed: str, tmp_path: Path) -> None:
+    """A file's name is no card, a private address is not asked, and a stranger is not trusted."""
+    (tmp_path / "card.json").write_text(signed)
+    with local_site() as site:
+        site.answers["/card.json"] = signed.encode()
+        url = f"{site.origin}/card.json"
+        _, answers = asked(
+            tmp_path,
+            ("inspect", {"card": "card.json"}),
+            ("lint", {"card": "https://192.168.1.1/card.json"}),
+            ("inspect", {"card": url}),
+            ("verify", {"card": url}),
+            ("verify", {"card": signed, "issuer": "nobody"}),
+        )
+    file, private, here, stranger, unknown = answers
+    assert file.is_error
+    assert "json." in file.content[0].text
+    assert private.is_error
+    assert "fetch.forbidden_address" in private.content[0].text
+    assert here.structured_content["name"] == PORTABLE["name"]
+    assert stranger.structured_content["verdict"] != "trusted"
+    assert unknown.is_error
+    assert "nobody" in unknown.content[0].text
+
+
+def test_without_the_extra_one_line_says_how(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is served."""
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    assert run_words(["mcp"]) == 2
+    assert "pip install 'cardsign[mcp]'" in capsys.readouterr().err
