@@ -102,12 +102,11 @@ def resign_card(
     now: datetime,
     options: SigningOptions | None = None,
     previous: bytes | None = None,
-) -> SignedCard:
+) -> tuple[SignedCard, tuple[Reason, ...]]:
     """Make the gateway's copy of a card, and sign it.
 
-    Every endpoint becomes `url`. What is not an endpoint stays, also where it names the upstream's
-    host: a note lists those places. The copy announces no extended card, since the gateway has
-    none, and carries none of the upstream's signatures.
+    Every endpoint becomes `url`. What is not an endpoint stays. The copy announces no extended
+    card, since the gateway has none, and carries none of the upstream's signatures.
 
     Args:
         upstream: The verdict on the upstream's card.
@@ -118,6 +117,9 @@ def resign_card(
         options: How it is signed.
         previous: The copy that was made before. It comes back as it is while half of its time is
             ahead, if the payload, the gateway and the signers are the same.
+
+    Returns:
+        The signed copy, and a note for each place that still names the upstream's host.
 
     Raises:
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
@@ -144,11 +146,11 @@ def resign_card(
     if previous is not None and held and _unsigned(Card.from_bytes(previous).document) == made:
         data = previous
     signed = sign_with_notes(data, signers, options or SigningOptions())
-    notes = [
+    notes = (
         Reason.of("gateway.names_upstream", f"this still names {host}", source.pointer)
         for source, host in _named(made, hosts, Source())
-    ]
-    return replace(signed, notes=(*signed.notes, *notes))
+    )
+    return signed, tuple(notes)
 
 
 def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> Upstream:

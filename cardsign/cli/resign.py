@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,8 @@ from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.gateway import is_over, resign_card
 from cardsign.issuer.signers import CardSigners
-from cardsign.sign import SignedCard, SigningOptions
+from cardsign.reasons import Reason
+from cardsign.sign import SigningOptions
 from cardsign.urls import is_url
 from cardsign.verify.report import Report
 
@@ -106,7 +108,7 @@ def resign(
         if report.verdict == "trusted":
             signers = options.signers(keystore, now=now)
             before = _before(output)
-            signed = resign_card(
+            signed, names = resign_card(
                 report,
                 signers.signers,
                 url=url,
@@ -116,7 +118,8 @@ def resign(
             )
             if signed.document != before:
                 write_output(output, signed.document)
-            _tell(signed, name, output, signers, signed.document != before, as_json)
+            notes = (*signed.notes, *names)
+            _tell(notes, name, output, signers, signed.document != before, as_json)
             status = EXIT_OK
         else:
             status = _refuse(name, report, output)
@@ -160,7 +163,12 @@ def _refuse(name: str, report: Report, output: str) -> int:
 
 
 def _tell(
-    signed: SignedCard, name: str, output: str, signers: CardSigners, changed: bool, as_json: bool
+    notes: Sequence[Reason],
+    name: str,
+    output: str,
+    signers: CardSigners,
+    changed: bool,
+    as_json: bool,
 ) -> None:
     if as_json:
         print_json(
@@ -169,7 +177,7 @@ def _tell(
                 "output": output,
                 "changed": changed,
                 "kids": signers.kids,
-                "notes": [note.to_json() for note in signed.notes],
+                "notes": [note.to_json() for note in notes],
             }
         )
         return
@@ -177,4 +185,4 @@ def _tell(
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")
         return
     say(f"signed the copy of {safe(name)}{'' if output == STDIO else f' as {safe(output)}'}")
-    say_notes(signed.notes)
+    say_notes(notes)
