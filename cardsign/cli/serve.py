@@ -182,7 +182,8 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 @click.argument("digest")
 @_token_file
 @dry_run_option
-def revoke(digest: str, token_file: Path) -> None:
+@json_option
+def revoke(digest: str, token_file: Path, as_json: bool) -> None:
     """Take the token whose digest begins so out of a file.
 
     A running server follows within a second.
@@ -190,6 +191,8 @@ def revoke(digest: str, token_file: Path) -> None:
     from cardsign.server.tokens import without_token
 
     write_atomic(to_change(token_file), without_token(_present(token_file), digest))
+    if as_json:
+        print_json({"revoked": digest, "token_file": str(token_file)})
     say(f"revoked {digest} in {token_file}")
 
 
