@@ -260,7 +260,7 @@ $(VENV)/.postgres: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.serving: $(VENV)/.dev
-	@echo "installing prometheus-client and redis into $(VENV), once ..."
+	@echo "installing Authlib, prometheus-client and redis into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' serving > $(VENV)/serving.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/serving.txt
 	@touch $@

@@ -80,6 +80,7 @@ SERVING = (
         "Redis",
         lambda: shutil.which("redis-server") and _is_importable("redis"),
     ),
+    ("needs_authlib", "Authlib", lambda: _is_importable("authlib")),
     ("needs_prometheus", "prometheus-client", lambda: _is_importable("prometheus_client")),
 )
 A2A_MODULES = ("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn")

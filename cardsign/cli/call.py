@@ -220,9 +220,9 @@ def _called(
         say(f"what you have for {safe(owner)} is for extended cards; calling without")
     elif destination.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
-    there = (payload, destination.endpoint, credentials.open(destination, payload))
-    settings = FetchSettings(insecure_loopback_http=named.insecure_loopback_http)
-    how = {"settings": settings.for_issuer(issuer), "total_timeout": timeout}
+    settings = FetchSettings(insecure_loopback_http=named.insecure_loopback_http).for_issuer(issuer)
+    there = (payload, destination.endpoint, credentials.open(destination, payload, settings))
+    how = {"settings": settings, "total_timeout": timeout}
     if about.get or about.cancel:
         work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
     else:

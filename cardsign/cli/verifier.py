@@ -295,7 +295,7 @@ visit_options: Final = option_group(
     click.option(
         "--credential",
         metavar="SOURCE",
-        help="Where to read the credential: env:NAME or exec:/absolute/path?arg=A. It is sent only "
-        "to the origin of URL [default: as your own credentials.toml says].",
+        help="Where to read the credential: env:NAME, file:/PATH or exec:/PATH?arg=A. It is sent "
+        "only to the origin of URL [default: as your own credentials.toml says].",
     ),
 )

@@ -181,6 +181,7 @@ async def trusted_client(
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
         CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
+        FetchFailed: A client's token could not be asked for, or must not be.
         LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict.
     """
     clock = now or (lambda: datetime.now(UTC))
@@ -194,10 +195,9 @@ async def trusted_client(
     store = credentials or CredentialStore()
     document: Mapping[str, Json] = card.report.card or {}
     destination = call_destination(document, trusted, policy, store)
-    header = await in_thread(lambda: store.open(destination, document))
-    transport = _AtEndpoint(
-        destination.endpoint, settings.for_issuer(trusted), ANSWER_SECONDS, streams_last_longer=True
-    )
+    there = settings.for_issuer(trusted)
+    header = await in_thread(lambda: store.open(destination, document, there))
+    transport = _AtEndpoint(destination.endpoint, there, ANSWER_SECONDS, streams_last_longer=True)
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
         yield _sdk_client(client, document, destination.endpoint, guard)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import Destination as Destination
     from cardsign.net.credentials import Header as Header
     from cardsign.net.credentials import HeaderForm as HeaderForm
+    from cardsign.net.credentials import OAuthClient as OAuthClient
     from cardsign.net.credentials import demands_credentials as demands_credentials
     from cardsign.net.credentials import header_form_of as header_form_of
     from cardsign.net.credentials import parse_header_form as parse_header_form
@@ -84,6 +85,7 @@ _NAMES = {
     ),
     "credentials": (
         "BASIC BEARER Credential CredentialSource CredentialStore Destination Header HeaderForm "
+        "OAuthClient "
         "demands_credentials header_form_of parse_header_form read_credentials"
     ),
     "discovery": (

@@ -23,6 +23,7 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import (
     CardRefused,
     CredentialFault,
+    FileFault,
     FileMissing,
     SignerFault,
     UsageFault,
@@ -30,6 +31,8 @@ from cardsign.errors import (
 from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.keys.signers.base import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
+from cardsign.net.oauth import TokenCache, get_token, token_request_of
 from cardsign.records import dataclass
 from cardsign.urls import Origin, parse_origin
 
@@ -80,7 +83,7 @@ class HeaderForm:
 
 def _unusable(what: str, path: str = "") -> CredentialFault:
     """Never with the credential, or with what stands in its place by mistake."""
-    hint = "Name where it is read from: env:NAME or exec:/absolute/path"
+    hint = "Name where it is read from: env:NAME, file:/absolute/path or exec:/absolute/path"
     return CredentialFault("credential.none", what, path=path, hint=hint)
 
 
@@ -151,14 +154,21 @@ MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by cha
 MAX_WORDS: Final = 200  # characters of a peer's own words in a message
 MAX_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
 
-_EXPECTED: Final = "expected env:NAME, or exec: and the absolute path of a program"
+_EXPECTED: Final = (
+    "expected env:NAME, or file: or exec: and the absolute path of a file or a program"
+)
+_NOTHING: Final = {
+    "env": "the variable is not set",
+    "exec": "the program wrote nothing",
+    "file": "the file is empty",
+}
 _UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
-_MEMBERS: Final = ("issuer", "origin", "source", "audience", "send")
+_MEMBERS: Final = ("issuer", "origin", "source", "audience", "send", "client", "token_origin")
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """Where a credential is had from: ``env:NAME``, or a program.
+    """Where a credential is had from: ``env:NAME``, a private file, or a program.
 
     ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell; CARDSIGN_ISSUER and
     CARDSIGN_ORIGIN say for whom. It writes the credential to stdout, with at most one line end.
@@ -175,7 +185,7 @@ class CredentialSource:
             CredentialFault: ``credential.none``.
         """
         scheme = uri.partition(":")[0]
-        if scheme not in ("env", "exec"):
+        if scheme not in ("env", "exec", "file"):
             raise _unusable(_EXPECTED)
         try:
             parts = parse_uri(uri)
@@ -183,9 +193,9 @@ class CredentialSource:
         except SignerFault as exc:
             why = exc.message
         else:
-            is_program = scheme == "exec" and PurePosixPath(parts.path).is_absolute()
+            is_path = scheme != "env" and PurePosixPath(parts.path).is_absolute()
             is_variable = scheme == "env" and parts.path.isidentifier()
-            if not parts.authority and (is_program or is_variable):
+            if not parts.authority and (is_path or is_variable):
                 return cls(parts)
             why = _EXPECTED
         # Outside, so that no context holds the URI.
@@ -202,14 +212,15 @@ class CredentialSource:
             CredentialFault: ``credential.none``: there is none, or none that a header holds. The
                 message shows neither it nor anything that a program said.
         """
-        if self._is_program:
+        if self._scheme == "exec":
             text = self._answered(programs.inherited(environment, *self._uri.all("env")), told)
+        elif self._scheme == "file":
+            text = self._read()
         else:
             text = environment.get(self._uri.path, "")
         text = text.removesuffix("\n").removesuffix("\r")
         if not text:
-            what = "the program wrote nothing" if self._is_program else "the variable is not set"
-            raise self._fault(what)
+            raise self._fault(_NOTHING[self._scheme])
         if len(text) > MAX_SECRET_CHARS or not (text.isascii() and text.isprintable()):
             raise self._fault(
                 "the credential is not one line of at most "
@@ -232,12 +243,33 @@ class CredentialSource:
         # Outside, so that no context holds the URI; what the program wrote is not shown either.
         raise self._fault(f"the program {what}; run it yourself to see why")
 
+    def _read(self) -> str:
+        try:
+            data = read_private(Path(self._uri.path), max_bytes=MAX_SECRET_CHARS + 2)
+            return data.decode("utf-8", "replace")
+        except FileFault as exc:
+            code = exc.code
+        raise self._fault(f"the file cannot be used ({code}): it must be yours alone")
+
     @property
-    def _is_program(self) -> bool:
-        return self._uri.text.startswith("exec:")
+    def _scheme(self) -> str:
+        return self._uri.text.partition(":")[0]
 
     def _fault(self, what: str) -> CredentialFault:
-        return _unusable(what, "exec:..." if self._is_program else "env:...")
+        return _unusable(what, f"{self._scheme}:...")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """The user as a client of an OAuth 2.0 server.
+
+    Attributes:
+        id: Where the client's id is had from.
+        origin: Of the server; the client's secret goes nowhere else.
+    """
+
+    id: CredentialSource
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +282,7 @@ class Credential:
         source: Where it is had from.
         audience: Of the extended card that it opens; None where it says nothing of one.
         form: How it is shown, whatever the card says; None for as the verified card says.
+        client: Where the credential is a client's secret, which gets a token; else None.
     """
 
     issuer: str | None
@@ -257,6 +290,20 @@ class Credential:
     source: CredentialSource
     audience: str | None = None
     form: HeaderForm | None = None
+    client: OAuthClient | None = None
+
+    def secret(self, environment: Mapping[str, str]) -> str:
+        """Have it.
+
+        Raises:
+            CredentialFault: ``credential.none``.
+        """
+        return self.source.secret(environment, self.told)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What a program learns of for whom it is."""
+        return {"CARDSIGN_ISSUER": self.issuer or "", "CARDSIGN_ORIGIN": str(self.origin)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +328,7 @@ class Header:
         Raises:
             CredentialFault: ``credential.none``.
         """
-        told = {
-            "CARDSIGN_ISSUER": credential.issuer or "",
-            "CARDSIGN_ORIGIN": str(credential.origin),
-        }
-        secret = credential.source.secret(environment, told)
+        secret = credential.secret(environment)
         return cls(credential.origin, form.header, form.value(secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
@@ -377,7 +420,26 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
         raise bad_settings(path, f"{which}: origin: {exc.message}") from exc
     except CredentialFault as exc:
         raise bad_settings(path, f"{which}: source: {exc.message}") from exc
-    return Credential(entry["issuer"], origin, source, entry.get("audience"), form)
+    return Credential(
+        entry["issuer"], origin, source, entry.get("audience"), form, _client(entry, path, which)
+    )
+
+
+def _client(entry: Mapping[str, str], path: Path, which: str) -> OAuthClient | None:
+    """What makes the credential a client's secret."""
+    named = {"client", "token_origin"} & set(entry)
+    if not named:
+        return None
+    if len(named) == 1 or "send" in entry:
+        raise bad_settings(path, f"{which}: client and token_origin go together, without send")
+    try:
+        return OAuthClient(
+            CredentialSource.parse(entry["client"]), parse_origin(entry["token_origin"])
+        )
+    except CardRefused as exc:
+        raise bad_settings(path, f"{which}: token_origin: {exc.message}") from exc
+    except CredentialFault as exc:
+        raise bad_settings(path, f"{which}: client: {exc.message}") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,10 +462,12 @@ class CredentialStore:
     Attributes:
         credentials: The user's; may be empty.
         environment: Where their sources are looked up.
+        tokens: Those that were got with them.
     """
 
     credentials: tuple[Credential, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tokens: TokenCache = field(default_factory=TokenCache, repr=False, compare=False)
 
     def for_extended(
         self, issuer: str, endpoints: tuple[Endpoint, ...], audience: str | None
@@ -454,16 +518,40 @@ class CredentialStore:
         own = self._of(issuer)
         return bool(own) and all(one.audience is not None for one in own)
 
-    def open(self, destination: Destination, payload: Mapping[str, Json]) -> Header | None:
+    def open(
+        self,
+        destination: Destination,
+        payload: Mapping[str, Json],
+        settings: FetchSettings = DEFAULT_SETTINGS,
+    ) -> Header | None:
         """Have the destination's credential, in the form that the payload or the entry says.
 
+        Args:
+            destination: Where it goes.
+            payload: Of the trusted card; alone says where a client's tokens come from.
+            settings: How that server is reached, if one is asked.
+
         Raises:
-            CredentialFault: ``credential.none``, ``credential.scheme``.
+            CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
+            CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
+            FetchFailed: The server of tokens could not be asked, or must not be.
         """
-        if destination.credential is None:
+        credential = destination.credential
+        if credential is None:
             return None
-        form = destination.credential.form or header_form_of(payload)
-        return Header.of(destination.credential, form, self.environment)
+        if credential.client is None:
+            form = credential.form or header_form_of(payload)
+            return Header.of(credential, form, self.environment)
+        request = token_request_of(payload, credential.client.origin, settings)
+        client_id = credential.client.id
+
+        def ask() -> tuple[str, float]:
+            with unlogged():
+                name = client_id.secret(self.environment, credential.told)
+                return get_token(request, name, credential.secret(self.environment), settings)
+
+        token = self.tokens.get(credential, request, settings, ask)
+        return Header(credential.origin, BEARER.header, BEARER.value(token), token)
 
     def _of(self, issuer: str) -> list[Credential]:
         return [one for one in self.credentials if one.issuer in (None, issuer)]

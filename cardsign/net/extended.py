@@ -308,8 +308,8 @@ def discover_extended(
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
-        CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``,
-            ``credential.none``; nothing was sent.
+        CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
+            nothing was sent.
         UsageFault: ``usage.conflict``: whose audience is not clear; nothing was sent.
         CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
             sent; there is no extended card, or no endpoint to ask for one;
@@ -323,10 +323,8 @@ def discover_extended(
         raise VerificationError.of(public.report)
     _check_still_holds(public, now())
     destination = _destination(public.url, payload, issuer, policy, credentials, audience)
-    header = credentials.open(destination, payload)
-    untrusted_card = ask_for_extended_card(
-        destination.endpoint, header, settings.for_issuer(issuer), call_id=call_id
-    )
+    there = settings.for_issuer(issuer)
+    untrusted_card = _opened(destination, payload, credentials, there, call_id)
     of_the_entry = destination.credential.audience if destination.credential else None
     expected = Extended(subject, audience or of_the_entry or "")
 
@@ -338,6 +336,23 @@ def discover_extended(
         report = judged(again())
     where = str(extended_url(destination.endpoint))
     return Discovery(where, report, untrusted_card, public.supplied)
+
+
+def _opened(
+    destination: Destination,
+    payload: Mapping[str, Json],
+    credentials: CredentialStore,
+    settings: FetchSettings,
+    call_id: str,
+) -> bytes:
+    """The extended card as it came; a token that the peer refuses is not shown again."""
+    header = credentials.open(destination, payload, settings)
+    try:
+        return ask_for_extended_card(destination.endpoint, header, settings, call_id=call_id)
+    except CallFailed as exc:
+        if exc.code == "credential.refused":
+            credentials.tokens.drop(destination.credential)
+        raise
 
 
 def _judged(

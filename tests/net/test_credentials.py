@@ -21,6 +21,7 @@ from cardsign.net import (
     CredentialSource,
     Header,
     HeaderForm,
+    OAuthClient,
     credentials,
     header_form_of,
     parse_header_form,
@@ -74,7 +75,8 @@ NO_SOURCES = {
     "a variable with attributes": "env:TOKEN?arg=1",
     "no variable": "env:",
     "a variable with a dash": "env:MY-TOKEN",
-    "a file": "file:/token",
+    "a relative file": "file:token",
+    "a file with attributes": "file:/token?arg=1",
 }
 
 
@@ -92,6 +94,7 @@ MISTAKEN = {
     "what could be a variable's name": "env:hunter2secret",
     "a program": f"exec:{SECRET}",
     "a program that does not exist": "exec:/hunter2secret",
+    "a file": "file:/hunter2secret",
     "an argument": "exec:/bin/false?arg=hunter2secret",
     "an attribute": "exec:/bin/false?hunter2secret=1",
 }
@@ -106,6 +109,21 @@ def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None
     told = str(caught.value) + "".join(traceback.format_exception(caught.value))
     assert SECRET not in told
     assert "hunter2secret" not in told
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    """It holds the credential; one that others can read, or an empty one, gives none."""
+    path = tmp_path / "token"
+    source = CredentialSource.parse(f"file:{path}")
+    path.write_text(SECRET + "\n")
+    path.chmod(0o644)
+    with pytest.raises(CredentialFault, match=r"file\.permissions"):
+        source.secret({}, {})
+    path.chmod(0o600)
+    assert source.secret({}, {}) == SECRET
+    path.write_text("")
+    with pytest.raises(CredentialFault, match="the file is empty"):
+        source.secret({}, {})
 
 
 def test_a_source_does_not_show_what_it_names() -> None:
@@ -361,6 +379,21 @@ def test_the_file_says_whose_and_where(written: Callable[..., Path]) -> None:
     )
 
 
+def test_G18_an_entry_may_be_of_a_client(written: Callable[..., Path]) -> None:
+    """Its secret, its id, and the one server that may see them."""
+    client = 'client = "env:ID"\ntoken_origin = "https://login.example"'
+    own, _ = read_credentials(
+        written(
+            FILE.replace("\n\n[[", f"\n{client}\n\n[[").replace(
+                f"format = 1\n{client}\n", "format = 1\n"
+            )
+        )
+    )
+    assert own.client == OAuthClient(
+        CredentialSource.parse("env:ID"), parse_origin("https://login.example")
+    )
+
+
 def test_no_file_is_no_credential(tmp_path: Path) -> None:
     """Most users have none."""
     assert read_credentials(tmp_path / "credentials.toml") == ()
@@ -382,6 +415,18 @@ MALFORMED = {
     "too many levels": f"format = 1\ncredential = {'[' * 5000}{']' * 5000}",
     "a newer format": FILE.replace("format = 1", "format = 2"),
     "an unknown member": FILE.replace("\n[[", "\nnext = 1\n[[", 1),
+    "a client without its server": FILE.replace("send =", "client =").replace("header:", "env:"),
+    "a server without its client": FILE.replace(
+        'send = "header:X-Api-Key"', 'token_origin = "https://login.example"'
+    ),
+    "a client with a form of its own": FILE
+    + 'client = "env:ID"\ntoken_origin = "https://login.example"\n',
+    "a client's id in the clear": FILE.replace("send", "token_origin").replace(
+        "header:X-Api-Key", 'https://login.example"\nclient = "me'
+    ),
+    "a server that is no origin": FILE.replace("send", "token_origin").replace(
+        "header:X-Api-Key", 'https://login.example/token"\nclient = "env:ID'
+    ),
     "an unknown member of an entry": FILE.replace("send", "place"),
     "no issuer": FILE.replace('issuer = "tides"', "", 1),
     "no origin": FILE.replace('origin = "https://tides.example"', "", 1),

@@ -1,0 +1,171 @@
+"""`cardsign fetch --extended` with a token that Authlib's server gives to a client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.serving import make_server
+
+from cardsign.urls import CARD_PATH
+from tests.cli.conftest import Cardsign, Ended
+from tests.cli.live_peer import LivePeer, live_peer
+from tests.jose.statement_making import key
+from tests.publications import sign
+
+pytestmark = pytest.mark.needs_authlib
+
+SECRET = "wh1spered+to/one"
+
+
+@dataclass
+class Login:
+    """An OAuth 2.0 server.
+
+    Attributes:
+        url: Its origin.
+        issued: The tokens that it gave, each with its scope.
+        asked: How often it was asked.
+    """
+
+    url: str
+    issued: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def login(monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
+    """Authlib's, in Flask, on loopback; it knows one client, for one scope."""
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    from authlib.integrations.flask_oauth2 import AuthorizationServer
+    from authlib.oauth2.rfc6749 import ClientMixin
+    from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
+    from flask import Flask, Response
+
+    class Client(ClientMixin):  # type: ignore[misc, unused-ignore]
+        client_id = "partner"
+
+        def check_client_secret(self, client_secret: str) -> bool:
+            return client_secret == SECRET
+
+        def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
+            return (method, endpoint) == ("client_secret_basic", "token")
+
+        def check_grant_type(self, grant_type: str) -> bool:
+            return grant_type == "client_credentials"
+
+        def get_allowed_scope(self, scope: str) -> str:
+            return " ".join(one for one in scope.split() if one == "card.read")
+
+    def save(token: dict[str, Any], request: object) -> None:
+        one.issued[token["access_token"]] = token.get("scope", "")
+
+    app = Flask("login")
+    app.config["OAUTH2_SCOPES_SUPPORTED"] = ["card.read"]
+    server = AuthorizationServer(
+        app, query_client=lambda name: Client() if name == "partner" else None, save_token=save
+    )
+    server.register_grant(ClientCredentialsGrant)
+
+    @app.post("/oauth/token")
+    def token() -> Response:
+        one.asked.append("/oauth/token")
+        answer: Response = server.create_token_response()
+        return answer
+
+    http = make_server("127.0.0.1", 0, app, threaded=True)
+    http.log = lambda *words: None  # type: ignore[method-assign]
+    one = Login(f"http://127.0.0.1:{http.server_port}")
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield one
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+@pytest.fixture
+def peer(cardsign: Cardsign, login: Login, tmp_path: Path) -> Iterator[LivePeer]:
+    """A peer whose card has its tokens from that server, and who takes no others."""
+    with live_peer(tmp_path / "published") as one:
+        declare(one, login.url)
+
+        def answer(request: Any) -> Any:
+            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            if login.issued.get(token) != "card.read":
+                one.serve("/a2a", b"{}", 401)
+            else:
+                one.serve_called("/a2a", one.extended())
+            answered = one.overrides["/a2a"](request)
+            one.overrides["/a2a"] = answer
+            return answered
+
+        one.overrides["/a2a"] = answer
+        one.write_policy()
+        assert cardsign("trust", "init").status == 0
+        one.write_credentials(
+            client="env:TIDES_ID", source="env:TIDES_TOKEN", token_origin=login.url
+        )
+        yield one
+
+
+def declare(peer: LivePeer, origin: str, scope: str = "card.read") -> None:
+    """Serve a signed card that has its tokens from there."""
+    flow = {"tokenUrl": f"{origin}/oauth/token", "scopes": {scope: "the extended card"}}
+    scheme = {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}
+    peer.card |= {
+        "securitySchemes": {"login": scheme},
+        "securityRequirements": [{"schemes": {"login": {"list": [scope]}}}],
+    }
+    peer.serve(CARD_PATH, sign(peer.card, key("card")))
+
+
+def fetch(cardsign: Cardsign, peer: LivePeer, secret: str = SECRET) -> Ended:
+    """Nothing that is shown holds the secret."""
+    command = ("fetch", peer.origin, "--insecure-loopback-http", "--extended")
+    ended = cardsign(*command, TIDES_ID="partner", TIDES_TOKEN=secret)
+    assert secret not in ended.err + ended.text
+    return ended
+
+
+def test_G18_a_real_server_of_tokens(cardsign: Cardsign, login: Login, peer: LivePeer) -> None:
+    """The client gets a token by the verified card, and the token opens the extended card."""
+    ended = fetch(cardsign, peer)
+    assert ended.status == 0, ended.err
+    assert [skill["id"] for skill in ended.json["skills"]] == ["tides", "pilots"]
+    (token,) = login.issued
+    assert token not in ended.err + ended.text
+    assert [said for _, said in peer.seen if said] == [f"Bearer {token}"]
+
+
+@pytest.mark.parametrize("wrong", ["the secret", "the scope"])
+def test_G18_a_client_that_is_refused_shows_the_peer_nothing(
+    wrong: str, cardsign: Cardsign, login: Login, peer: LivePeer
+) -> None:
+    """Authlib refuses it, and the refusal is told by its status alone."""
+    if wrong == "the scope":
+        declare(peer, login.url, "cards.write")
+    ended = fetch(cardsign, peer, SECRET if wrong == "the scope" else "guessed-wrongly")
+    assert ended.status == 3
+    assert "credential.refused" in ended.err
+    assert (login.asked, login.issued) == (["/oauth/token"], {})
+    assert not any(said for _, said in peer.seen)
+
+
+def test_G18_a_card_cannot_send_the_secret_elsewhere(
+    cardsign: Cardsign, login: Login, peer: LivePeer
+) -> None:
+    """Neither an edited card nor a signed one that names another server."""
+    peer.serve(CARD_PATH, sign(peer.card, key("card")).replace(b"/oauth/token", b"/other/token"))
+    assert "sig.bad" in fetch(cardsign, peer).err
+    declare(peer, peer.origin)
+    ended = fetch(cardsign, peer)
+    assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
+    assert login.asked == []
+    assert [path for path, said in peer.seen if said or path == "/oauth/token"] == []
