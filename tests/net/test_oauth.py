@@ -256,7 +256,11 @@ def test_O18_tokens_kept_are_bounded() -> None:
     asked: list[int] = []
 
     def ask(number: int) -> Callable[[], tuple[str, float]]:
-        return lambda: asked.append(number) or (str(number), 60.0)  # type: ignore[func-returns-value]
+        def new() -> tuple[str, float]:
+            asked.append(number)
+            return str(number), 60.0
+
+        return new
 
     request = TokenRequest(parse_url(f"{LOGIN}/token"), ())
     for number in [*range(MAX_TOKENS + 1), MAX_TOKENS, 0]:
