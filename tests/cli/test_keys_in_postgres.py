@@ -49,8 +49,10 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
     ended += [database("keys", "generate")]
     ended += [database("sign", "card.json", "-o", "signed.json")]
     ended += [database("publish", "signed.json", "-o", "public", "--max-age", "0")]
-    for command in ("jwks", "timeline", "rotate"):
+    for command in ("jwks", "timeline"):
         ended += [database("keys", command)]
+    rotated = database("keys", "rotate")
+    assert (rotated.status, "sign these published cards again" in rotated.err) == (1, True)
     kid = ended[0].text.strip()
     ended += [database("keys", "show", kid), database("keys", "export", kid)]
     ended += [database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased")]
@@ -59,8 +61,8 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
     assert [one.status for one in ended] == [0] * len(ended), "".join(one.err for one in ended)
     assert not Path("keys").exists()
     states = [key["state"] for key in database("keys", "list", "--json").json]
-    assert states == ["revoked", "active"]
-    shown = "".join(one.err + one.text for one in ended)
+    assert states == ["revoked", "active", "prepublished"]
+    shown = "".join(one.err + one.text for one in (*ended, rotated))
     assert f"postgresql+psycopg://127.0.0.1:{postgres.port}/postgres" in shown
     assert postgres.password not in shown
 
