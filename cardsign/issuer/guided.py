@@ -1,8 +1,7 @@
 """Whole tasks of an issuer, each in one call: a rotation, the end of a stolen key, a recovery.
 
-Each does what is due and can be done with the keys that are here, in an order in which it can be
-cut off anywhere: called again, it goes on. It stops at what needs a person, and says who, what and
-until when.
+Each does what is due and can be done with the keys that are here. Cut off anywhere and called
+again, it goes on. It stops at what needs a person, and says who, what and until when.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,7 +41,7 @@ from cardsign.issuer.rotation import (
     make_successor,
     successors_due,
 )
-from cardsign.issuer.signers import card_signers
+from cardsign.issuer.signers import CardSigners, card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
@@ -148,11 +148,10 @@ def rotate_keys(
         unlocking: What it may use.
         now: The time, with its zone, in whole seconds.
         draft: Where a draft of the next keyset statement is or goes.
-        new_key: Makes a key for an algorithm.
-        random: Gives that many fresh bytes.
+        new_key, random: Make a key for an algorithm, and that many fresh bytes.
 
     Raises:
-        StoreFault, FileFault, UsageFault: As the single steps. What was done before stays done.
+        StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
     return _Work(store, config, unlocking, now, draft, new_key, random).rotate()
 
@@ -594,7 +593,7 @@ class _Work:
                     max_age=usual_max_age(self.config.timeline),
                     settings=self.config.timeline,
                     issuer=self.config.issuer,
-                    signers=card_signers(self.store, self.unlocking.access, now=self.now),
+                    signers=self._legacy_signers(),
                 )
             except PublishRefused as refusal:
                 what = f"publish the cards: {refusal.code}: {refusal.message}"
@@ -604,6 +603,12 @@ class _Work:
                     self.done.append(f"published generation {published.generation.number}")
                 return
         self._update()
+
+    def _legacy_signers(self) -> CardSigners | None:
+        """Who signs the card of A2A 0.3 again: nobody, if the roots have not listed our key."""
+        with suppress(StoreFault):
+            return card_signers(self.store, self.unlocking.access, now=self.now)
+        return None
 
     def _cards_elsewhere(self) -> None:
         """Cards that were published from another place than the project names."""

@@ -153,7 +153,7 @@ READ_ONLY = {
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
     *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
-    *("keyset draft", "help", "build", "keys rehearse"),
+    *("keyset draft", "help", "build", "keys rehearse", "mcp"),
 }
 
 
