@@ -45,7 +45,6 @@ from cardsign.trust.policy import (
     PublicSubject,
     TrustedIssuer,
 )
-from cardsign.trust.state import TransientStates
 from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import is_url, parse_origin, parse_url, without_userinfo
 
@@ -121,7 +120,6 @@ class VerifierOptions:
         meant = policy.issuers if subject is None else _found(policy, subject)
         if keys is not None and meant:
             made.supplied = _with_keys(meant, keys, made.supplied)
-            made.states = TransientStates()  # these keys are for this run; none is remembered
         if self.accept or self.profiles:
             narrowed = {id(one): self._narrowed(one) for one in meant}
             issuers = tuple(narrowed.get(id(one), one) for one in policy.issuers)
@@ -212,7 +210,7 @@ def _with_keys(
             "source",
             hint="Leave --jwks out; or leave the policy out, and judge the holder of these keys.",
         )
-    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=anchor.url)
+    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=anchor.url, jwks_once=True)
 
 
 def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:

@@ -321,6 +321,8 @@ class _Resolution:
     def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
         if self.supplied.jwks_url == url and (offered := self._offered_jwks()) is not None:
+            if self.supplied.jwks_once:
+                return self._bare(offered)
             self._keep(replace(self.state, jwks=offered))
         if self.state.jwks is None:
             missing = f"the key set at {url} is not at hand"

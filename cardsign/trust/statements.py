@@ -41,6 +41,7 @@ class SuppliedStatements:
         untrusted_jwks: A JWK Set.
         jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
             `jwks` anchor reads a set that comes from its own URL and no other.
+        jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
         contact: The origin from which all of this was fetched over TLS, such as
             ``https://agent.example``; None for files and bundles. First contact needs it. Of
             plain HTTP only this machine itself counts, which no fetch asks without leave.
@@ -51,6 +52,7 @@ class SuppliedStatements:
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
     contact: str | None = None
+    jwks_once: bool = False
 
     def __post_init__(self) -> None:
         # What is resolved by them is kept, so they must not change in the hands of the caller.
@@ -81,6 +83,7 @@ class SuppliedStatements:
             jwks.untrusted_jwks,
             jwks.jwks_url,
             self.contact if self.contact == other.contact else None,
+            jwks.jwks_once,
         )
 
 
