@@ -165,33 +165,33 @@ class Load:
 
     def client(self) -> None:
         """Ask until nothing is left to ask."""
-        seen, connection = 0, None
+        seen = 0
         headers = {EXTENDED: {"Authorization": f"Bearer {self.token}"}, CARD: {}}
-        while True:
-            with self.lock:
-                path = max(self.left, key=lambda one: self.left[one])
-                if self.left[path] <= 0:
-                    return
-                self.left[path] -= 1
-            try:
-                if connection is None:
-                    connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-                connection.request("GET", path, headers=headers[path])
-                answer = connection.getresponse()
-                status, body = answer.status, answer.read()
-            except (OSError, http.client.HTTPException):
-                connection = None
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with contextlib.closing(connection):
+            while True:
                 with self.lock:
-                    self.result.refused += 1
-                    self.left[path] += 1
-                continue
-            with self.lock:
-                self.result.answers[path, status] += 1
-                if status == 200:
-                    number = self.bodies.get(body, -1)
-                    self.result.wrong += number < 0
-                    self.result.older += 0 <= number < seen
-                    seen = max(seen, number)
+                    path = max(self.left, key=lambda one: self.left[one])
+                    if self.left[path] <= 0:
+                        return
+                    self.left[path] -= 1
+                try:
+                    connection.request("GET", path, headers=headers[path])
+                    answer = connection.getresponse()
+                    status, body = answer.status, answer.read()
+                except (OSError, http.client.HTTPException):
+                    connection.close()  # the next request opens it anew
+                    with self.lock:
+                        self.result.refused += 1
+                        self.left[path] += 1
+                    continue
+                with self.lock:
+                    self.result.answers[path, status] += 1
+                    if status == 200:
+                        number = self.bodies.get(body, -1)
+                        self.result.wrong += number < 0
+                        self.result.older += 0 <= number < seen
+                        seen = max(seen, number)
 
     def run(self, rounds: int) -> Result:
         """Everything, with so many rounds of faults spread over it."""
