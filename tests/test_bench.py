@@ -62,7 +62,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     """All that is measured is shown, and nothing is left to be filled in."""
     page = written["page"]
-    assert page.count("\n|---") == 11
+    assert page.count("\n|---") == 12
     assert "{" not in page
     for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
         assert row in page
