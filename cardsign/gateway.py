@@ -23,7 +23,7 @@ from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.urls import Url, interface_url, parse_url
+from cardsign.urls import Url, interface_url, parse_place, parse_url
 from cardsign.verify.report import Report, trusted_card
 
 #: Gateways through which a card may have passed. More is a loop, or nobody knows any more.
@@ -178,12 +178,13 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
     """The card with the gateway's endpoints, and the hosts of the upstream's."""
     moved: dict[str, Any] = json.loads(json.dumps(document))
     own = parse_url(url.replace(PATH, "/"))
+    below = parse_place(url.partition(PATH)[0]) if PATH in url else None
     found: dict[str, Url] = {}
     for one in interfaces_of(document, any_spelling=True):
         if not isinstance(one.url, str):
             raise CardRefused("card.interface_url", "expected a URL", path=one.pointer)
         theirs = found[one.url] = interface_url(one.url, str(one.binding))
-        if theirs == own:
+        if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused("gateway.loop", f"the card is of {own} already", path=one.pointer)
         place: Any = moved
         for token in one.tokens[:-1]:

@@ -152,9 +152,13 @@ def test_a_card_does_not_come_twice_through_one_gateway() -> None:
     other = verdict(copy(first, "https://other.example/tides").document)
     with pytest.raises(CardRefused, match=r"gateway\.loop"):
         copy(other)
-    own = TIDES.card_members()["supportedInterfaces"][0]
-    with pytest.raises(CardRefused, match=r"gateway\.loop"):
-        copy(report(TIDES.card_members()), own["url"])
+    own = TIDES.card_members()["supportedInterfaces"][0]["url"]
+    for at in (own, TIDES.origin + "{path}", own + "{path}"):
+        with pytest.raises(CardRefused, match=r"gateway\.loop"):
+            copy(report(TIDES.card_members()), at)
+    # An agent may stand at its gateway's host, outside of what the gateway passes on.
+    at = TIDES.origin + "/gateway{path}"
+    assert verdict(copy(report(TIDES.card_members()), at).document).verdict == "trusted"
 
 
 def test_a_chain_of_gateways_ends() -> None:
