@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,7 +40,7 @@ from cardsign.issuer.rotation import (
     make_successor,
     successors_due,
 )
-from cardsign.issuer.signers import CardSigners, card_signers
+from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
@@ -593,9 +592,9 @@ class _Work:
                     max_age=usual_max_age(self.config.timeline),
                     settings=self.config.timeline,
                     issuer=self.config.issuer,
-                    signers=self._legacy_signers(),
+                    signers=lambda: card_signers(self.store, self.unlocking.access, now=self.now),
                 )
-            except PublishRefused as refusal:
+            except _NEEDS_A_PERSON as refusal:
                 what = f"publish the cards: {refusal.code}: {refusal.message}"
                 self._needs("you", what, f"{refusal.hint or self.again}", None)
             else:
@@ -603,12 +602,6 @@ class _Work:
                     self.done.append(f"published generation {published.generation.number}")
                 return
         self._update()
-
-    def _legacy_signers(self) -> CardSigners | None:
-        """Who signs the card of A2A 0.3 again: nobody, if the roots have not listed our key."""
-        with suppress(StoreFault):
-            return card_signers(self.store, self.unlocking.access, now=self.now)
-        return None
 
     def _cards_elsewhere(self) -> None:
         """Cards that were published from another place than the project names."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -87,7 +87,7 @@ def publish_cards(
     drop_extended: Collection[str] = (),
     legacy_card: bytes | None = None,
     drop_legacy: bool = False,
-    signers: CardSigners | None = None,
+    signers: Callable[[], CardSigners] | None = None,
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
 
@@ -104,7 +104,7 @@ def publish_cards(
         drop_extended: Audiences whose extended card is published no longer, though the public card
             declares one.
         legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published,
-            unless `drop_legacy`. It is signed again by the `signers`, if there are any.
+            unless `drop_legacy`. It is signed again by the `signers`, who are asked for only then.
 
     Raises:
         PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
@@ -116,7 +116,7 @@ def publish_cards(
     _check_extended(card, {*(extended or ()), *drop_extended}, newest)
     if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
         older = newest.legacy_card
-        legacy_card = signers.sign(older).document if signers else older
+        legacy_card = signers().sign(older).document if signers else older
     generation = publish_generation(
         card,
         jwks=store.state.jwks(),
