@@ -63,7 +63,7 @@ _COMMANDS: Final = {
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
     "mcp": ("cardsign.cli.mcp:mcp", "Answer about cards as an MCP server, over stdio."),
-    "tokens": ("cardsign.cli.serve:tokens", "Make bearer tokens for the extended card."),
+    "tokens": ("cardsign.cli.serve:tokens", "Make, list and revoke bearer tokens."),
     "completion": ("cardsign.cli.commands:completion", "Print the completion code of a shell."),
     "help": ("cardsign.cli.commands:help_", "Show the help of a command, or what a code means."),
 }

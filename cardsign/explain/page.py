@@ -48,7 +48,7 @@ _SHOWN: Final = 12  # places, or words of a list, before the rest is counted
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What an issuer publishes beside a card, as received.
+    """What an issuer publishes with a card, as received.
 
     Attributes:
         keysets: Its keyset statements, in any order.
@@ -68,7 +68,7 @@ def card_page(
 
     Args:
         untrusted_bytes: The card as received.
-        published: What stands beside it.
+        published: What is published with it.
         now: The time of the verdict; aware.
 
     Returns:
@@ -101,7 +101,7 @@ def card_page(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What is published beside the card, as far as it can be read."""
+    """What is published with the card, as far as it can be read."""
 
     published: Published
     chain: tuple[KeysetStatement, ...] = ()
@@ -192,7 +192,9 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
         kind=f"box {kind}",
     )
     if issuer.refused:
-        reasons.append(html.joined(f"The statements beside it are refused: {issuer.refused}"))
+        reasons.append(
+            html.joined(f"The statements published with it are refused: {issuer.refused}")
+        )
     why = (html.element("h3", "Why"), html.items(reasons)) if reasons else ()
     return html.joined(box, html.terms(answers, "answers"), *why)
 
@@ -273,7 +275,7 @@ def _keys(issuer: _Shown, now: datetime) -> Html:
     if not issuer.chain:
         keys = issuer.jwks.keys if issuer.jwks is not None else ()
         if not keys:
-            return html.paragraph("No key is published beside this card.")
+            return html.paragraph("No key is published with this card.")
         said = "No statement says since when or until when these keys hold."
         shown = (html.joined(html.element("code", one.kid), f" {one.alg}") for one in keys)
         return html.joined(html.paragraph(said, "soft"), html.items(shown))

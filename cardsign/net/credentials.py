@@ -168,7 +168,7 @@ _MEMBERS: Final = ("issuer", "origin", "source", "audience", "send", "client", "
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """Where a credential is had from: ``env:NAME``, a private file, or a program.
+    """Where a credential comes from: ``env:NAME``, a private file, or a program.
 
     ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell; CARDSIGN_ISSUER and
     CARDSIGN_ORIGIN say for whom. It writes the credential to stdout, with at most one line end.
@@ -264,7 +264,7 @@ class OAuthClient:
     """The user as a client of an OAuth 2.0 server.
 
     Attributes:
-        id: Where the client's id is had from.
+        id: Where the client's id comes from.
         origin: Of the server; the client's secret goes nowhere else.
     """
 

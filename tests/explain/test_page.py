@@ -103,7 +103,7 @@ def test_statements_that_follow_no_law_are_refused_on_the_page(issuer: FakeIssue
     forged = issuer.keyset_after(beside.keysets[1], "mallory")
     page, _ = card_page(card, Published((forged, *beside.keysets[1:]), None, beside.jwks), now=NOW)
     text = Read(page).text
-    assert "The statements beside it are refused" in text
+    assert "The statements published with it are refused" in text
     assert "cardsign trust add" not in text
 
 

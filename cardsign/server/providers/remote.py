@@ -318,7 +318,7 @@ class AwsSts(RemoteProvider):
     def claims(self, untrusted_token: str) -> Claims:
         """``account``, ``arn`` and ``sub``, as STS says them."""
         url = self._checked_url(untrusted_token.removeprefix(STS_PREFIX))
-        told = self.answer_about(url, _BAD | {401, 403})  # nobody else is asked who it is
+        told = self.answer_about(url, _BAD | {401, 403})  # no other server is asked who it is
         response = told.get("GetCallerIdentityResponse")
         result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
         if not isinstance(result, dict):
