@@ -41,7 +41,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import Paths
+from cardsign.server import Paths, ServerSettings
 from cardsign.trust import (
     CardUrl,
     FetchResult,
@@ -155,7 +155,7 @@ class Issuer:
 
     def _show(self, generation: Any) -> None:
         self.state, _ = record_publication(self.state, publication_of(generation))
-        self.live.append((self.t, Paths.of(generation)))
+        self.live.append((self.t, Paths.of(generation, ServerSettings())))
 
 
 @dataclass
@@ -172,9 +172,9 @@ class Copies:
             body, until = self.held[path]
             return body, until - t
         document = self.issuer.live[-1][1].public.get(path)
-        if document is None or document.public is None:
+        if document is None or document.file is None:
             return None
-        kept = document.public.max_age_at(self.issuer.now.timestamp())
+        kept = document.file.max_age_at(self.issuer.now.timestamp())
         self.held[path] = document.body, t + kept
         return document.body, kept
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, abort, request
-from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import NO_SNIFF
@@ -58,17 +58,13 @@ def create_app(
         ServeFault: ``serve.schemes``: the card demands a scheme that no provider takes.
         JsonRefused: The public card is not strict JSON.
     """
-    paths = Paths.of(
-        generation, legacy=settings.legacy, sunset=settings.sunset, metadata=settings.metadata
-    )
+    paths = Paths.of(generation, settings)
     if providers is None:
         providers = make_providers(settings.providers, settings.tokens, now)
     cards = ExtendedCards(generation, providers, now)
     views = _Views(generation.number, paths, cards, now)
     app = Flask("cardsign", static_folder=None)
     app.extensions |= {"cardsign.paths": paths, "cardsign.extended": cards}
-    # One byte more, to be told from the limit: a body in chunks is cut off here in silence.
-    app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES + 1
     app.url_map.merge_slashes = False  # which would redirect
     for path in paths.public:
         app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
@@ -79,9 +75,9 @@ def create_app(
         app.add_url_rule(path, view_func=views.extended_card)
     for path in _routable(paths.rpc):
         app.add_url_rule(path, view_func=views.rpc, methods=["POST"])
-    app.before_request(_check_spelling)
+    app.before_request(_refuse_double_slash)
     app.register_error_handler(HTTPException, _http_error)
-    app.after_request(_finished)
+    app.after_request(_finish_headers)
     return app
 
 
@@ -111,25 +107,26 @@ class _Views:
         """GET of the extended card (A2A 1.0 11.3)."""
         try:
             check_version(request)
-            document = self.cards.open(request)
+            document = self.cards.card_for(request)
         except Refused as refused:
-            return _refused(refused, refused.kind.http_status, refused.rest_body())
-        return _to_response(document.answer(*_conditions(request.environ)))
+            return _refusal(refused, refused.kind.http_status, refused.rest_body())
+        return _to_response(document.answer(request.environ, self.now()))
 
     def rpc(self) -> Response:
         """JSON-RPC (A2A 1.0 9.4)."""
         call_id: jsonrpc.CallId = None
         try:
-            call = jsonrpc.read_call(_body())
+            # One byte more than the limit, to be told from it.
+            call = jsonrpc.read_call(request.stream.read(jsonrpc.MAX_REQUEST_BYTES + 1))
             if call.is_notification:
                 return Response(status=204)
             call_id = call.id
             check_version(request)
             jsonrpc.check_asks_for_card(call)
-            card = self.cards.open(request).body
+            card = self.cards.card_for(request).body
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
-            return _refused(refused, refused.kind.rpc_http_status, refused.rpc_body())
+            return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())
         return Response(jsonrpc.result(call_id, card), 200, [JSON, *PRIVATE])
 
 
@@ -144,22 +141,11 @@ def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> A
     if method in ("GET", "HEAD"):
         if document.older and environ.get("HTTP_A2A_VERSION", "").strip().startswith("0."):
             document = document.older
-        return document.answer(*_conditions(environ), now=now)
+        return document.answer(environ, now)
     if method == "OPTIONS":
         return "204 NO CONTENT", list(PREFLIGHT), b""
     refused = error_response(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"}))
     return refused.status, list(refused.headers), refused.get_data()
-
-
-def _conditions(environ: WSGIEnvironment) -> tuple[str | None, str | None]:
-    return environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE")
-
-
-def _body() -> bytes:
-    try:
-        return request.get_data(cache=False)
-    except RequestEntityTooLarge:
-        raise jsonrpc.too_large() from None
 
 
 def _to_response(answer: Answer) -> Response:
@@ -167,7 +153,7 @@ def _to_response(answer: Answer) -> Response:
     return Response(body, status, headers)
 
 
-def _refused(refused: Refused, http_status: int, body: bytes) -> Response:
+def _refusal(refused: Refused, http_status: int, body: bytes) -> Response:
     challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
     later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
     return Response(body, http_status, [JSON, *PRIVATE, *challenges, *later])
@@ -179,13 +165,13 @@ def _http_error(error: HTTPException) -> Response:
     return error_response(error.code or 500, error.name, *allowed)
 
 
-def _check_spelling() -> None:
+def _refuse_double_slash() -> None:
     """Answer no other spelling of a path: werkzeug would overlook more slashes at its start."""
     if request.environ["PATH_INFO"].startswith("//"):
         abort(404)
 
 
-def _finished(response: Response) -> Response:
+def _finish_headers(response: Response) -> Response:
     """What holds for every answer."""
     response.headers.setdefault(*NO_SNIFF)
     if request.method == "OPTIONS" and response.status_code == 200:  # Flask's own answer

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from werkzeug.http import http_date, parse_date, parse_etags
 
@@ -14,8 +14,12 @@ from cardsign.card.strictjson import parse_object
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
-from cardsign.server.interfaces import Places, extended_and_rpc_paths, resource_metadata
-from cardsign.urls import CARD_PATH
+from cardsign.server.interfaces import Places, decoded, extended_and_rpc_paths, resource_metadata
+from cardsign.server.settings import ServerSettings
+from cardsign.urls import CARD_PATH, JWKS_PATH, STATEMENTS_PATH
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -35,7 +39,7 @@ class Document:
         last_modified: Aware UTC in whole seconds; None if unknown.
         headers: What a 200 and a 304 share, but for the lifetime.
         media_type: Of the 200.
-        public: The file behind it; None if it is private.
+        file: What it was made of; None if it is private.
         older: What is served instead to clients that ask for A2A 0.3; None for the same.
     """
 
@@ -44,7 +48,7 @@ class Document:
     last_modified: datetime | None
     headers: Headers
     media_type: str
-    public: PublicFile | None = None
+    file: PublicFile | None = None
     older: Document | None = None
 
     @classmethod
@@ -61,20 +65,12 @@ class Document:
         shared = (("ETag", etag), *PRIVATE, NO_SNIFF)
         return cls(body, etag, published, shared, "application/a2a+json")
 
-    def answer(
-        self, if_none_match: str | None, if_modified_since: str | None, *, now: float = 0.0
-    ) -> Answer:
-        """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5).
-
-        Args:
-            if_none_match: The header's value, None if absent.
-            if_modified_since: Likewise.
-            now: Unix seconds; a private document does without.
-        """
+    def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
+        """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""
         headers = list(self.headers)
-        if self.public is not None:
-            headers.append(("Cache-Control", self.public.cache_control(now)))
-        if self._is_held(if_none_match, if_modified_since):
+        if self.file is not None:
+            headers.append(("Cache-Control", self.file.cache_control(now)))
+        if self._client_has_it(environ):
             return "304 NOT MODIFIED", headers, b""
         entity = [
             ("Content-Type", self.media_type),
@@ -84,11 +80,12 @@ class Document:
             entity.append(("Last-Modified", http_date(self.last_modified)))
         return "200 OK", entity + headers, self.body
 
-    def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
+    def _client_has_it(self, environ: WSGIEnvironment) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""
-        if if_none_match is not None:
-            return parse_etags(if_none_match).contains_weak(self.etag[1:-1])
-        since = parse_date(if_modified_since)
+        tags = environ.get("HTTP_IF_NONE_MATCH")
+        if tags is not None:
+            return parse_etags(tags).contains_weak(self.etag[1:-1])
+        since = parse_date(environ.get("HTTP_IF_MODIFIED_SINCE"))
         if since is None or self.last_modified is None:
             return False
         return self.last_modified <= since
@@ -96,15 +93,6 @@ class Document:
 
 def _etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
-
-
-def _joined(one: Places, other: Places) -> Places:
-    return {path: {*one.get(path, ()), *other.get(path, ())} for path in (*one, *other)}
-
-
-def decoded(path: str) -> str:
-    """A path of WSGI, which has the bytes of UTF-8 for characters, as text (PEP 3333)."""
-    return path.encode("latin-1").decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,45 +130,26 @@ class Paths:
         return None, path
 
     @classmethod
-    def of(
-        cls,
-        generation: Generation,
-        *,
-        legacy: bool = True,
-        sunset: datetime | None = None,
-        metadata: bool = True,
-    ) -> Paths:
-        """Read a generation; its public card decides the paths.
-
-        Args:
-            generation: Which.
-            legacy: Whether the path of before A2A 0.3 answers with the same card.
-            sunset: When that path will no longer answer, if that is known.
-            metadata: Whether what RFC 9728 says of the agent's OAuth is there.
+    def of(cls, generation: Generation, settings: ServerSettings) -> Paths:
+        """Read a generation; its public cards decide the paths, the settings what is left out.
 
         Raises:
-            JsonRefused: The public card is not strict JSON.
+            JsonRefused: A public card is not strict JSON.
         """
-        documents = {
-            path: Document.of_public(file, generation.published_at)
-            for path, file in public_files(generation, legacy=legacy, sunset=sunset).items()
+        published, older = generation.published_at, generation.legacy_card
+        files = public_files(generation, legacy=settings.legacy, sunset=settings.sunset)
+        cards = [parse_object(one) for one in (generation.card, older) if one is not None]
+        if settings.metadata:
+            for path, body in resource_metadata(cards[0]).items():
+                files[path] = PublicFile(body, "application/json", generation.max_age)
+        public = {
+            path: Document.of_public(file, published)
+            for path, file in files.items()
+            if (settings.keys or path != JWKS_PATH)
+            and (settings.statements or not path.startswith(STATEMENTS_PATH))
         }
-        card = parse_object(generation.card)
-        if generation.legacy_card is not None:
-            file = public_files(generation)[CARD_PATH]
-            file = replace(file, headers=(*file.headers, ("Vary", "A2A-Version")))
-            older = replace(file, body=generation.legacy_card)
-            documents[CARD_PATH] = replace(
-                Document.of_public(file, generation.published_at),
-                older=Document.of_public(older, generation.published_at),
-            )
-        if metadata:
-            most = generation.max_age
-            for path, body in resource_metadata(card).items():
-                file = PublicFile(body, "application/json", most)
-                documents[path] = Document.of_public(file, generation.published_at)
-        extended, rpc = extended_and_rpc_paths(card)
-        if generation.legacy_card is not None:
-            also, calls = extended_and_rpc_paths(parse_object(generation.legacy_card))
-            extended, rpc = _joined(extended, also), _joined(rpc, calls)
-        return cls(documents, extended, rpc)
+        if older is not None:
+            card = replace(files[CARD_PATH], headers=(("Vary", "A2A-Version"),))
+            same = Document.of_public(replace(card, body=older), published)
+            public[CARD_PATH] = replace(Document.of_public(card, published), older=same)
+        return cls(public, *extended_and_rpc_paths(*cards))

@@ -94,7 +94,7 @@ class ExtendedCards:
                         f"not published; the audiences are {', '.join(published)}",
                     )
 
-    def open(self, request: Request) -> Document:
+    def card_for(self, request: Request) -> Document:
         """The extended card that a request's credentials open.
 
         What the public card says already comes before authentication, everything else after it.

@@ -23,9 +23,9 @@ from cardsign.publish.generation import CURRENT_FILE
 from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import public_answer
-from cardsign.server.documents import Document, decoded
+from cardsign.server.documents import Document
 from cardsign.server.events import to_log, to_stderr
-from cardsign.server.interfaces import bare_host
+from cardsign.server.interfaces import bare_host, decoded
 from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication, paths_of
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.table import make_providers
@@ -140,7 +140,7 @@ class Host:
 
     def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
         path = environ["PATH_INFO"]
-        if path == self.settings.catalogue:
+        if path == self.settings.catalogue != "":
             return self._catalogue, environ
         root = self._root()
         if not self._is_one or root is None:

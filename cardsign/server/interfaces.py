@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Final, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -77,10 +78,10 @@ def _scopes(scheme: Scheme) -> Iterator[str]:
         yield from scopes if isinstance(scopes, dict) else ()
 
 
-def extended_and_rpc_paths(card: Mapping[str, Json]) -> tuple[Places, Places]:
-    """Where GET asks for the extended card, and where POST takes JSON-RPC."""
+def extended_and_rpc_paths(*cards: Mapping[str, Json]) -> tuple[Places, Places]:
+    """Where GET asks for the extended card of these, and where POST takes JSON-RPC."""
     extended, rpc = {EXTENDED_PATH: set[str]()}, dict[str, set[str]]()
-    for each in interfaces_of(card):
+    for each in chain.from_iterable(map(interfaces_of, cards)):
         parts = _http_url(each.url)
         if parts is None:
             continue
@@ -91,6 +92,11 @@ def extended_and_rpc_paths(card: Mapping[str, Json]) -> tuple[Places, Places]:
             for one in _with_and_without_slash(path):
                 rpc.setdefault(one, set()).add(host)
     return extended, rpc
+
+
+def decoded(path: str) -> str:
+    """A path of WSGI, which has the bytes of UTF-8 for characters, as text (PEP 3333)."""
+    return path.encode("latin-1").decode(errors="replace")
 
 
 def bare_host(authority: str) -> str:

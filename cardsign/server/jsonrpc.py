@@ -183,7 +183,8 @@ def read_call(untrusted_body: bytes) -> Call:
         envelope = parse_object(untrusted_body, max_bytes=MAX_REQUEST_BYTES)
     except JsonRefused as exc:
         if exc.code == "json.too_large":
-            raise too_large() from exc
+            problem = f"the request is longer than {MAX_REQUEST_BYTES} bytes"
+            raise Refused(TOO_LARGE, problem) from exc
         if exc.code == "json.not_object":
             raise Refused(INVALID_REQUEST, "the request is not one JSON object") from exc
         raise Refused(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc
@@ -195,11 +196,6 @@ def read_call(untrusted_body: bytes) -> Call:
         problem = "the request lacks jsonrpc 2.0 or the name of a method"
         raise Refused(INVALID_REQUEST, problem, call_id=call_id)
     return Call(call_id, method, envelope.get("params"), is_notification="id" not in envelope)
-
-
-def too_large() -> Refused:
-    """What is said of a body that is longer than a request may be."""
-    return Refused(TOO_LARGE, f"the request is longer than {MAX_REQUEST_BYTES} bytes")
 
 
 def check_asks_for_card(call: Call) -> None:

@@ -48,6 +48,8 @@ class ServerSettings:
         agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
         catalogue: Where all cards are listed; empty for nowhere.
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
+        keys: Whether the key set is served; without it, it has to be served elsewhere.
+        statements: Whether the issuer's statements are, likewise.
         health: Whether ``/healthz`` and ``/readyz`` answer.
         metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
         page: Whether ``/`` answers a page for people to who asks for HTML.
@@ -69,6 +71,8 @@ class ServerSettings:
     agent_path: str = "/agents/{name}"
     catalogue: str = "/a2a/agents"
     placeholder: bool = False
+    keys: bool = True
+    statements: bool = True
     health: bool = True
     metadata: bool = True
     page: bool = True
@@ -131,6 +135,8 @@ class _File(_Strict):
     agent_path: _Path = "/agents/{name}"
     catalogue: _Path | Literal[""] = "/a2a/agents"
     placeholder: bool = False
+    keys: bool = True
+    statements: bool = True
     health: bool = True
     metadata: bool = True
     page: bool = True

@@ -1,0 +1,89 @@
+"""Every route has a switch: off, it is a 404 and nothing is made for it; the others stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stating import ISSUED, KEYSET, ONE, RELEASE, document
+from werkzeug.test import Client
+
+from cardsign.jose import JwkSet
+from cardsign.keys import ReleasePlan, card_digest
+from cardsign.publish import Issued, publish_generation
+from cardsign.server import Host, read_server_settings
+from tests.keys.issuing import NOW, URL, key, released
+from tests.support import PORTABLE, dump
+from tests.support import signed as signed_card
+
+CARD = "/.well-known/agent-card.json"
+LEGACY = "/.well-known/agent.json"
+JWKS = "/.well-known/jwks.json"
+METADATA = "/.well-known/oauth-protected-resource/a2a"
+SWITCHES = {
+    "legacy = false": (LEGACY,),
+    "keys = false": (JWKS,),
+    "statements = false": (KEYSET, RELEASE),
+    'catalogue = ""': ("/a2a/agents",),
+    "metadata = false": (METADATA,),
+    "health = false": ("/healthz", "/readyz"),
+    "page = false": ("/",),
+}
+PATHS = (CARD, *(path for paths in SWITCHES.values() for path in paths))
+
+
+@pytest.fixture(scope="module")
+def publication(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A card with OpenID Connect, and the issuer's statements."""
+    directory = tmp_path_factory.mktemp("switches") / "public"
+    url = "https://login.example/.well-known/openid-configuration"
+    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
+    card = dump(signed_card({**PORTABLE, "securitySchemes": schemes}, key("card")))
+    release = released(ONE, None, ReleasePlan(((URL, card_digest(card)),)))
+    publish_generation(
+        card,
+        jwks=JwkSet.of([key("card").public]),
+        extended={},
+        directory=directory,
+        now=NOW,
+        issued=Issued(ISSUED.keysets, document(release)),
+    )
+    return directory
+
+
+def answered(publication: Path, folder: Path, line: str) -> tuple[set[str], set[str]]:
+    """What answers with these settings, and for what the application holds anything."""
+    (folder / "serve.toml").write_text(f"format = 1\n{line}\n")
+    settings = read_server_settings(folder / "serve.toml")
+    host = Host(publication, settings, now=NOW.timestamp, log=lambda _: None)
+    client = Client(host)
+    html = {"Accept": "text/html"}
+    rules = {rule.rule for rule in host.agents[""].app.url_map.iter_rules()}
+    return {path for path in PATHS if client.get(path, headers=html).status_code == 200}, rules
+
+
+def test_every_route_answers(publication: Path, tmp_path: Path) -> None:
+    """As long as nothing is switched off; else the table below would prove nothing."""
+    found, _ = answered(publication, tmp_path, "")
+    assert found == set(PATHS)
+
+
+@pytest.mark.parametrize(("line", "paths"), SWITCHES.items(), ids=SWITCHES)
+def test_a_route_that_is_off_is_not_there(
+    line: str, paths: tuple[str, ...], publication: Path, tmp_path: Path
+) -> None:
+    """And it alone."""
+    found, rules = answered(publication, tmp_path, line)
+    assert found == set(PATHS) - set(paths)
+    assert not rules & set(paths)
+
+
+def test_no_card_answers_where_none_is_enabled(publication: Path, tmp_path: Path) -> None:
+    """Nor does anything else of the agent; the host itself is well."""
+    (tmp_path / "serve.toml").write_text("format = 1\nenabled = false\n")
+    host = Host(publication, read_server_settings(tmp_path / "serve.toml"), log=lambda _: None)
+    client = Client(host)
+    assert {path for path in PATHS if client.get(path).status_code == 200} == {
+        "/healthz",
+        "/a2a/agents",
+    }
