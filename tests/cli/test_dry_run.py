@@ -31,7 +31,7 @@ def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
     well(cardsign("trust", "init"))
     keyset = next(Path("public/000001/keyset").iterdir())
-    well(cardsign("trust", "add", "us", "--origin", ISSUER, "--keyset", keyset))
+    well(cardsign("trust", "add", "us", "--yes", "--origin", ISSUER, "--keyset", keyset))
     return cardsign
 
 

@@ -128,7 +128,8 @@ def enrol(cardsign: Cardsign) -> None:
     keyset, release = served() / "keyset/1.1.json", served() / "release.json"
     run(
         cardsign(
-            "trust", "add", "tides", "--origin", ISSUER, "--keyset", keyset, "--release", release
+            *("trust", "add", "tides", "--yes", "--origin", ISSUER),
+            *("--keyset", keyset, "--release", release),
         )
     )
 

@@ -120,7 +120,7 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> No
     served = Path("public/000001")
     well(issuer("trust", "init"))
     supplied = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
-    well(issuer("trust", "add", "tides", "--origin", ISSUER, *supplied))
+    well(issuer("trust", "add", "tides", "--yes", "--origin", ISSUER, *supplied))
     assert judged(issuer) == "trusted"
     well(issuer("keys", "generate"))
     digest = well(issuer("keyset", "draft")).text.strip()

@@ -94,7 +94,7 @@ def enrolled(cardsign: Cardsign, peer: Path) -> Ended:
     """`tides`, by version 1 of its keyset and the release under it."""
     assert cardsign("trust", "init").status == 0
     ended = cardsign(
-        *("trust", "add", "tides", *ORIGIN, "--keyset", peer / "k1.json"),
+        *("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json"),
         *("--release", peer / "r1.json"),
     )
     assert ended.status == 0
@@ -236,14 +236,14 @@ def test_of_several_statements_the_newest_is_pinned(cardsign: Cardsign, peer: Pa
     """In whatever order they are named."""
     cardsign("trust", "init")
     named = [word for n in (3, 1, 2) for word in ("--keyset", peer / f"k{n}.json")]
-    ended = cardsign("trust", "add", "tides", *ORIGIN, *named, "--json")
+    ended = cardsign("trust", "add", "tides", "--yes", *ORIGIN, *named, "--json")
     assert ended.json["keyset"]["version"] == 3
 
 
 def test_the_root_set_is_pinned(cardsign: Cardsign, peer: Path) -> None:
     """With its holders, its threshold and the issuer."""
     cardsign("trust", "init")
-    cardsign("trust", "add", "tides", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
+    cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
     (one,) = cardsign("trust", "list", "--json").json
     roots = one["anchor"]["roots"]
 
@@ -304,7 +304,7 @@ def test_everything_else_that_add_may_say(cardsign: Cardsign, peer: Path) -> Non
 def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
     """What a person wrote around the entries is there after adding, pinning and removing."""
     TRUST.write_text('# mine\nformat = 1  # of 2026\n\n[limits]\nskew = "2m"  # our NTP is good\n')
-    cardsign("trust", "add", "tides", *ORIGIN, "--keyset", peer / "k1.json")
+    cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json")
     TRUST.write_text(TRUST.read_text() + "# about lamps\n")
     cardsign("trust", "add", "lamps", "--origin", "https://lamps.example", "--tofu")
     cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json")
@@ -517,10 +517,10 @@ def test_pinning_below_the_lock(cardsign: Cardsign, enrolled: Ended, peer: Path)
 def test_statements_of_long_ago(cardsign: Cardsign, peer: Path) -> None:
     """One that has expired, or that many retired keys may have signed, is said to be so."""
     cardsign("trust", "init")
-    gone = cardsign("trust", "add", "gone", *ORIGIN, "--keyset", peer / "expired.json")
+    gone = cardsign("trust", "add", "gone", "--yes", *ORIGIN, "--keyset", peer / "expired.json")
     assert (gone.status, "has expired" in gone.err) == (0, True)
     old = cardsign(
-        *("trust", "add", "old", "--origin", "https://old.example"),
+        *("trust", "add", "old", "--yes", "--origin", "https://old.example"),
         *("--keyset", peer / "old.json"),
     )
     assert (old.status, "has expired" in old.err) == (0, False)
@@ -567,7 +567,7 @@ def test_a_pin_that_a_colleague_has_moved(
 def test_a_root_set_moves_on(cardsign: Cardsign, peer: Path) -> None:
     """Pinned roots that are still the same stay; what is held moves."""
     cardsign("trust", "init")
-    cardsign("trust", "add", "tides", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
+    cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
     ended = cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json", "--json")
     assert (ended.json["changed"], ended.json["keyset"]["version"]) == (False, 2)
     assert cardsign("trust", "show", "tides", "--json").json["lock"]["keyset"]["version"] == 2

@@ -121,7 +121,7 @@ def test_two_folders_may_call_two_issuers_alike(cardsign: Cardsign, tides: bytes
             Path("k.json").write_bytes(statement)
             Path("r.json").write_bytes(peer.release(statement, PORTABLE))
             Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
-            words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+            words = ("--yes", "--origin", HOME, "--keyset", "k.json", "--release", "r.json")
             assert cardsign("trust", "add", "partner", *words).status == 0
             said = cardsign("verify", "card.json", "--issuer", "partner")
             first, *_ = said.text.splitlines()
@@ -154,7 +154,7 @@ def test_a_strangers_lock_stays_with_the_stranger(cardsign: Cardsign, tides: byt
         Path("k.json").write_bytes(tides)
         Path("r.json").write_bytes(peer.release(tides, PORTABLE))
         Path("card.json").write_bytes(card)
-        words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+        words = ("--yes", "--origin", HOME, "--keyset", "k.json", "--release", "r.json")
         assert cardsign("trust", "add", "tides", *words).status == 0
         policy, lock = Path("trust.toml").read_bytes(), json.loads(Path("trust.lock").read_bytes())
         assert cardsign("verify", "card.json", "--issuer", "tides").status == 0
@@ -219,15 +219,19 @@ def test_enrolment_goes_on_where_it_was_compared(
 
 
 def test_a_statement_in_hand_is_compared_too(cardsign: Cardsign, tides: bytes) -> None:
-    """By --digest; without a statement there is nothing to compare."""
+    """By --digest, or after a question; without a statement there is nothing to compare."""
     Path("k.json").write_bytes(tides)
     words = ("trust", "add", "tides", "--origin", HOME)
     refused = cardsign(*words, "--keyset", "k.json", "--digest", "0" * 64)
     assert (refused.status, "statement.digest" in refused.err) == (1, True)
+    asked = cardsign(*words, "--keyset", "k.json")
+    digest = read_keyset(tides).digest
+    assert (asked.status, "usage.unanswered" in asked.err) == (2, True)
+    assert f"type the same command with --digest {digest}." in asked.err
     nothing = cardsign(*words, "--tofu", "--digest", "0" * 64)
     assert (nothing.status, "usage.conflict" in nothing.err) == (2, True)
+    assert cardsign(*words, "--keyset", "k.json", "--dry-run").status == 0
     assert written() == []
-    digest = read_keyset(tides).digest
     assert cardsign(*words, "--keyset", "k.json", "--digest", digest).status == 0
 
 
@@ -240,7 +244,7 @@ def own(cardsign: Cardsign, tides: bytes) -> Path:
     with inside("own"):
         Path("k.json").write_bytes(tides)
         Path("r.json").write_bytes(peer.release(tides, PORTABLE))
-        words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+        words = ("--yes", "--origin", HOME, "--keyset", "k.json", "--release", "r.json")
         assert cardsign("trust", "add", "partner", *words).status == 0
         return Path.cwd()
 
@@ -255,7 +259,7 @@ def test_a_clone_that_links_its_lock_to_the_users_own_cannot_raise_it(
         Path("k.json").write_bytes(ahead)
         Path("r.json").write_bytes(peer.release(ahead, PORTABLE))
         Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
-        words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+        words = ("--yes", "--origin", HOME, "--keyset", "k.json", "--release", "r.json")
         assert cardsign("trust", "add", "partner", *words).status == 0
         verify = ("verify", "card.json", "--issuer", "partner", "--statements", ".")
         assert cardsign(*verify).status == 0  # with a lock of its own

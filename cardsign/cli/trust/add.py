@@ -253,16 +253,20 @@ class Comparison:
     words: str | None
     yes: bool
 
-    def compare(self, proposal: Proposal, *, was_fetched: bool) -> None:
+    def compare(self, proposal: Proposal) -> None:
         """Compare the keyset before anything is written (E14)."""
         if self.is_told and proposal.keyset is None:
             raise UsageFault("usage.conflict", "--digest and --words go with a keyset statement")
         if proposal.keyset is None:
             return
         check_told(proposal.keyset, digest=self.digest, words=self.words)
-        if was_fetched and not self.is_told and not self.yes:
+        if not self.is_told and not self.yes and not is_dry_run():
             say("\n".join(keyset_lines(proposal.keyset)))
-            ask_first("compare the digest or the words above with the issuer over another channel")
+            ask_first(
+                "compare the digest or the words above with the issuer over another channel",
+                hint="If they agree, type the same command with --digest "
+                f"{proposal.keyset.digest}. With --yes nothing is compared.",
+            )
 
     @property
     def is_told(self) -> bool:
@@ -286,7 +290,7 @@ _COMPARISON: Final = option_group(
     click.option(
         "--yes",
         is_flag=True,
-        help="Do not ask: take the keyset that URL publishes, or the entry that is proposed.",
+        help="Do not ask: take the keyset without a comparison, or the entry that is proposed.",
     ),
 )
 
@@ -322,9 +326,9 @@ def add(
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
 
     URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
-    origin is fetched and pinned. Ask the issuer for its digest over another channel first. With
-    --digest or --words another keyset is refused. Without them you are shown the digest and
-    asked; where there is no terminal, say --yes. Nothing is written before that.
+    origin is fetched and pinned. Ask the issuer for the digest over another channel first. With
+    --digest or --words another keyset is refused. Without them you are shown the digest of the
+    keyset, from URL or FILE, and asked. Where there is no terminal, say --yes.
 
     With --like CARD you are shown the entry, and nothing is added before you agree. A card that no
     entry could trust is refused, with what to tell its issuer. If there is no policy yet, one is
@@ -360,11 +364,12 @@ def add(
             _say_all(warnings)
             ask_first(f"the entry above goes into {file.path}")
 
-    def compare() -> None:
-        known.compare(proposal, was_fetched=url is not None and source.named == 0)
-
     warnings += add_issuers(
-        file, [(members, proposal)], trust.stored, compare=compare, dry_run=is_dry_run()
+        file,
+        [(members, proposal)],
+        trust.stored,
+        compare=lambda: known.compare(proposal),
+        dry_run=is_dry_run(),
     )
     _say_all(warnings)
     _tell(file, members, proposal, as_json, known)
@@ -428,7 +433,7 @@ def _tell(
         return
     if proposal.keyset is not None:
         click.echo("\n".join(keyset_lines(proposal.keyset)))
-        if not known.is_told:
+        if known.yes and not known.is_told:
             say("compare the lines above with the issuer over another channel")
     verb = "would add" if is_dry_run() else "added"
     say(f"{verb} {members['name']} to {file.path}")
