@@ -30,10 +30,15 @@ CHANGING = (
 
 def read_tree(root: Path) -> Tree:
     """What lies in a folder."""
-    return {
-        str(path.relative_to(root)): None if path.is_dir() else path.read_bytes()
-        for path in sorted(root.rglob("*"))
-    }
+    tree: Tree = {}
+    for folder, folders, files in os.walk(root):
+        inside = os.path.relpath(folder, root)
+        for name in folders:
+            tree[os.path.normpath(f"{inside}/{name}")] = None
+        for name in files:
+            with open(f"{folder}/{name}", "rb") as file:
+                tree[os.path.normpath(f"{inside}/{name}")] = file.read()
+    return dict(sorted(tree.items()))
 
 
 def write_tree(root: Path, tree: Tree) -> None:
@@ -55,6 +60,7 @@ class Recording:
     """What a command did to the files below `root`."""
 
     root: Path
+    keeps_images: bool = True
     steps: list[str] = field(default_factory=list)
     images: list[tuple[str, Tree]] = field(default_factory=list)
     before_step: Callable[[int], None] = lambda number: None
@@ -90,7 +96,8 @@ class Recording:
                 self._synced[node] = (self.root / first).read_bytes()
         elif name == "syncdir":
             self._sync_directory(first)
-        self._keep_images()
+        if self.keeps_images:
+            self._keep_images()
 
     def _rename(self, old: str, new: str) -> None:
         self._moved[new] = self._moved.pop(old, old)
@@ -132,15 +139,20 @@ class Recording:
 
 @contextlib.contextmanager
 def recorded(
-    root: Path, *, before_step: Callable[[int], None] = lambda number: None
+    root: Path,
+    *,
+    before_step: Callable[[int], None] = lambda number: None,
+    keeps_images: bool = True,
 ) -> Iterator[Recording]:
     """Record what is done to the files below `root` in this process.
 
     Args:
         root: The folder.
         before_step: Called with the number of each change before it is made.
+        keeps_images: Whether what a crash could leave is kept, which takes a reading of the folder
+            for each change.
     """
-    recording = Recording(root, before_step=before_step)
+    recording = Recording(root, keeps_images, before_step=before_step)
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
             patch.setattr(os, name, _Watched(recording, name, getattr(os, name)))

@@ -161,7 +161,7 @@ def _killed_before(root: Path, case: str, step: int) -> bool:
 
     process = os.fork()
     if process == 0:
-        with recorded(root, before_step=kill):
+        with recorded(root, before_step=kill, keeps_images=False):
             CASES[case].command(root)
         os._exit(0)
     _, status = os.waitpid(process, 0)
@@ -195,7 +195,7 @@ def test_a_disk_that_refuses_leaves_the_old_store(
                 raise OSError(fault, os.strerror(fault))
 
         try:
-            with recorded(root, before_step=refuse):
+            with recorded(root, before_step=refuse, keeps_images=False):
                 CASES[case].command(root)
         except FileFault:
             check(root, earlier, private_keys(root))
