@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 from typing import Final, TypeAlias
 
 from cardsign.trust.policy import Expectation, Policy
 from cardsign.trust.resolve import IssuerTrust
-from cardsign.verify.report import Report
+from cardsign.verify.report import Report, found_later, without_card
 
 #: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
 DEFAULT_CAPACITY: Final = 1024
@@ -59,23 +57,6 @@ class VerdictCache:
     def __len__(self) -> int:
         return len(self._verdicts)
 
-    def get_or_judge(
-        self,
-        judge: Callable[..., Report],
-        untrusted_bytes: bytes,
-        expect: Expectation | None,
-        policy: Policy,
-        trust: IssuerTrust,
-        now: datetime,
-    ) -> Report:
-        """The verdict reached before in the same matter, else the one that is reached now."""
-        matter = matter_of(untrusted_bytes, expect, policy, trust)
-        report = self.get(matter, now)
-        if report is None:
-            report = judge(untrusted_bytes, expect, policy, trust, now)
-            self.put(matter, now, report)
-        return report
-
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""
         with self._lock:
@@ -83,13 +64,16 @@ class VerdictCache:
             if report is None or not _holds(report, now):
                 return None
             self._verdicts.move_to_end(matter)
-        return replace(report, checked_at=now, card=json.loads(card))
+        return found_later(
+            lambda name: json.loads(card) if name == "card" else getattr(report, name),
+            checked_at=now,
+        )
 
     def put(self, matter: Matter, now: datetime, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
         if report.verdict != "trusted":
             return
-        kept = replace(report, checked_at=now, card=None), json.dumps(report.card)
+        kept = without_card(report, now), json.dumps(report.card)
         with self._lock:
             self._verdicts[matter] = kept
             self._verdicts.move_to_end(matter)

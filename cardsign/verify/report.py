@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
@@ -153,8 +154,25 @@ class StatementUsed:
         return {"number": self.number, "digest": self.digest, "exp": self.exp}
 
 
+class _FoundLater:
+    """Members that are found out when they are first asked for."""
+
+    __slots__ = ("_find",)
+    _find: Callable[[str], Any]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A member that is not there yet."""
+            if name not in self.__dataclass_fields__:
+                raise AttributeError(name)
+            found = self._find(name)
+            object.__setattr__(self, name, found)
+            return found
+
+
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(_FoundLater):
     """The verdict on (bytes, subject, policy, time), with everything that led to it.
 
     Attributes:
@@ -250,6 +268,24 @@ class Report:
         }
 
 
+def found_later(find: Callable[[str], Any], **known: Any) -> Report:
+    """A report of which these members are known, and the others found when asked for."""
+    made = Report.__new__(Report)
+    object.__setattr__(made, "_find", find)
+    for name, value in known.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def without_card(report: Report, now: datetime) -> Report:
+    """A copy of that time, for which nothing is found out that is not known yet."""
+    known: dict[str, Any] = {"_find": None}
+    for name in ("_find", *Report.__match_args__):
+        with suppress(AttributeError):
+            known[name] = object.__getattribute__(report, name)
+    return found_later(known.pop("_find"), **{**known, "checked_at": now, "card": None})
+
+
 class VerificationError(CardsignError):
     """A card was not returned, because it is not trusted or because nobody can say yet.
 
@@ -289,18 +325,20 @@ class VerifiedCard:
     unverified dict for a verified card. It is no protection against hostile code.
 
     Attributes:
-        document: The object parsed from the payload that the signature covers; never the
-            document that carried it.
         report: The whole verdict.
     """
 
-    __slots__ = ("document", "report")
+    __slots__ = ("report",)
 
     def __init__(self, report: Report, *, token: object) -> None:
-        if token is not _TOKEN or report.card is None:
+        if token is not _TOKEN or report.verdict != "trusted":
             raise TypeError("a VerifiedCard is made by verify_card alone")
-        self.document = cast(AgentCard, report.card)
         self.report = report
+
+    @property
+    def document(self) -> AgentCard:
+        """The object parsed from the payload that the signature covers, for this caller alone."""
+        return cast(AgentCard, self.report.card)
 
     def __getitem__(self, name: str) -> Any:
         """A member of the verified document, such as ``card["skills"]``."""

@@ -5,7 +5,7 @@
 (1) the policy says whose card it should be                     ``Policy.find``
 (2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
 (3) the bytes are read strictly, as one card                    ``Card.from_bytes``
-(4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
+(4) each signature is examined by itself, until one decides     :mod:`cardsign.verify.signature`
 (5) the best single one decides (rule V2)                       :func:`_concluded`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 """
@@ -13,14 +13,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import cache as once
 from functools import partial
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
+from cardsign.card.strictjson import is_paranoid
 from cardsign.errors import InputRefused
 from cardsign.reasons import Reason
 from cardsign.trust.policy import (
@@ -36,13 +39,14 @@ from cardsign.trust.policy import (
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
 from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
-from cardsign.verify.cache import VerdictCache
+from cardsign.verify.cache import VerdictCache, matter_of
 from cardsign.verify.report import (
     Answers,
     Report,
     SignatureReport,
     StatementUsed,
     Verdict,
+    found_later,
 )
 from cardsign.verify.signature import examine_signature
 
@@ -94,8 +98,12 @@ def examine_card(
         reserved = policy.reserved_from(issuer)
         trust = resolve_issuer(*about, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        asked = untrusted_bytes, expect, policy, trust, now
-        report = judge(*asked) if cache is None else cache.get_or_judge(judge, *asked)
+        matter = None if cache is None else matter_of(untrusted_bytes, expect, policy, trust)
+        report = None if cache is None or matter is None else cache.get(matter, now)
+        if report is None:
+            report = judge(untrusted_bytes, expect, policy, trust, now)
+            if cache is not None and matter is not None:
+                cache.put(matter, now, report)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
@@ -126,10 +134,26 @@ def judge(
             keyset=_keyset_used(trust),
             release=_release_used(trust),
         )
-    # (4) each signature by itself
-    signatures = _examined(card, payloads, expect, policy, trust)
+    # (4) each signature by itself, until one decides
+    examine = partial(_examined, expect=expect, policy=policy, trust=trust)
+    conclude = partial(_concluded, trust=trust, expect=expect, subject=subject, now=now)
+    all_at_once = known is not None or is_paranoid()
+    signatures = examine(card, payloads, all_at_once=all_at_once)
     # (5) the best single one decides
-    return _concluded(card, payloads, signatures, trust, expect, subject, now)
+    report = conclude(card, payloads, signatures)
+    if len(signatures) == len(card.signatures):
+        return report
+
+    @once
+    def whole() -> Report:
+        """The same with the signatures before; of the bytes, for the card is its caller's now."""
+        again = _read(untrusted_bytes, policy)
+        return conclude(*again, examine(*again, all_at_once=True, known=signatures))
+
+    told = {name for name in Report.__match_args__ if name not in ("reasons", "signatures")}
+    return found_later(
+        lambda name: getattr(whole(), name), **{name: getattr(report, name) for name in told}
+    )
 
 
 def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
@@ -143,22 +167,44 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
 def _examined(
     card: Card,
     payloads: Payloads,
+    *,
     expect: Expectation | None,
     policy: Policy,
     trust: IssuerTrust | None,
+    all_at_once: bool,
+    known: tuple[SignatureReport, ...] = (),
 ) -> tuple[SignatureReport, ...]:
-    """Every signature; those of compat typ are checked only where none counts (decision E9)."""
+    """The signatures from the last one back to one that decides, if not all of them.
+
+    Those of compat typ are checked only where none counts (decision E9). `known` are those of the
+    last entries.
+    """
     examine = partial(
         examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
     )
     entries = card.signatures
-    first = [examine(index, entry, try_compat=False) for index, entry in enumerate(entries)]
-    if any(one.counts for one in first):
-        return tuple(first)
+    found = deque(known)
+    for index in reversed(range(len(entries) - len(known))):
+        found.appendleft(examine(index, entries[index], try_compat=False))
+        if index and not all_at_once and _decides(found[0], trust):
+            break
+    if any(one.counts for one in found):
+        return tuple(found)
     return tuple(
         examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
-        for one in first
+        for one in found
     )
+
+
+def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
+    """Whether one signature makes the card trusted, as no other can in a better way.
+
+    It holds the whole card and answers as well as any other: by the same release, and by the
+    same marker, since an extended card is asked for or it is not.
+    """
+    if trust is None or trust.issuer.require or one.profile != "served-as-is":
+        return False
+    return _verdict((one,), one, trust) == "trusted"
 
 
 def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
@@ -179,8 +225,9 @@ def _remember_signed(
     state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
 ) -> None:
     """From the first good signature on, no card of this issuer may be unsigned."""
-    good = any(map(_is_good, report.signatures))
-    if state is not None and good and not state.signed_before:
+    if state is None or state.signed_before:
+        return
+    if report.verdict == "trusted" or any(map(_is_good, report.signatures)):
         keep(replace(state, signed_before=True))
 
 
@@ -199,7 +246,7 @@ def _concluded(
     """The verdict on a card whose signatures have been examined one by one."""
     if trust is not None and trust.issuer.require:
         signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
-    best = max(signatures, key=lambda one: one.rank, default=None)
+    best = _best(signatures, trust)
     verdict = _verdict(signatures, best, trust)
     issuer = trust.issuer if trust else None
     trusted = best if verdict == "trusted" else None
@@ -221,6 +268,17 @@ def _concluded(
         release=_release_used(trust),
         card=signed.value if signed else None,
     )
+
+
+def _best(
+    signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
+) -> SignatureReport | None:
+    """Of equals the first; but of those that decide the last, which is the newest key's."""
+    if len(signatures) > 1:
+        for one in reversed(signatures):
+            if _decides(one, trust):
+                return one
+    return max(signatures, key=lambda one: one.rank, default=None)
 
 
 def _keyset_used(trust: IssuerTrust | None) -> StatementUsed | None:
