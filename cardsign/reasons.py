@@ -495,6 +495,8 @@ _TABLE: Final = (
      "Raise it in cardsign.toml, unless you know every consumer of your cards."),
     ("doctor.no_active_key", "No key of the key store signs cards.",
      "cardsign keys generate; then cardsign keys rotate."),
+    ("doctor.ended", "The issuer has ended: every card and release key was revoked as ceased.",
+     "Serve what is published until the newest release has ended. Nothing else is left to do."),
     ("doctor.due", "A step of the key rotation is due.",
      "cardsign keys rotate"),
     ("doctor.no_standby", "After a theft no key could take over at once.",

@@ -44,7 +44,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, is_needed, keyset_due
+from cardsign.keys.keyset_drafts import KeysetDue, has_ended, is_needed, keyset_due
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import (
     ROTATING,
@@ -213,10 +213,11 @@ def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
     ):
         # It would be of no use: the statement that says so is one that it cannot sign.
         names = ", ".join(map(_named, records))
+        instead = _RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
         raise StoreFault(
             "keystore.still_needed",
             f"no keyset can be signed without {names}, so none can say that it is revoked",
-            hint=f"Replace it: {_instead(keyset)}.",
+            hint=f"Replace it: {instead}.",
         )
 
 
@@ -247,17 +248,24 @@ class _Work:
 
     def rotate(self) -> Progress:
         """Everything, in the order in which one step allows the next."""
-        self._publish_signed_draft()
-        self._keys()
-        self._keyset()
-        self._keys()  # a key that the roots have listed just now may be due
-        self._cards()
+        ended = has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
+        if ended:
+            self._keys()
+            self._update()
+            self.left.clear()  # nobody is to sign any more
+            self.done.append("this issuer has ended; no statement follows")
+        else:
+            self._publish_signed_draft()
+            self._keys()
+            self._keyset()
+            self._keys()  # a key that the roots have listed just now may be due
+            self._cards()
         state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
         return Progress(
             tuple(self.done),
             tuple(dict.fromkeys(self.left)),
             steps(state, self.config.timeline, self.now),
-            None if keyset is None else keyset_due(state, keyset, now=self.now),
+            None if keyset is None or ended else keyset_due(state, keyset, now=self.now),
         )
 
     def emergency(
@@ -296,7 +304,7 @@ class _Work:
                 self.replace_lost(record)
         progress = self.rotate()
         again = f"again: {self._revoke_command(reason, records)}"
-        kept = [*self._release_keys_kept(able, again)]
+        kept = [self._release_keys_kept(able, again)] if able else []
         if keyset and needed:
             if may_end(self.store, needed, records):
                 for record in needed:
@@ -357,14 +365,13 @@ class _Work:
         options = f"--reason {reason} {self.unlocking.options}".rstrip()
         return f"cardsign keys revoke {options} -- {typed}"
 
-    def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Iterator[Task]:
-        if able:
-            names = ", ".join(map(_named, able))
-            what = (
-                f"revoke {names}: not done, since it has to sign the release that revokes the "
-                "others; if its passphrase is lost, revoke it alone"
-            )
-            yield Task(_who("release"), what, f"cardsign release renew; then {again}")
+    def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Task:
+        names = ", ".join(map(_named, able))
+        what = (
+            f"revoke {names}: not done, since it has to sign the release that revokes the "
+            "others; if its passphrase is lost, revoke it alone"
+        )
+        return Task(_who("release"), what, f"cardsign release renew; then {again}")
 
     def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
         keyset = StatementHistory.of(self.store).newest_keyset()
@@ -492,8 +499,9 @@ class _Work:
                 "each root holder", what, f"cardsign keyset sign {file}; then {self.again}", None
             )
             return
-        for store, access in self._root_stores():
-            signed = self._signed_by(store, access, draft, until)
+        ours, apart = self.unlocking.access, self.unlocking.root_access
+        for store, access in ((self.store, ours), (self.unlocking.roots, apart or ours)):
+            signed = None if store is None else self._signed_by(store, access, draft, until)
             if signed is not None:
                 draft = signed
                 write_atomic(file, draft.data, plain=True)
@@ -509,11 +517,6 @@ class _Work:
                 if one.missing < len(holders):
                     who = f"{one.missing} of these root holders: {who}"
                 self._needs(who, what, f"cardsign keyset sign {file}; then {self.again}", until)
-
-    def _root_stores(self) -> Iterator[tuple[KeyStore, Access]]:
-        yield self.store, self.unlocking.access
-        if self.unlocking.roots is not None:
-            yield self.unlocking.roots, self.unlocking.root_access or self.unlocking.access
 
     def _signed_by(
         self, store: KeyStore, access: Access, draft: KeysetDraft, until: datetime | None
@@ -679,10 +682,6 @@ class _Work:
 
 _RECOVER = "cardsign keyset recover --recovery-file FILE"
 _ADD_ROOT = "cardsign keyset draft --add-root HOLDER=KEY"
-
-
-def _instead(keyset: KeysetStatement) -> str:
-    return _RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
 
 
 def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:

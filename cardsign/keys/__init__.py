@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cardsign.keys.keyset_drafts import draft_if_due as draft_if_due
     from cardsign.keys.keyset_drafts import draft_next as draft_next
     from cardsign.keys.keyset_drafts import draft_recovery as draft_recovery
+    from cardsign.keys.keyset_drafts import has_ended as has_ended
     from cardsign.keys.keyset_drafts import keyset_due as keyset_due
     from cardsign.keys.keyset_drafts import quorum_signatures as quorum_signatures
     from cardsign.keys.keyset_drafts import read_draft as read_draft
@@ -99,7 +100,7 @@ _NAMES = {
     "history": "StatementHistory note_keyset note_release",
     "keyset_drafts": (
         "DRAFT_FILE KeysetPlan check_draft check_step draft_if_due draft_next draft_recovery "
-        "keyset_due quorum_signatures read_draft says_more write_draft"
+        "has_ended keyset_due quorum_signatures read_draft says_more write_draft"
     ),
     "lifecycle": (
         "Change DEFAULT_SETTINGS TimelineSettings Waiting cards_to_sign record_publication"

@@ -24,6 +24,7 @@ from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import (
+    has_ended,
     holders_left,
     keyset_due,
     quorum_signatures,
@@ -91,6 +92,11 @@ class Finding:
 NOTICE: Final = timedelta(days=14)
 
 
+_ENDED: Final = Finding(
+    "doctor.ended", "note", "this issuer has ended: every card and release key has been revoked"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Examined:
     """A key store's state, and the files around it.
@@ -116,6 +122,8 @@ def coming_findings(
 
     What becomes real `within` that time is an alarm today.
     """
+    if has_ended(known.state, known.keyset):
+        return (*_clock(known, now, settings), *_due(known.state, settings, now, within), _ENDED)
     return (
         *_clock(known, now, settings),
         *_settings(settings),
@@ -167,6 +175,12 @@ def _keys(
     """What is due or waits for a person."""
     if state.keys and not state.active_keys() and any("card" in key.roles for key in state.keys):
         yield Finding("doctor.no_active_key", "alarm", "no key signs cards")
+    yield from _due(state, settings, now, within)
+
+
+def _due(
+    state: StoreState, settings: TimelineSettings, now: datetime, within: timedelta
+) -> Iterator[Finding]:
     for step in steps(state, settings, now):
         due = step.due
         if due is not None and step.action == "generate":

@@ -226,6 +226,25 @@ def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
     return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
 
 
+def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
+    """Say whether the issuer ended on purpose: of each role the last key was revoked as ceased.
+
+    Keys that another holder keeps, and that the keyset lists, let it go on.
+    """
+    online = [key for key in state.keys if key.rotates]
+    ours = {key.thumbprint for key in online}
+    if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
+        return False
+    last: dict[str, tuple[datetime, bool]] = {}  # when it was revoked, and whether to go on
+    for key in online:
+        if key.state not in ENDED:
+            return False
+        if key.times.revoked is not None:
+            end = (key.times.revoked, key.revoked_because != "ceased")
+            last.update({role: max(last.get(role, end), end) for role in key.roles})
+    return bool(last) and not any(goes_on for _, goes_on in last.values())
+
+
 def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
     """Say whether too few holders are left without a root or recovery key to sign what is next."""
     without = state.replacing([replace(key, state="retired")])

@@ -223,12 +223,22 @@ def test_settings_below_the_defaults_are_noted(store, es256) -> None:
     ]
 
 
-def test_a_store_in_which_no_key_signs_is_an_alarm(store, es256) -> None:
-    """Nothing can be published."""
+@pytest.mark.parametrize(
+    ("reason", "code", "level"),
+    [
+        ("compromised", "doctor.no_active_key", "alarm"),
+        ("superseded", "doctor.no_active_key", "alarm"),
+        ("ceased", "doctor.ended", "note"),
+    ],
+)
+def test_a_store_in_which_no_key_signs_is_an_alarm(
+    store, es256, reason: str, code: str, level: str
+) -> None:
+    """Nothing can be published; where its owner said that it ends, nothing has to be."""
     store.add(es256, now=NOON)
-    store.apply(lifecycle.revoke, es256.public.kid, reason="ceased", now=after(1))
+    store.apply(lifecycle.revoke, es256.public.kid, reason=reason, now=after(1))
 
-    assert [finding.code for finding in examine(store)] == ["doctor.no_active_key"]
+    assert [(finding.code, finding.level) for finding in examine(store)] == [(code, level)]
 
 
 def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) -> None:

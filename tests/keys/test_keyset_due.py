@@ -15,6 +15,7 @@ from cardsign.keys import (
     StoreState,
     draft_if_due,
     draft_next,
+    has_ended,
     keyset_due,
     says_more,
     write_draft,
@@ -234,3 +235,46 @@ def test_a_root_that_cannot_sign_any_more_is_told() -> None:
     with pytest.raises(StatementRefused) as caught:
         draft_if_due(store(*lost), first(), None, now=LATER)
     assert caught.value.code == "statement.threshold"
+
+
+def over(name: str, why: Any, hours: int, *roles: Any) -> KeyRecord:
+    """A key that was revoked so many hours later."""
+    times = KeyTimes(revoked=NOW + hours * HOUR)
+    return record(name, "revoked", *roles, revoked_because=why, times=times)
+
+
+CEASED = over("rel", "ceased", 5, "release")
+ENDED: dict[str, tuple[tuple[KeyRecord, ...], bool]] = {
+    "every key has ceased": ((over("card", "ceased", 5), CEASED), True),
+    "a root remains": ((over("card", "ceased", 5), CEASED, record("ann", "active", "root")), True),
+    "an earlier theft": (
+        (over("card", "compromised", 1), over("card2", "ceased", 5), CEASED),
+        True,
+    ),
+    "a key that was retired before": (
+        (record("card2", "retired"), over("card", "ceased", 5), CEASED),
+        True,
+    ),
+    "a theft was the last": (
+        (over("card2", "ceased", 1), over("card", "compromised", 5), CEASED),
+        False,
+    ),
+    "a theft of the same second": (
+        (over("card2", "ceased", 5), over("card", "compromised", 5), CEASED),
+        False,
+    ),
+    "a key that is to be replaced": ((over("card", "superseded", 5), CEASED), False),
+    "the release key still signs": (
+        (over("card", "ceased", 5), record("rel", "active", "release")),
+        False,
+    ),
+    "another holder's keys go on": ((over("card", "ceased", 5),), False),
+    "nothing but roots": ((record("ann", "active", "root"),), False),
+    "an empty store": ((), False),
+}
+
+
+@pytest.mark.parametrize(("records", "ended"), ENDED.values(), ids=ENDED)
+def test_an_issuer_has_ended(records: tuple[KeyRecord, ...], ended: bool) -> None:
+    """Only where its last keys were ended on purpose, and no other holder's are listed."""
+    assert has_ended(store(*records), first()) is ended

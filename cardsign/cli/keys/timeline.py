@@ -14,7 +14,7 @@ from cardsign.cli.keys.picture import MEANINGS, draw_svg
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import KeysetDue, keyset_due
+from cardsign.keys.keyset_drafts import KeysetDue, has_ended, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.rotation import Step, steps
@@ -55,7 +55,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     keyset, release = history.newest_keyset(), history.newest_release()
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
-    if keyset is not None:
+    if keyset is not None and not has_ended(state, keyset):
         told.append(_keyset_step(keyset_due(state, keyset, now=now)))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
     if as_json:
