@@ -51,6 +51,8 @@ class Program:
         environment: All of the program's environment.
         max_seconds: From its start to its end.
         max_answer: Bytes on stdout.
+        folder: Where it runs. In the root folder no relative import or .env of a repository is
+            the program's.
     """
 
     path: str
@@ -58,6 +60,7 @@ class Program:
     environment: Mapping[str, str] = field(repr=False)
     max_seconds: float
     max_answer: int
+    folder: str = "/"
 
 
 def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -66,40 +69,118 @@ def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def run(program: Program, untrusted_input: bytes = b"") -> bytes:
-    """Run a program in the root folder and return what it wrote to stdout.
+    """Run a program and return what it wrote to stdout.
 
     Its process group is killed if it outlives this call.
 
     Raises:
         ProgramError: It could not be started, took too long, said too much, or failed.
     """
-    exchange = _Exchange(program, memoryview(untrusted_input))
-    deadline = time.monotonic() + program.max_seconds
     with _started(program) as process:
-        _converse(process, exchange, deadline)
+        talk = Conversation(program, process)
+        talk.send(untrusted_input, last=True)
+        answer = b"".join(iter(talk.receive, b""))
         try:
-            status = process.wait(max(0.0, deadline - time.monotonic()))
+            status = process.wait(talk.seconds_left())
         except subprocess.TimeoutExpired:
-            raise exchange.failed(f"did not end within {program.max_seconds:.0f} seconds") from None
+            raise talk.failed(f"did not end within {program.max_seconds:.0f} seconds") from None
     if status != 0:
         how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
-        raise exchange.failed(how)
-    return bytes(exchange.answer)
+        raise talk.failed(how)
+    return answer
 
 
-@dataclass(slots=True)
-class _Exchange:
+@contextmanager
+def conversation(program: Program) -> Iterator[Conversation]:
+    """Talk with a program for as long as the block lasts; then its process group is killed.
+
+    Raises:
+        ProgramError: It could not be started; and as :meth:`Conversation.receive`.
+    """
+    with _started(program) as process, ExitStack() as at_the_end:
+        at_the_end.callback(_kill_group, process.pid)
+        yield Conversation(program, process)
+
+
+class Conversation:
     """What goes to and comes from a program that runs."""
 
-    program: Program
-    unsent: memoryview
-    answer: bytearray = field(default_factory=bytearray)
-    complaint: bytearray = field(default_factory=bytearray)
+    def __init__(self, program: Program, process: subprocess.Popen[bytes]) -> None:
+        if not (process.stdin and process.stdout and process.stderr):
+            raise RuntimeError("the program was started without pipes")
+        self._program = program
+        self._deadline = time.monotonic() + program.max_seconds
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        self._unsent = b""
+        self._is_last = False
+        self._received = 0
+        self._complaint = b""
+        self._open = {self._stdout, self._stderr}
+        os.set_blocking(self._stdin.fileno(), False)
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send this while :meth:`receive` waits; after the `last` its input is closed."""
+        self._unsent += data
+        self._is_last = last
+        self._close_if_done()
+
+    def receive(self) -> bytes:
+        """What it wrote to stdout next; empty when stdout and stderr are closed.
+
+        Raises:
+            ProgramError: It took too long, or said too much.
+        """
+        while self._open:
+            with selectors.DefaultSelector() as selector:
+                for stream in self._open:
+                    selector.register(stream, selectors.EVENT_READ)
+                if self._unsent:
+                    selector.register(self._stdin, selectors.EVENT_WRITE)
+                ready = [key.fileobj for key, _ in selector.select(self.seconds_left())]
+            if not ready:
+                limit = self._program.max_seconds
+                raise self.failed(f"did not answer within {limit:.0f} seconds")
+            if self._stdin in ready:
+                self._write()
+            if self._stderr in ready:
+                complaint = self._read(self._stderr)
+                self._complaint = (self._complaint + complaint)[-MAX_COMPLAINT_BYTES:]
+            if self._stdout in ready and (chunk := self._read(self._stdout)):
+                self._received += len(chunk)
+                if self._received > self._program.max_answer:
+                    raise self.failed(f"answered more than {self._program.max_answer} bytes")
+                return chunk
+        return b""
+
+    def seconds_left(self) -> float:
+        """Until the program must have ended."""
+        return max(0.0, self._deadline - time.monotonic())
 
     def failed(self, what: str) -> ProgramError:
-        text = bytes(self.complaint).decode(errors="replace").strip().rpartition("\n")[2]
+        """The error, with the last line of what the program complained about."""
+        text = self._complaint.decode(errors="replace").strip().rpartition("\n")[2]
         shown = "".join(char if char.isprintable() else "?" for char in text)
         return ProgramError(what, shown[:MAX_COMPLAINT_CHARS])
+
+    def _read(self, stream: IO[bytes]) -> bytes:
+        chunk = os.read(stream.fileno(), _CHUNK)
+        if not chunk:
+            self._open.discard(stream)
+        return chunk
+
+    def _write(self) -> None:
+        try:
+            sent = os.write(self._stdin.fileno(), self._unsent[:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it answers without having read all: the answer will tell
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._is_last and not self._unsent:
+            self._stdin.close()
 
 
 @contextmanager
@@ -111,7 +192,7 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd="/",  # a relative import or .env of the repository is not the program's
+            cwd=program.folder,
             env=dict(program.environment),
             start_new_session=True,
             bufsize=0,
@@ -128,55 +209,3 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
 def _kill_group(leader: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def _converse(process: subprocess.Popen[bytes], exchange: _Exchange, deadline: float) -> None:
-    """Write and read whatever is ready, until the program has closed its output."""
-    if not (process.stdin and process.stdout and process.stderr):
-        raise RuntimeError("the program was started without pipes")
-    with selectors.DefaultSelector() as selector:
-        os.set_blocking(process.stdin.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        for stream in (process.stdout, process.stderr):
-            selector.register(stream, selectors.EVENT_READ)
-        streaming = {process.stdout, process.stderr}
-        while streaming:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                limit = exchange.program.max_seconds
-                raise exchange.failed(f"did not answer within {limit:.0f} seconds")
-            for key, _ in ready:
-                if key.fileobj is process.stdin:
-                    done = _send(process.stdin, exchange)
-                else:
-                    of_stdout = key.fileobj is process.stdout
-                    done = _receive(key.fd, exchange, of_stdout=of_stdout)
-                if done:
-                    selector.unregister(key.fileobj)
-                    streaming.discard(key.fileobj)
-
-
-def _send(stdin: IO[bytes], exchange: _Exchange) -> bool:
-    """Send what the pipe takes; true when there is nothing left to send."""
-    try:
-        sent = os.write(stdin.fileno(), exchange.unsent[:_CHUNK])
-    except BlockingIOError:
-        return False
-    except BrokenPipeError:  # it answers without having read all: the answer will tell
-        sent = len(exchange.unsent)
-    exchange.unsent = exchange.unsent[sent:]
-    if not exchange.unsent:
-        stdin.close()
-    return not exchange.unsent
-
-
-def _receive(descriptor: int, exchange: _Exchange, *, of_stdout: bool) -> bool:
-    """Read what is there; true when the program has closed this stream."""
-    chunk = os.read(descriptor, _CHUNK)
-    if of_stdout:
-        exchange.answer += chunk
-        if len(exchange.answer) > exchange.program.max_answer:
-            raise exchange.failed(f"answered more than {exchange.program.max_answer} bytes")
-    else:
-        exchange.complaint = (exchange.complaint + chunk)[-MAX_COMPLAINT_BYTES:]
-    return not chunk

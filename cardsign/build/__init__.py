@@ -1,4 +1,4 @@
-"""Build: manifests of agents become cards; nothing of a source is run, nobody is asked."""
+"""Build: manifests of agents become cards; nothing of a source is run."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cardsign.build.draft import Fact as Fact
     from cardsign.build.kind import BuildOptions as BuildOptions
     from cardsign.build.kind import Kind as Kind
+    from cardsign.build.live import ask_mcp as ask_mcp
+    from cardsign.build.live import run_mcp as run_mcp
     from cardsign.build.reading import Document as Document
     from cardsign.build.reading import Place as Place
     from cardsign.build.reading import read_one as read_one
@@ -21,6 +23,7 @@ _NAMES = {
     "assemble": "BuiltCard KINDS build_card",
     "draft": "Draft Fact",
     "kind": "BuildOptions Kind",
+    "live": "ask_mcp run_mcp",
     "reading": "Document Place read_one read_source",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

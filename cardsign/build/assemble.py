@@ -61,7 +61,7 @@ class BuiltCard:
 
 
 def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCard:
-    """Build a card. Nothing is run and nobody is asked; the same sources give the same bytes.
+    """Build a card. Nothing of a source is run; the same sources give the same bytes.
 
     Args:
         sources: Files and folders, each with its kind before it or not: ``KIND:PATH``. What an
@@ -71,9 +71,10 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     Raises:
         BuildRefused: ``build.*``.
         FileFault: ``file.*``: a source cannot be read.
+        FetchFailed: ``fetch.*``: a live server cannot be asked.
         UsageFault: ``usage.invalid``: there is no such member or form.
     """
-    if not sources:
+    if not (sources or options.live):
         raise UsageFault("usage.invalid", "no source is named")
     draft = Draft(keep_going=options.keep_going)
     for member, text in options.members.items():
@@ -86,10 +87,12 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
             draft.leave_out(refused)
             continue
         grouped.setdefault(kind.name, (kind, []))[1].append(path)
+    if options.live:
+        grouped.setdefault(mcp.KIND.name, (mcp.KIND, []))
     for kind, paths in grouped.values():
         kind.take(paths, draft, options)
     first = next((kind for kind, _ in grouped.values()), cards.KIND)
-    _fill(draft, first, options, Place(str(sources[0])))
+    _fill(draft, first, options, Place(str(sources[0]) if sources else "the MCP server"))
     return _written(draft, first, options)
 
 

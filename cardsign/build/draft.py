@@ -17,7 +17,7 @@ from cardsign.card.convert import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.providers import DerivedSecurity
 from cardsign.card.schema import CARD_1_0, AgentSkill, Field, Message
 from cardsign.card.strictjson import Json
-from cardsign.errors import BuildRefused, CardRefused, FileFault
+from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 
@@ -195,7 +195,7 @@ class Draft:
         """Note what a person has to know before signing."""
         self.reasons.append(Reason.of(code, message, str(place)))
 
-    def leave_out(self, refused: BuildRefused | FileFault) -> None:
+    def leave_out(self, refused: BuildRefused | FileFault | FetchFailed) -> None:
         """Raise what was refused; with `keep_going`, note it and go on without it."""
         if not self.keep_going:
             raise refused

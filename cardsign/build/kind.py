@@ -6,18 +6,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from cardsign.build.draft import Draft
 from cardsign.build.reading import Document, Place, refusal
 from cardsign.card.convert import A2aVersion
 from cardsign.config import OrlojSettings
-from cardsign.errors import BuildRefused, FileFault
+from cardsign.errors import BuildRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
 from cardsign.records import dataclass
 
 #: Files of one source; a card of more skills would be refused for its size.
 MAX_FILES: Final = 20_000
+
+_Source = TypeVar("_Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class BuildOptions:
         keep_going: Leave out what is refused, and build the rest.
         prompt_excerpt: Take a missing description from the first sentence of a prompt.
         orloj: What Orloj takes from its server.
+        live: What asks MCP servers, after all sources; see :mod:`cardsign.build.live`.
     """
 
     a2a: A2aVersion | str | None = None
@@ -43,6 +46,7 @@ class BuildOptions:
     keep_going: bool = False
     prompt_excerpt: bool = False
     orloj: OrlojSettings = OrlojSettings()
+    live: tuple[Callable[[], Document], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,12 @@ class Kind:
     path: str | Callable[[Draft], str] = ""
 
 
-def each(sources: Sequence[Path], draft: Draft, take: Callable[[Path], None]) -> None:
+def each(sources: Sequence[_Source], draft: Draft, take: Callable[[_Source], None]) -> None:
     """Take source by source; one that is refused is raised or left out, as the draft says."""
     for source in sources:
         try:
             take(source)
-        except (BuildRefused, FileFault) as refused:
+        except (BuildRefused, FileFault, FetchFailed) as refused:
             draft.leave_out(refused)
 
 

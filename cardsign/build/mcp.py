@@ -1,6 +1,6 @@
-"""MCP: saved tools/list answers, server cards, indexes of agent skills.
+"""MCP: saved tools/list answers and those of live servers, server cards, indexes of agent skills.
 
-Nothing is run and no server is asked, so a list of servers alone is refused with the way out.
+No source says what is run or asked, so a list of servers alone is refused with the way out.
 A tool's `output`, notes and endpoints stay inside.
 """
 
@@ -40,6 +40,7 @@ _SERVERS: Final = ("mcpServers", "mcp_servers")
 def take_mcp(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take servers; each tool's id begins with its server's name."""
     each(sources, draft, lambda source: _take(read_one(source), draft))
+    each(options.live, draft, lambda ask: _take(ask(), draft))
 
 
 def _take(document: Document, draft: Draft) -> None:
@@ -49,8 +50,8 @@ def _take(document: Document, draft: Draft) -> None:
             "build.unsupported",
             "a list of MCP servers says which programs to run, and not what they offer",
             listed,
-            hint="Nothing of a source is run. Save each server's answer to tools/list as JSON, and "
-            "build from those files.",
+            hint="Nothing of a source is run. Pass --run-mcp COMMAND or --ask-mcp URL for the ones "
+            "you trust; or save each server's answer to tools/list as JSON, and build from that.",
         )
     is_tool = "inputSchema" in document.value
     own = None if is_tool else document.text("title") or document.text("displayName")

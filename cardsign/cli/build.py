@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -10,18 +11,20 @@ import click
 
 from cardsign.build.assemble import BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
+from cardsign.build.reading import Document
 from cardsign.card.convert import A2aVersion
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 
 _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
 
 
 @command(example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, metavar="SOURCE...")
 @click.option("-o", "--output", required=True, metavar="CARD", help="The card; '-' for stdout.")
 @click.option(
     "--a2a",
@@ -45,6 +48,21 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
     is_flag=True,
     help="Take a missing description from a prompt's first sentence.",
 )
+@click.option(
+    "--ask-mcp",
+    "asked",
+    multiple=True,
+    metavar="URL",
+    help="Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
+)
+@click.option(
+    "--run-mcp",
+    "run",
+    multiple=True,
+    metavar="COMMAND",
+    help="Run this program, an MCP server, and ask it for its tools over stdio.",
+)
+@loopback_option
 @click.option("--explain", is_flag=True, help="Show the source and line of each member.")
 @json_option
 def build(
@@ -57,14 +75,17 @@ def build(
     agent: str | None,
     keep_going: bool,
     prompt_excerpt: bool,
+    asked: tuple[str, ...],
+    run: tuple[str, ...],
+    insecure_loopback_http: bool,
     explain: bool,
     as_json: bool,
 ) -> int:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
     Kinds are forge, orloj, openfang, pyproject, mcp, card and skills. What an earlier source says
-    stays; later ones fill gaps. Nothing of a source is run, and nobody is asked. A card of another
-    A2A version is converted, without its signatures.
+    stays; later ones fill gaps, and live MCP servers come last. Nothing of a source is run, and it
+    names nobody to ask. A card of another A2A version is converted, without its signatures.
 
     Exit status 0: built. 1: built, but a source was refused (--keep-going); or refused.
     """
@@ -79,6 +100,7 @@ def build(
         keep_going=keep_going,
         prompt_excerpt=prompt_excerpt,
         orloj=settings.orloj,
+        live=tuple(_live(asked, run, insecure_loopback_http)) if asked or run else (),
     )
     built = build_card(sources, options)
     written = dict(_outputs(output, built))
@@ -93,6 +115,17 @@ def build(
         if name != STDIO:
             say(f"wrote {name}")
     return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
+
+
+def _live(
+    asked: tuple[str, ...], run: tuple[str, ...], insecure_loopback_http: bool
+) -> Iterator[Callable[[], Document]]:
+    from cardsign.build.live import ask_mcp, run_mcp
+    from cardsign.net.fetch import FetchSettings
+
+    settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
+    yield from (ask_mcp(url, settings) for url in asked)
+    yield from (run_mcp(command, os.environ) for command in run)
 
 
 def _member(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,42 @@ def test_what_is_said_wrongly_is_refused(folder: Path, words: tuple[str, str]) -
     refused = run("SKILL.md", "--url", URL, "-o", "card.json", *words)
     assert getattr(refused.exception, "code", None) == "usage.invalid"
     assert not (folder / "card.json").exists()
+
+
+MCP_SERVER = """import json, sys
+open("started", "w").close()
+for line in sys.stdin:
+    call = json.loads(line)
+    tools = [{"name": "read", "description": "Reads"}]
+    result = {"serverInfo": {"name": "docs"}, "tools": tools}
+    if "id" in call:
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+"""
+
+
+def test_O27_a_program_runs_only_by_an_option(folder: Path) -> None:
+    """Neither a list of servers nor the settings of a project start it; --run-mcp does."""
+    (folder / "server.py").write_text(MCP_SERVER)
+    servers = {"mcpServers": {"docs": {"command": sys.executable, "args": ["server.py"]}}}
+    (folder / "servers.json").write_text(json.dumps(servers))
+    said = ("--set", "description=Docs", "--url", URL, "-o", "card.json")
+    assert getattr(run("servers.json", *said).exception, "code", None) == "build.unsupported"
+    settings = f'format = 1\n[build]\nrun_mcp = ["{sys.executable} server.py"]\n'
+    (folder / "cardsign.toml").write_text(settings)
+    assert run("SKILL.md", *said).exception is not None
+    (folder / "cardsign.toml").unlink()
+    assert not (folder / "started").exists()
+    done = run("--run-mcp", f"{sys.executable} server.py", *said)
+    assert done.return_value == 0
+    assert (folder / "started").exists()
+    (skill,) = json.loads((folder / "card.json").read_bytes())["skills"]
+    assert skill["id"] == "mcp_docs_read"
+
+
+def test_a_live_server_on_this_machine_needs_the_option(folder: Path) -> None:
+    """As everywhere: loopback is refused without --insecure-loopback-http."""
+    words = ("--ask-mcp", "http://127.0.0.1:9/mcp", "--url", URL, "-o", "card.json")
+    assert getattr(run(*words).exception, "code", None) == "fetch.url"
+    refused = run(*words, "--insecure-loopback-http")
+    assert getattr(refused.exception, "code", None) == "fetch.failed"
+    assert getattr(run("-o", "card.json").exception, "code", None) == "usage.invalid"

@@ -1,0 +1,318 @@
+"""MCP servers that are asked for their tools: real ones of the SDK, and hostile ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authorities import Authority
+from internet import Answer, Host, Network, Request, Takeover
+from peers import http
+
+from cardsign.build import BuildOptions, Document, ask_mcp, build_card, run_mcp
+from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+URL = "https://docs.example/mcp"
+SAID = {"description": "Docs"}
+TOOL = {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}}
+
+
+def built(*live: Callable[[], Document], sources: tuple[Path, ...] = ()) -> bytes:
+    options = BuildOptions(url="https://a.example/a2a", members=SAID, live=live)
+    return build_card(sources, options).document
+
+
+@contextlib.contextmanager
+def serving(transport: str) -> Iterator[int]:
+    """A server of the SDK on loopback; its port."""
+    process = subprocess.Popen([sys.executable, SERVER, transport], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    """A small internet."""
+    return Network(authority)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """What the server of the SDK says, as somebody saves it."""
+    document = run_mcp(f"{sys.executable} {SERVER} stdio", os.environ)()
+    path = tmp_path / "docs.json"
+    path.write_text(json.dumps(document.value))
+    return path
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize(("transport", "path"), [("streamable-http", "/mcp"), ("sse", "/sse")])
+def test_O28_a_live_server_says_what_is_saved_of_it(
+    network: Network, saved: Path, transport: str, path: str
+) -> None:
+    """The same bytes; and no byte leaves round the rules: all go to the one host."""
+    with serving(transport) as port:
+        host = network.relay("docs.example", port)
+        ask = ask_mcp(f"https://docs.example{path}", network.settings())
+        card = built(ask)
+    assert card == built(sources=(saved,))
+    assert [one["id"] for one in json.loads(card)["skills"]] == [
+        "mcp_my_docs_read_page",
+        "mcp_my_docs_search_docs",
+    ]
+    asked = b"".join(map(bytes, host.streams))
+    assert set(network.names) == {"docs.example"}
+    assert set(network.dialled) == {"docs.example:443"}
+    assert asked.count(b"tools/list") == 1
+    assert not any(word in asked.lower() for word in (b"authorization", b"cookie"))
+
+
+def method_of(request: Request) -> tuple[str, Any]:
+    """The method and id of a JSON-RPC request."""
+    body = json.loads(request.body or b"{}")
+    return body.get("method", ""), body.get("id")
+
+
+def peer(*pages: object, stream: bool = False) -> Callable[[Request], bytes]:
+    """A server whose pages have these results, the last one again and again."""
+    asked: list[Any] = []
+
+    def answer(request: Request) -> bytes:
+        method, call = method_of(request)
+        if call is None:
+            return http(b"", status="202 Accepted")
+        result: object = {"serverInfo": {"name": "docs"}}
+        if method == "tools/list":
+            result = pages[min(len(asked), len(pages) - 1)]
+            asked.append(call)
+        body = json.dumps({"jsonrpc": "2.0", "id": call, "result": result}).encode()
+        if not stream:
+            return http(body)
+        note = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"notifications/message"}\r\n\r\n'
+        events = b": hello\r\n\r\n" + note + b"data: " + body + b"\r\n\r\n"
+        return http(events, content_type="text/event-stream")
+
+    return answer
+
+
+def asking(network: Network, answers: Answer | dict[str, Answer], **limits: Any) -> Host:
+    """Ask a host that answers so, and hand on what comes of it."""
+    host = network.host("docs.example", answers)
+    built(ask_mcp(URL, replace(network.settings(), **limits)))
+    return host
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
+    """Each by the cursor of the one before, as JSON and as a stream of events."""
+    second = {**TOOL, "name": "write"}
+    pages = ({"tools": [TOOL], "nextCursor": "two"}, {"tools": [second]})
+    host = network.host("docs.example", peer(*pages, stream=stream))
+    card = json.loads(built(ask_mcp(URL, network.settings())))
+    assert [one["id"] for one in card["skills"]] == ["mcp_docs_read", "mcp_docs_write"]
+    sent = [json.loads(one.body) for one in host.requests]
+    assert [one["method"] for one in sent] == [
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+        "tools/list",
+    ]
+    assert [one["params"] for one in sent[2:]] == [{}, {"cursor": "two"}]
+    assert host.requests[-1].headers["mcp-protocol-version"] == "2025-06-18"
+
+
+def trickle(connection: Any) -> None:
+    """A stream of events that never ends and never answers."""
+    note = b'data: {"method":"m","params":"' + b"y" * 20_000 + b'"}\n\n'
+    with contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            connection.sendall(note + b": still here\n\n")
+
+
+GIANT = {**TOOL, "description": "x" * 3_000_000}
+ELSEWHERE: dict[str, str | None] = {"location": "http://169.254.169.254/latest/meta-data"}
+HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
+    "endless pages": (peer({"tools": [], "nextCursor": "again"}), BuildRefused, "build.limit"),
+    "endless tools": (
+        peer({"tools": [TOOL] * 1000, "nextCursor": "again"}),
+        BuildRefused,
+        "build.limit",
+    ),
+    "a giant tool": (peer({"tools": [GIANT]}), FetchFailed, "fetch.too_large"),
+    "an endless stream": (Takeover(trickle), FetchFailed, "fetch.too_large"),
+    "a redirect": (
+        http(b"", status="307 Temporary Redirect", **ELSEWHERE),
+        FetchFailed,
+        "fetch.status",
+    ),
+    "a demand for credentials": (
+        http(b"", status="401 Unauthorized"),
+        FetchFailed,
+        "fetch.status",
+    ),
+    "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.type"),
+    "a cursor that is no text": (peer({"tools": [], "nextCursor": 7}), BuildRefused, "build.type"),
+    "members twice": (http(b'{"id":1,"id":1}'), BuildRefused, "build.syntax"),
+    "another's answer": (http(b'{"id":7,"result":{}}'), BuildRefused, "build.unsupported"),
+    "an error": (
+        http(b'{"id":1,"error":{"code":-32601,"message":"no"}}'),
+        BuildRefused,
+        "build.unsupported",
+    ),
+    "neither transport": (http(b"", status="405 No"), FetchFailed, "fetch.status"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_server_ends_in_a_reason(network: Network, case: str) -> None:
+    """In bounded time, and nobody else is asked."""
+    answer, kind, code = HOSTILE[case]
+    with pytest.raises(kind) as refused:
+        asking(network, answer)
+    assert refused.value.code == code
+    assert set(network.dialled) == {"docs.example:443"}
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://other.example/messages", "http://169.254.169.254/", "//other.example/"]
+)
+def test_the_stream_cannot_send_us_elsewhere(network: Network, endpoint: str) -> None:
+    """Its endpoint is of its own origin, or nothing is posted."""
+    network.host("other.example", http(b"{}"))
+    events = http(
+        f"event: endpoint\ndata: {endpoint}\n\n".encode(), content_type="text/event-stream"
+    )
+
+    def answer(request: Request) -> bytes:
+        return events if request.method == "GET" else http(b"", status="405 No")
+
+    with pytest.raises(FetchFailed) as refused:
+        asking(network, answer)
+    assert refused.value.code in ("fetch.elsewhere", "fetch.url")
+    assert set(network.dialled) == {"docs.example:443"}
+
+
+def test_private_addresses_are_not_asked(network: Network) -> None:
+    """Whatever the name; plain http neither."""
+    network.resolves("docs.example", ["169.254.169.254"])
+    for url, code in ((URL, "fetch.forbidden_address"), ("http://docs.example/", "fetch.url")):
+        with pytest.raises(FetchFailed) as refused:
+            built(ask_mcp(url, network.settings()))
+        assert refused.value.code == code
+    assert network.dialled == []
+
+
+def test_a_server_that_fails_is_left_out_on_request(network: Network) -> None:
+    """With --keep-going the others make the card, and the reason is kept."""
+    network.host("docs.example", peer({"tools": [TOOL]}))
+    network.host("bad.example", http(b"", status="500 No"))
+    live = tuple(ask_mcp(url, network.settings()) for url in ("https://bad.example/mcp", URL))
+    options = BuildOptions(url="https://a.example/a2a", members=SAID, live=live, keep_going=True)
+    card = build_card((), options)
+    assert not card.is_whole
+    assert "fetch.status" in next(
+        one.message for one in card.reasons if one.code == "build.refused"
+    )
+    assert [one["id"] for one in json.loads(card.document)["skills"]] == ["mcp_docs_read"]
+
+
+# ------------------------------------------------------------------ stdio
+
+
+def program(tmp_path: Path, code: str) -> str:
+    """The command of a program in Python."""
+    path = tmp_path / "server.py"
+    path.write_text(f"import json, os, sys\n{code}")
+    return f"{sys.executable} {path}"
+
+
+ECHO = """
+print("Welcome to docs")
+for line in sys.stdin:
+    call = json.loads(line)
+    if "id" in call:
+        result = {"serverInfo": {"name": "docs"}, "tools": [{"name": "t", "description": "D"}]}
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+"""
+
+
+def test_O20_O28_a_program_is_asked_over_stdio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the user's folder, with few variables; it is gone afterwards."""
+    pid = tmp_path / "pid"
+    code = f"open({str(pid)!r}, 'w').write(str(os.getpid()) + ' ' + str('SECRET' in os.environ))"
+    monkeypatch.chdir(tmp_path)
+    program(tmp_path, code + ECHO)
+    environment = {"PATH": os.environ["PATH"], "SECRET": "x"}
+    card = json.loads(built(run_mcp(f"{sys.executable} server.py", environment)))
+    assert [one["id"] for one in card["skills"]] == ["mcp_docs_t"]
+    number, had_secret = pid.read_text().split()
+    assert had_secret == "False"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number), 0)
+
+
+FRAMED = """
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})
+sys.stdout.write(f"Content-Length: {len(body)}\\r\\n\\r\\n{body}")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def test_O29_a_server_that_frames_by_content_length_is_named(tmp_path: Path) -> None:
+    """With the way out."""
+    with pytest.raises(BuildRefused, match="Content-Length") as refused:
+        built(run_mcp(program(tmp_path, FRAMED), os.environ))
+    assert refused.value.code == "build.unsupported"
+    assert "POST /mcp" in refused.value.hint
+    assert "tools/list" in refused.value.hint
+
+
+BAD_PROGRAMS = {
+    "it ends at once": ("sys.exit(3)", "no answer to initialize"),
+    "it never answers": ("sys.stdin.read()", "did not answer within 1 seconds"),
+    "it never ends a line": (
+        "while True: os.write(1, b'x' * 65536)",
+        "answered more than",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PROGRAMS)
+def test_a_program_that_misbehaves_is_refused(tmp_path: Path, case: str) -> None:
+    """And ended."""
+    code, words = BAD_PROGRAMS[case]
+    seconds = 1 if case == "it never answers" else 60
+    began = time.monotonic()
+    with pytest.raises(BuildRefused, match=words) as refused:
+        built(run_mcp(program(tmp_path, code), os.environ, seconds=seconds))
+    assert refused.value.code == "build.unsupported"
+    assert time.monotonic() - began < 50
+
+
+def test_a_command_is_split_and_never_given_to_a_shell(tmp_path: Path) -> None:
+    """A program that is not there is said; its arguments are not, since they may hold a secret."""
+    with pytest.raises(BuildRefused, match="no program 'nowhere-mcp'") as refused:
+        built(run_mcp(f"nowhere-mcp --token=abc; touch {tmp_path / 'x'}", os.environ))
+    assert "abc" not in str(refused.value)
+    assert not (tmp_path / "x").exists()
+    for command in ("", "a 'b"):
+        with pytest.raises(UsageFault, match="PROGRAM"):
+            built(run_mcp(command, os.environ))
