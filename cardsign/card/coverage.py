@@ -180,8 +180,13 @@ class LeftOpen:
     fails: bool
 
 
+_NOTHING: Final = LeftOpen(Listed(), (), False)
+
+
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """Sum up :func:`uncovered_parts`."""
+    if payload.rewritten is None:
+        return _NOTHING
     parts = uncovered_parts(payload, accept_lossy=accept_lossy)
     found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
     shown = listed(part.source for part in found)

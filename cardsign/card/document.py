@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     Json,
@@ -23,6 +23,8 @@ from cardsign.records import dataclass
 Generation = Literal["1.0", "0.3", "mixed", "none"]
 
 _TEXTS: Final = {str}
+_quoted: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False).encode
+_ENTRY: Final = frozenset({"protected", "signature"})
 #: Values of a card but for its `signatures`, containers and the root included. The largest of 100
 #: public cards has 1,865. To make and compare eight payloads costs some 0.1 ms a value, so without
 #: this limit 256 KiB of ``{}`` would cost a reader ten seconds.
@@ -86,7 +88,7 @@ class Card:
         # All names of a portable card are those of the schema, no two of which fall together.
         looked_at = document
         if portable and not is_paranoid():
-            looked_at = {"signatures": document.get("signatures")}
+            looked_at = {} if _are_plain(document) else {"signatures": document["signatures"]}
         for source, first, second in _spellings(looked_at, Source(), (CARD_1_0, CARD_0_3)):
             raise CardRefused(
                 "card.two_spellings",
@@ -151,9 +153,9 @@ def with_signatures(
     has_some = "signatures" in document
     end = written.rfind(b'"signatures"' if has_some else b"}")
     body = written[:end].rstrip().removesuffix(b",")
-    text = json.dumps(signatures, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+    text = ",\n".join(map(_entry_text, signatures))
     comma = b"" if body.endswith(b"{") else b","
-    spliced = body + comma + b'\n  "signatures": ' + text.encode() + b"\n}\n"
+    spliced = body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
     if has_some and read_fast(spliced) != wanted:
         return render(wanted), None
     # A reader may still refuse it: for its size, or for another spelling of the new member.
@@ -161,6 +163,14 @@ def with_signatures(
         has_some or not any(fold(name) == "signatures" for name in document)
     )
     return spliced, wanted if is_read else None
+
+
+def _entry_text(entry: Json) -> str:
+    """An element of `signatures` in its place, as :func:`render` writes it."""
+    if isinstance(entry, dict) and entry and set(map(type, entry.values())) == _TEXTS:
+        members = (f"      {_quoted(name)}: {_quoted(value)}" for name, value in entry.items())
+        return "    {\n" + ",\n".join(members) + "\n    }"
+    return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
 
 
 def is_portable(document: Mapping[str, Json]) -> bool:
@@ -183,33 +193,31 @@ def _is_message(value: Any, message: Message) -> bool:
         field = fields.get(name)
         if field is None:
             return False
+        kind, found = field.kind, child
         if field.shape == "one":
-            if field.kind == "string":
+            if kind == "string":
                 if type(child) is not str or not child:
                     return False
-            elif not _is_value(child, field):
-                return False
+                continue
+            found = (child,)
             oneofs += field.oneof
-            continue
-        if type(child) is not (list if field.shape == "list" else dict) or not child:
+        elif not child or type(child) is not (list if field.shape == "list" else dict):
             return False
-        inner: Collection[Any] = child.values() if isinstance(child, dict) else child
-        if field.kind == "string":
-            if not all(inner) or set(map(type, inner)) != _TEXTS:
+        elif type(child) is dict:
+            found = child.values()
+        if kind == "string":
+            if not all(found) or set(map(type, found)) != _TEXTS:
                 return False
-        elif not all(_is_value(one, field) for one in inner):
+        elif (below := field.message) is not None:
+            for one in found:
+                if not _is_message(one, below):
+                    return False
+        elif kind == "bool":
+            if child is not True and not (child is False and field.presence):
+                return False
+        elif type(child) is not dict or _holds_empty(child):
             return False
     return oneofs < 2
-
-
-def _is_value(value: Any, field: Field) -> bool:
-    if field.message is not None:
-        return _is_message(value, field.message)
-    if field.kind == "string":
-        return type(value) is str and value != ""
-    if field.kind == "bool":
-        return value is True or (value is False and field.presence)
-    return type(value) is dict and not _holds_empty(value)
 
 
 def _holds_empty(value: Any) -> bool:
@@ -217,6 +225,14 @@ def _holds_empty(value: Any) -> bool:
         children = value.values() if isinstance(value, dict) else value
         return not value or any(map(_holds_empty, children))
     return value is None or value == ""
+
+
+def _are_plain(document: Mapping[str, Json]) -> bool:
+    """Whether signatures have no members but those that every signer writes."""
+    entries = document.get("signatures") or ()
+    return isinstance(entries, list | tuple) and all(
+        isinstance(one, dict) and one.keys() <= _ENTRY for one in entries
+    )
 
 
 def _generation(document: Mapping[str, Json]) -> Generation:

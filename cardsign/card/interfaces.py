@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Final, Literal, get_args
 
-from cardsign.card.schema import fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, fold
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
@@ -17,12 +16,14 @@ InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]
 #: What a card of A2A 0.3 speaks at its `url` where it does not say (A2A 0.3 5.5).
 DEFAULT_TRANSPORT: Final = "JSONRPC"
 
-_SPELLED: Final[dict[str, InterfaceMember]] = {name: name for name in get_args(InterfaceMember)}
-_FOLDED: Final = {fold(name): member for name, member in _SPELLED.items()}
+_MEMBERS: Final[dict[str, InterfaceMember]] = {name: name for name in get_args(InterfaceMember)}
 _BINDING: Final[dict[InterfaceMember, str]] = {
     "supportedInterfaces": "protocolBinding",
     "additionalInterfaces": "transport",
 }
+# No two of these fall together: in an object of these names alone, each is read one way only.
+_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | {*_BINDING.values(), "tenant"}
+_FOLDED: Final = {fold(name): name for name in _NAMES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +68,15 @@ def interfaces_of(
         any_spelling: Read member names as the most lenient reader does, without case and
             underscores; else only as the schemas spell them.
     """
-    root = _Members(document, any_spelling)
+    root, spelled = _by_name(document, any_spelling)
     for name, value in document.items():
-        member = _FOLDED.get(fold(name)) if any_spelling else _SPELLED.get(name)
+        member = _MEMBERS.get(_FOLDED.get(fold(name), "") if spelled else name)
         if member is None or value is None:
             continue
         if member == "url":
             binding = root.get("preferredTransport")
-            yield Interface(
-                (name,),
-                member,
-                value,
-                DEFAULT_TRANSPORT if binding is None else binding,
-                root.get("protocolVersion"),
-            )
+            transport = DEFAULT_TRANSPORT if binding is None else binding
+            yield Interface((name,), member, value, transport, root.get("protocolVersion"))
         elif not isinstance(value, list):
             yield Interface((name,), member, None)
         else:
@@ -99,42 +95,30 @@ def _element(
     tokens: tuple[str, ...],
     member: InterfaceMember,
     element: Json,
-    root: _Members,
+    root: Mapping[str, Json],
     any_spelling: bool,
 ) -> Interface:
     if not isinstance(element, dict):
         return Interface((*tokens, "url"), member, None)
-    members = _Members(element, any_spelling)
-    is_1_0 = member == "supportedInterfaces"
+    members, spelled = _by_name(element, any_spelling)
     binding = members.get(_BINDING[member])
     if any_spelling and binding is None:  # some readers of one form take the other's name
         binding = members.get("protocolBinding") or members.get("transport")
+    version = (members if member == "supportedInterfaces" else root).get("protocolVersion")
+    url = spelled.get("url", "url")
     return Interface(
-        (*tokens, members.name_of("url")),
-        member,
-        members.get("url"),
-        binding,
-        (members if is_1_0 else root).get("protocolVersion"),
-        members.get("tenant"),
+        (*tokens, url), member, members.get("url"), binding, version, members.get("tenant")
     )
 
 
-class _Members:
-    """The members of one object, by name or by any spelling of it."""
-
-    def __init__(self, value: Mapping[str, Json], any_spelling: bool) -> None:
-        self._value = value
-        self._any_spelling = any_spelling
-
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        return {fold(name): name for name in self._value}
-
-    def name_of(self, name: str) -> str:
-        return self._names.get(fold(name), name) if self._any_spelling else name
-
-    def get(self, name: str) -> Json:
-        return self._value.get(self.name_of(name))
+def _by_name(
+    value: Mapping[str, Json], any_spelling: bool
+) -> tuple[Mapping[str, Json], Mapping[str, str]]:
+    """The members by the schema's names, and how each is spelled there if not like this."""
+    if not any_spelling or value.keys() <= _NAMES:
+        return value, {}
+    spelled = {_FOLDED.get(fold(name), name): name for name in value}
+    return {name: value[given] for name, given in spelled.items()}, spelled
 
 
 # ------------------------------------------------------------------ where they may stand

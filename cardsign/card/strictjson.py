@@ -408,7 +408,10 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
     try:
         text = untrusted_bytes.decode("utf-8")
         value: Json = _FAST.decode(text)
-        if not isinstance(value, dict) or _is_deeper(value, max_depth):
+        if not isinstance(value, dict):
+            return None
+        opened = text.count("{") + text.count("[")
+        if opened > max_depth and _is_deeper(value, max_depth):
             return None
         if "\\ud" in text or "\\uD" in text:  # the only way to a surrogate in decoded UTF-8
             json.dumps(value, ensure_ascii=False).encode()

@@ -187,12 +187,12 @@ class Entry:
 
     Attributes:
         protected: base64url, as received: these characters are signed.
-        signature: base64url, as received.
+        signature: Its bytes.
         header: What `protected` holds.
     """
 
     protected: str
-    signature: str
+    signature: bytes
     header: ProtectedHeader
 
 
@@ -231,8 +231,7 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
     if not isinstance(untrusted_entry, dict):
         raise SignatureRefused("sig.shape", "the entry is no object")
     protected = _text(untrusted_entry, "protected")
-    signature = _text(untrusted_entry, "signature")
-    decode_part(signature, "signature")
+    signature = decode_part(_text(untrusted_entry, "signature"), "signature")
     header = _read_protected(protected, tuple(algorithms))
     _check_unprotected(untrusted_entry.get("header"), header)
     return Entry(protected, signature, header)
@@ -257,8 +256,7 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
             f"the header says {entry.header.alg}, the key is for {key.alg}",
             path="/protected",
         )
-    signature = decode_part(entry.signature, "signature")
-    key.check(_signing_input(entry.protected, payload), signature)
+    key.check(_signing_input(entry.protected, payload), entry.signature)
 
 
 def sign_payload(

@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import inf
 from threading import Lock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
@@ -116,8 +116,9 @@ class IssuerTrust:
 
     def at(self, now: datetime) -> IssuerTrust:
         """The same at another time, at which nothing else in it has changed."""
-        other = copy(self)
-        object.__setattr__(other, "now", now)
+        _ = self._by_kid  # made once, for all times
+        other = object.__new__(IssuerTrust)
+        vars(other).update(vars(self), now=now, _at_first=self)
         return other
 
     def may_stand_at(self, url: Url) -> bool:
@@ -148,18 +149,21 @@ class IssuerTrust:
         return tuple(end for end in ends if end > self.now.timestamp())
 
     @cached_property
-    def fingerprint(self) -> tuple[object, ...]:
+    def fingerprint(self) -> bytes:
         """Equal where one card gets one verdict, but for the time."""
-        return (
+        if (at_first := vars(self).get("_at_first")) is not None:
+            return cast(IssuerTrust, at_first).fingerprint
+        said = (
             self.issuer.name,
             self.has_source,
-            tuple((key.public, key.signs_cards) for key in self.keys),
-            self.revoked,
+            [(key.public, key.signs_cards) for key in self.keys],
+            sorted(self.revoked),
             self.keyset.digest if self.keyset else None,
             self.release.digest if self.release else None,
-            tuple((weight, one.code) for weight, one in self.weighed if weight != "notes"),
+            [(weight, one.code) for weight, one in self.weighed if weight != "notes"],
             self.notes,
         )
+        return hashlib.sha256(repr(said).encode()).digest()
 
 
 def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> int:
@@ -234,9 +238,9 @@ class _Resolved:
         before = self._found.get((about[0].policy, about[0].name))
         if before is None:
             return None
-        then, trust, until = before
-        is_same = all(one is other for one, other in zip(about[:3], then[:3], strict=True))
-        if not is_same or about[3:] != then[3:]:
+        (issuer, state, reserved, *others), trust, until = before
+        is_same = about[0] is issuer and about[1] is state and about[2] is reserved
+        if not is_same or [*about[3:]] != others:
             return None
         return trust.at(now) if trust.now <= now and now.timestamp() < until else None
 

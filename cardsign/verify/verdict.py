@@ -274,10 +274,11 @@ def _best(
     signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
 ) -> SignatureReport | None:
     """Of equals the first; but of those that decide the last, which is the newest key's."""
-    if len(signatures) > 1:
-        for one in reversed(signatures):
-            if _decides(one, trust):
-                return one
+    if len(signatures) == 1:
+        return signatures[0]
+    for one in reversed(signatures):
+        if _decides(one, trust):
+            return one
     return max(signatures, key=lambda one: one.rank, default=None)
 
 

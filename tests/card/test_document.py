@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
-from cardsign.card import MAX_CARD_VALUES, MAX_SIGNATURES, Card
+from cardsign.card import MAX_CARD_VALUES, MAX_SIGNATURES, Card, render
+from cardsign.card.document import with_signatures
 from cardsign.errors import CardRefused, JsonRefused
 
 
@@ -211,3 +213,29 @@ def test_signatures_have_a_limit_of_their_own() -> None:
     with pytest.raises(CardRefused) as caught:
         Card.from_bytes(b'{"name":"n","signatures":[' + b"{}," * MAX_CARD_VALUES + b"{}]}")
     assert caught.value.code == "card.signatures_too_many"
+
+
+ODD_ENTRIES: tuple[Any, ...] = (
+    {"protected": "e30", "signature": "AA"},
+    {"protected": 'é"\\\n\u2028\x7f', "x/y": ""},
+    {"protected": "e30", "header": {"kid": [1, {"a": None}]}},
+    {"protected": 1.5, "signature": True},
+    {},
+    [],
+    [[], {}],
+    None,
+    "text",
+    7,
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_signatures_are_put_in_as_they_are_written(seed: int) -> None:
+    """Byte for byte what the plain writer makes of the whole card."""
+    draw = random.Random(seed)
+    card: dict[str, Any] = {"name": "n", "x": {"a": [1, "é"]}}
+    entries = draw.choices(ODD_ENTRIES, k=draw.randrange(1, 5))
+
+    assert with_signatures(card, entries, render(card))[0] == render(
+        {**card, "signatures": entries}
+    )
