@@ -19,7 +19,7 @@ import click
 
 from cardsign.cli.arguments import option_group, read_input
 from cardsign.cli.dry_run import is_dry_run, to_change
-from cardsign.cli.talk import say
+from cardsign.cli.talk import safe, say
 from cardsign.config import (
     CONFIG_FILE,
     ProjectCard,
@@ -46,6 +46,8 @@ from cardsign.keys.passphrase import (
 from cardsign.keys.signers.access import (
     MODULE_VARIABLE,
     Access,
+    SecretKind,
+    Secrets,
     user_file,
     user_policy,
     user_secrets,
@@ -192,11 +194,12 @@ class UnlockOptions(KeystoreOptions):
         """The passphrase of a new key."""
         return new_passphrase(self.source(role))
 
-    def access(self, *uris: str) -> Access:
+    def access(self, *uris: str, tells: bool = False) -> Access:
         """What signers may use: what the user's own file allows, and what was just typed.
 
         Args:
             uris: Signers that were named on the command line.
+            tells: Whether to say for each role what opened its keys.
         """
         policy = user_policy(os.environ)
         module = policy.pkcs11_module
@@ -206,13 +209,27 @@ class UnlockOptions(KeystoreOptions):
             module = Path(named)
         policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
         usual = self.source()
-        own = {role: self.source(role) for role in ROLES}
-        return Access(
-            user_secrets(usual),
-            policy,
-            os.environ,
-            {role: user_secrets(source) for role, source in own.items() if source != usual},
-        )
+        secrets, told = user_secrets(usual), set[str]()
+
+        def tell(role: str, source: str) -> None:
+            where = f" in {self.place}" if self.place else ""
+            line = f"{role} keys{where}: {source}"
+            if tells and line not in told:
+                told.add(line)
+                say(safe(line, limit=300))
+
+        def of(role: str) -> Secrets:
+            source = self.source(role)
+            own = secrets if source == usual else user_secrets(source)
+
+            def secret(kind: SecretKind, what: str) -> bytes:
+                found = own(kind, what)
+                tell(role, f"passphrase from {source.name}")
+                return found
+
+            return secret
+
+        return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +252,14 @@ class GuidedOptions:
 
     def unlocking(self, keystore: UnlockOptions) -> Unlocking:
         """What the task may use."""
-        access = keystore.access()
+        access = keystore.access(tells=True)
         apart = self.root_keystore and replace(keystore, place=self.root_keystore)
         typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
         return Unlocking(
             access,
             lambda role: access.passphrase(role, (role,)),
             apart.open() if apart else None,
-            apart.access() if apart else None,
+            apart.access(tells=True) if apart else None,
             " ".join(f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -132,6 +133,22 @@ def stored_beside(
     ]
     only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
     return [key for key in usable if key not in only], only
+
+
+def stored_with(
+    state: StoreState, records: Sequence[KeyRecord], keyset: KeysetStatement | None, now: datetime
+) -> list[KeyRecord]:
+    """The keys that whoever stole these may have too, but no root that is still needed to sign."""
+    stolen = (
+        replace(
+            key,
+            state="revoked",
+            revoked_because="compromised",
+            times=replace(key.times, revoked=key.times.revoked or now),
+        )
+        for key in records
+    )
+    return stored_beside(state.replacing(list(stolen)), keyset)[0]
 
 
 def may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:

@@ -104,6 +104,42 @@ def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
     assert stolen not in load_current(Path("public")).kids
 
 
+@pytest.mark.parametrize("word", ["--stored-with", None])
+def test_what_was_stored_with_a_stolen_key_ends_with_it(issuer: Cardsign, word: str | None) -> None:
+    """One command revokes all of it, but for the root that has to sign; without it, only one."""
+    before = {key.kid for key in DirectoryStore.open(Path("keys")).state.keys if key.rotates}
+    revoking = ("keys", "revoke", active("card"), "--reason", "compromised", "--json", "--yes")
+    ended = issuer(*revoking, *[word] * bool(word), CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    state = DirectoryStore.open(Path("keys")).state
+    revoked = {key.kid for key in state.keys if key.state == "revoked"}
+    assert len(before) == 4
+    assert revoked == (before if word else before & revoked)
+    assert len(revoked) == (4 if word else 1)
+    assert [key.state for key in state.keys if "root" in key.roles] == ["active"]
+    assert len(ended.json["left"]) == (1 if word else 2)
+    assert "keyset recover" in ended.json["left"][-1]["command"]
+
+
+def test_what_no_thief_has_is_not_revoked_with_its_neighbours(issuer: Cardsign) -> None:
+    """A key that is not needed any more says nothing of those that were stored with it."""
+    words = ("keys", "revoke", active("card"), "--reason", "ceased", "--stored-with", "--yes")
+    refused = issuer(*words)
+    assert (refused.status, "usage.conflict" in refused.err) == (2, True)
+
+
+def test_rotate_says_what_opened_the_keys_of_each_role(issuer: Cardsign) -> None:
+    """A line for each role that signed, and none for one that did not."""
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
+    ended = run(issuer(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    said = [line for line in ended.err.splitlines() if "passphrase from" in line]
+    assert said == [
+        "cardsign: card keys: passphrase from variable CARDSIGN_PASSPHRASE",
+        "cardsign: release keys: passphrase from variable CARDSIGN_RELEASE_PASSPHRASE",
+    ]
+    quiet = run(issuer(*ALL_DUE, "--quiet", CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    assert quiet.err == ""
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["in cardsign.toml", "in no file"])
 def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: bool) -> None:
     """Only a person who names the card does; until then nobody is needed."""

@@ -162,14 +162,11 @@ class Story:
             return [key.kid for key in DirectoryStore.open(Path(word.lower())).state.keys]
         if word == "KID":
             return list(self.old)
-        if word not in ("OTHERS", "ALL"):
+        if word != "ALL":
             return [word]
         usable = ("active", "prepublished", "generated")
-        keys = [key for key in self.store().state.keys if key.state in usable and key.rotates]
-        if word == "OTHERS":
-            assert self.since is not None
-            keys = [key for key in keys if key.created < self.since]
-        return [key.kid for key in keys]
+        keys = self.store().state.keys
+        return [key.kid for key in keys if key.state in usable and key.rotates]
 
     def call(self, *words: str) -> Ended:
         """As the person who knows every passphrase."""

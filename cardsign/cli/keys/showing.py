@@ -24,7 +24,7 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import key_json
 from cardsign.errors import EXIT_OK, FetchFailed, UsageFault
-from cardsign.issuer.ending import destroy_key, retire_key, revoke_key
+from cardsign.issuer import ending
 from cardsign.issuer.guided import revoke_and_replace
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
@@ -140,7 +140,9 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     root or recovery key ends at once, unless the next keyset statement needs it.
     """
     store = keystore.open()
-    record = retire_key(store, kid, now=datetime.now(UTC), settings=project_config().timeline)
+    record = ending.retire_key(
+        store, kid, now=datetime.now(UTC), settings=project_config().timeline
+    )
     todo = "has left the key set; publish it"
     if not record.rotates:
         has_keyset = store.state.statements.keyset is not None
@@ -159,6 +161,11 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     required=True,
     help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
+@click.option(
+    "--stored-with",
+    is_flag=True,
+    help="Revoke the keys that were stored with them too, but no root key that is still needed.",
+)
 @custody_option
 @click.option(
     "--store-only", is_flag=True, help="Change only the key store; tell nobody, replace nothing."
@@ -171,6 +178,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 def revoke(
     kids: tuple[str, ...],
     reason: RevocationReason,
+    stored_with: bool,
     same_custody_accepted: bool,
     store_only: bool,
     guided: GuidedOptions,
@@ -180,26 +188,28 @@ def revoke(
 ) -> int:
     """Revoke the keys KID..., now and for ever, and walk the emergency to its end.
 
-    Name all that may be stolen at once. They leave the published key set, and the next release
-    revokes them. Standbys of another custody or new keys take their places. The root keys that
-    are here sign one keyset that lists them. The cards are signed again and published. What needs
-    a person is said at the end. The command can be repeated, and goes on.
+    Name all that may be stolen at once, or say --stored-with. They leave the published key set,
+    and the next release revokes them. Standbys of another custody or new keys take their places.
+    The root keys that are here sign one keyset that lists them. The cards are signed again and
+    published. What needs a person is said at the end. The command can be repeated, and goes on.
 
     Exit status 1: something is left for a person.
     """
     store, now = keystore.open(), moment()
-    keys = [store.state.find(kid) for kid in kids]
+    state, keyset = store.state, StatementHistory.of(store).newest_keyset()
+    keys = [state.find(kid) for kid in kids]
+    if stored_with:
+        if reason != "compromised":
+            raise UsageFault("usage.conflict", "--stored-with goes with --reason compromised")
+        keys += ending.stored_with(state, keys, keyset, now)
     if alive := [key for key in keys if key.state != "revoked"]:
         names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
-        keyset = StatementHistory.of(store).newest_keyset()
-        ends = keyset and any(
-            is_needed(key, keyset, store.state) for key in alive if not key.rotates
-        )
+        ends = keyset and any(is_needed(key, keyset, state) for key in alive if not key.rotates)
         then = "; no keyset can follow until the recovery key opens a new epoch" if ends else ""
         confirm(yes, f"{names} will be revoked, and stay so for ever{then}")
     if store_only:
         for key in alive:
-            revoke_key(
+            ending.revoke_key(
                 store,
                 key.thumbprint,
                 reason=reason,
@@ -214,7 +224,7 @@ def revoke(
         return EXIT_OK
     progress = revoke_and_replace(
         store,
-        kids,
+        [key.thumbprint for key in keys],
         guided.config(),
         guided.unlocking(keystore),
         reason=reason,
@@ -249,7 +259,7 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> No
     store = keystore.open()
     key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
-    record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
+    record = ending.destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
     _say_record(record, "has no private key any more", as_json)
 
 

@@ -258,6 +258,7 @@ class KeyStore(ABC):
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
         if record.custody != file_custody(record.thumbprint):
+            access.tell(record.roles[0], f"signer {record.custody}")
             return open_signer(record.custody, record.public, access)
         where = self.private_place(record.thumbprint)
         try:
