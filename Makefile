@@ -46,7 +46,7 @@ ZENSICAL := 0.0.73
 .DELETE_ON_ERROR:
 .PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
-  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env linters-env constraints package clean
+  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -189,13 +189,16 @@ serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving 
 linters-env: $(VENV)/.linters  ## install what workflows and the image are linted with
 	@:
 
+cluster-env: $(VENV)/.cluster  ## install what many cards are verified with: Dask, fsspec
+	@:
+
 a2a-env: $(VENV)/.a2a  ## install what calling agents is tested with: a2a-sdk, FastAPI
 	@:
 
 constraints:  ## resolve every dependency anew into constraints.txt (with the oldest Python)
 	@rm -rf .venv-constraints
 	@$(PYTHON) -m venv .venv-constraints
-	@for group in a2a dev fuzz postgres serving signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
+	@for group in a2a cluster dev fuzz postgres serving signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
 	@.venv-constraints/bin/$(PIP) install -e '.[a2a]' -r .venv-constraints/dev.txt
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/$(PIP) freeze --exclude-editable; } \
 	  > .venv-constraints/constraints.txt
@@ -243,6 +246,12 @@ $(VENV)/.signers: $(VENV)/.dev
 	@echo "installing python-pkcs11, hvac and OpenBao into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' signers > $(VENV)/signers.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/signers.txt
+	@touch $@
+
+$(VENV)/.cluster: $(VENV)/.dev
+	@echo "installing Dask into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' cluster > $(VENV)/cluster.txt
+	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/cluster.txt
 	@touch $@
 
 $(VENV)/.linters: $(VENV)/.dev

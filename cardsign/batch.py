@@ -40,6 +40,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
+from cardsign.objects import is_object, list_objects, read_object
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
@@ -64,7 +65,7 @@ MAX_CHECK_LOG_BYTES: Final = 2_000_000
 #: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
 #: Tasks of a chunk at most.
-_CHUNK: Final = 32
+CHUNK: Final = 32
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -177,16 +178,6 @@ class Verifier:
         )
         is_card = card is untrusted_bytes
         return Outcome(name, self._explained(report), untrusted_bytes if is_card else b"")
-
-    def examine_file(self, name: str, *, folder: str | None = None) -> Outcome:
-        """The same for a file; in a folder of which only the folder was named, a plain one.
-
-        Raises:
-            LocalFault: As :meth:`examine`; or the file cannot be read.
-        """
-        if folder is not None:
-            _check_within(name, folder)
-        return self.examine(name, read_bytes(Path(name), max_bytes=MAX_BUNDLE_BYTES))
 
     def examine_url(self, url: str) -> Outcome:
         """The verdict on the card at a URL.
@@ -322,14 +313,14 @@ def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Issuer | None:
 
 
 def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int]:
-    """Put the ``*.json`` of a folder and below in its place.
+    """Put the ``*.json`` of a folder and below, or of a store, in its place.
 
     Returns:
         The names; of those that were found in a folder, that folder; and how many folders were
         not looked into because they are links.
 
     Raises:
-        UsageFault: ``usage.invalid``: a folder holds none.
+        UsageFault: ``usage.invalid``: a folder holds none; ``usage.not_installed``.
         FileFault: ``file.unreadable``.
     """
     named = list(names)
@@ -337,6 +328,9 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
     folders: dict[str, str] = {}
     linked = 0
     for name in named:
+        if is_object(name):
+            expanded += list_objects(name)
+            continue
         if is_url(name) or not Path(name).is_dir():
             expanded.append(name)
             continue
@@ -398,34 +392,62 @@ def verify_many(
     """Verify cards, and yield a view of what came of each, in the order given.
 
     Args:
-        names: Files, bundles and URLs.
+        names: Files, bundles, URLs, and objects of stores (:mod:`cardsign.objects`).
         verifier: By what they are judged.
         view: What is wanted of an outcome. A worker process makes it and sends nothing else.
         folders: The folder of a name that only a folder brought; see :func:`expand_folders`.
         given: What was read already, by name: ``-`` is standard input.
         jobs: Worker processes; 1 verifies in this process.
     """
-    see = partial(_seen, view, verifier, folders or {}, given or {})
+    see = partial(_see, view, verifier, folders or {}, given or {})
     for name, result in zip(names, in_processes(see, names, jobs), strict=True):
-        if isinstance(result, LocalFault):
-            result.path = result.path or name
-            yield view(Outcome(name, result))
-        else:
-            yield result
+        yield shown(view, name, result)
 
 
-def _seen(
+def shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
+    """The view of one card, also where a fault ended the task that should have made it."""
+    if isinstance(result, LocalFault):
+        result.path = result.path or name
+        return view(Outcome(name, result))
+    return result
+
+
+def _see(
     view: Callable[[Outcome], _Result],
     verifier: Verifier,
     folders: Mapping[str, str],
     given: Mapping[str, bytes],
     name: str,
 ) -> _Result:
+    return view(judge(verifier, name, read_card(name, folders, given)))
+
+
+def read_card(name: str, folders: Mapping[str, str], given: Mapping[str, bytes]) -> bytes | None:
+    """The bytes of a card on this machine; None for a URL or an object of a store.
+
+    Raises:
+        LocalFault: The file cannot be read, or leads out of its folder.
+    """
     if name in given:
-        return view(verifier.examine("(stdin)" if name == "-" else name, given[name]))
-    if is_url(name):
-        return view(verifier.examine_url(name))
-    return view(verifier.examine_file(name, folder=folders.get(name)))
+        return given[name]
+    if is_url(name) or is_object(name):
+        return None
+    if name in folders:
+        _check_within(name, folders[name])
+    return read_bytes(Path(name), max_bytes=MAX_BUNDLE_BYTES)
+
+
+def judge(verifier: Verifier, name: str, untrusted_bytes: bytes | None) -> Outcome:
+    """What comes of a card in hand, or of one that is to be fetched.
+
+    Raises:
+        LocalFault: As :meth:`Verifier.examine`; or the object cannot be read.
+    """
+    if untrusted_bytes is None:
+        if is_url(name):
+            return verifier.examine_url(name)
+        untrusted_bytes = read_object(name, max_bytes=MAX_BUNDLE_BYTES)
+    return verifier.examine("(stdin)" if name == "-" else name, untrusted_bytes)
 
 
 def in_processes(
@@ -439,12 +461,12 @@ def in_processes(
         jobs: How many worker processes; 1 works in this process.
     """
     if jobs <= 1 or len(tasks) <= 1:
-        yield from (_attempt(work, task) for task in tasks)
+        yield from (attempt(work, task) for task in tasks)
         return
     from concurrent.futures.process import BrokenProcessPool
 
     # A message for each task would cost half as much as a verification.
-    size = max(1, min(_CHUNK, len(tasks) // (_AHEAD * jobs)))
+    size = max(1, min(CHUNK, len(tasks) // (_AHEAD * jobs)))
     waiting = deque(tasks[at : at + size] for at in range(0, len(tasks), size))
     while waiting:
         pool = _pool(work, min(jobs, len(waiting)))
@@ -478,7 +500,7 @@ def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFaul
     return result
 
 
-def _attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
+def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
     """The boundary: nothing that one task raises ends another."""
     try:
         return work(task)
@@ -517,7 +539,7 @@ def _begin(work: Callable[[Any], Any], paranoid: bool) -> None:
 
 
 def _serve(tasks: Sequence[Any]) -> list[Any]:
-    return [_attempt(_work, task) for task in tasks]
+    return [attempt(_work, task) for task in tasks]
 
 
 def in_threads(
@@ -537,7 +559,7 @@ def in_threads(
         with suppress(Empty):
             while True:
                 task = waiting.get_nowait()
-                done.put((task, _attempt(work, task)))
+                done.put((task, attempt(work, task)))
 
     for _ in range(min(threads, len(tasks))):
         Thread(target=run, name="peer", daemon=True).start()
@@ -548,6 +570,46 @@ def in_threads(
         with suppress(Empty):  # nothing more is begun
             while True:
                 waiting.get_nowait()
+
+
+# Verdicts in a file, so that a run can be continued.
+
+
+def verdicts_before(file: Path, judged_by: str) -> dict[str, str]:
+    """The verdicts that earlier runs have written to a file, by the card's name.
+
+    A last line that a crash cut short is cut off.
+
+    Args:
+        file: JSON Lines, one verdict each, with `input` and `judged_by`; it need not exist.
+        judged_by: By what this run judges.
+
+    Raises:
+        UsageFault: ``usage.conflict``: something else was judged by, or it is no such file.
+        FileFault: It cannot be read.
+    """
+    found: dict[str, str] = {}
+    whole = 0
+    try:
+        with file.open("rb+") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    lines.truncate(whole)
+                    break
+                one = json.loads(line)
+                if one["judged_by"] != judged_by:
+                    raise ValueError
+                found[one["input"]] = one["verdict"]
+                whole += len(line)
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        _unreadable(exc)
+    except (ValueError, KeyError, TypeError) as exc:
+        why = "the file holds something else, or verdicts by another policy or other options"
+        hint = "Name another file, or remove this one to judge all cards anew."
+        raise UsageFault("usage.conflict", why, path=str(file), hint=hint) from exc
+    return found
 
 
 # What the last check of each card came to.

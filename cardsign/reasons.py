@@ -368,6 +368,8 @@ _TABLE: Final = (
     # --- local faults -------------------------------------------------------------------
     ("internal.ended", "The process that verified this card ended before it had a verdict.",
      "Verify the card alone; with too little memory, use fewer jobs (-j)."),
+    ("cluster.unreachable", "The scheduler has no worker that can verify cards.",
+     "Start it, and workers with the same cardsign; or leave --cluster out."),
     ("internal.bug", "cardsign has a bug and stopped.",
      "Please report it; set CARDSIGN_DEBUG=1 to see where it happened."),
     ("usage.invalid", "The command line cannot be understood.",

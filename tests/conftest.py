@@ -61,10 +61,18 @@ SIGNERS = (
     ("needs_azure", "azure-keyvault-keys", lambda: _is_importable("azure.keyvault.keys")),
     ("needs_gcp", "google-cloud-kms", lambda: _is_importable("google.cloud.kms")),
 )
+CLUSTER = (
+    (
+        "needs_dask",
+        "Dask with fsspec",
+        lambda: _is_importable("distributed") and _is_importable("fsspec"),
+    ),
+)
 SIGNERS_INSTALLABLE = "`make signers-env` installs it"
 POSTGRES_INSTALLABLE = "`make postgres-env` installs it"
 A2A_INSTALLABLE = "`make a2a-env` installs it"
 SERVING_INSTALLABLE = "`make serving-env` installs it"
+CLUSTER_INSTALLABLE = "`make cluster-env` installs it"
 #: What a publication is served with and looked at by: marker, name, and whether it is here.
 BROWSER = Path(__file__).resolve().parents[1] / ".venv-browser"
 SERVING = (
@@ -136,7 +144,11 @@ def _why_left_out(item: pytest.Item) -> str:
         if not os.environ.get(variable):
             remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"
             return f"no {sdk}; {remedy}"
-    for kind, remedy in ((SIGNERS, SIGNERS_INSTALLABLE), (SERVING, SERVING_INSTALLABLE)):
+    for kind, remedy in (
+        (SIGNERS, SIGNERS_INSTALLABLE),
+        (SERVING, SERVING_INSTALLABLE),
+        (CLUSTER, CLUSTER_INSTALLABLE),
+    ):
         for marker, name, is_here in kind:
             if item.get_closest_marker(marker) and not is_here():
                 return f"no {name}; {remedy}"
@@ -194,6 +206,7 @@ def _ci_faults(config: pytest.Config) -> list[str]:
         SIGNERS_INSTALLABLE,
         POSTGRES_INSTALLABLE,
         A2A_INSTALLABLE,
+        CLUSTER_INSTALLABLE,
         SERVING_INSTALLABLE,
     )
     return faults + [reason for reason in left_out if reason.endswith(installable)]

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from cardsign.batch import Verifier
+from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import STDIO, json_option, option_group, write_output
 from cardsign.cli.commands import command
@@ -27,7 +27,6 @@ from cardsign.gateway import is_over, resign_card
 from cardsign.issuer.signers import CardSigners
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
-from cardsign.urls import is_url
 from cardsign.verify.report import Report
 
 #: Seconds between two looks of ``--watch``.
@@ -131,7 +130,7 @@ def resign(
 
 
 def _look(verifier: Verifier, card: str) -> tuple[str, Report]:
-    outcome = verifier.examine_url(card) if is_url(card) else verifier.examine_file(card)
+    outcome = judge(verifier, card, read_card(card, {}, {}))
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
     return outcome.name, outcome.result

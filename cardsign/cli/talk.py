@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -124,8 +124,8 @@ def say_notes(notes: Iterable[Reason]) -> None:
         say(f"{note.code}: {safe(note.message, limit=600)}{where}")
 
 
-def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """One JSON value on stdout; ASCII, so that no card can play tricks on a terminal.
+def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
+    """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
 
     No password of a URL is repeated, but in what was signed, which is data for programs.
 
@@ -139,7 +139,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
         value = json.loads(shown)
-    click.echo(json.dumps(value, indent=indent, ensure_ascii=True))
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=True), file=file)
 
 
 def _without_password(text: str) -> str:

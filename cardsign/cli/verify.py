@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verify_many
+from cardsign.batch import (
+    Outcome,
+    Verifier,
+    expand_folders,
+    heaviest,
+    verdicts_before,
+    verify_many,
+)
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
@@ -45,13 +53,25 @@ from cardsign.cli.verifier import (
     unnamed_policy,
 )
 from cardsign.cli.views import first_line, render_verdict
-from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
-from cardsign.files import read_bytes
+from cardsign.errors import (
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    FileFault,
+    FileMissing,
+    LocalFault,
+    UsageFault,
+)
+from cardsign.files import locked, read_bytes
+from cardsign.objects import is_object, read_object
+from cardsign.records import dataclass
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.urls import is_url
 
 MAX_JOBS: Final = 64  # processes
+MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
 FORMATS: Final = ("text", "json", "sarif", "junit")
+_EXIT: Final = {"trusted": EXIT_OK, "indeterminate": EXIT_NO_VERDICT}  # any other is not trusted
 
 
 def read_time(text: str) -> datetime:
@@ -114,13 +134,86 @@ named_options: Final = option_group(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ManyOptions:
+    """How many cards are verified: each field is the option of its name."""
+
+    jobs: int = 1
+    cluster: str | None = None
+    lists: tuple[str, ...] = ()
+    results: Path | None = None
+
+    def named(self, cards: Sequence[str]) -> list[str]:
+        """The cards of the command line and of the lists."""
+        names = [*cards, *(name for each in self.lists for name in _listed(each))]
+        if not names:
+            raise UsageFault(
+                "usage.invalid", "no CARD is named", hint="See cardsign verify --help."
+            )
+        return names
+
+    def check(self, form: str, about_one: str | None) -> None:
+        """Check that what is asked for goes together."""
+        if self.results is not None and (form not in ("text", "json") or about_one is not None):
+            why = "--results takes verdicts on many cards, as JSON"
+            raise UsageFault("usage.conflict", why, hint="Leave out --format, --extended and -o.")
+        if self.cluster is not None and self.jobs > 1:
+            why = "-j is for processes here, and --cluster for workers elsewhere"
+            raise UsageFault("usage.conflict", why, hint="Leave one of the two out.")
+
+    def judge(self, names: Sequence[str], **how: Any) -> Iterator[Any]:
+        """Verify them here, or on the cluster, and yield a view of each."""
+        if self.cluster is None:
+            return verify_many(names, **how, jobs=self.jobs)
+        from cardsign.cluster import verify_on_cluster
+
+        return verify_on_cluster(names, **how, cluster=self.cluster)
+
+
+#: How many cards are verified, as `many`.
+many_options: Final = option_group(
+    ManyOptions,
+    "many",
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1, MAX_JOBS),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Verify cards in N processes at once.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="URL",
+        help="Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
+        "cluster. Workers read objects and URLs, and are sent everything else.",
+    ),
+    click.option(
+        "--list",
+        "lists",
+        multiple=True,
+        metavar="FILE",
+        help="Verify the cards that this file or object names too, one a line; '-' for stdin. May "
+        "be repeated.",
+    ),
+    click.option(
+        "--results",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Append each verdict to FILE as a line of JSON, and leave out cards that have one "
+        "there: a run that was stopped goes on. What was a fault is tried again.",
+    ),
+)
+
+
 @command(
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
         "cardsign verify https://agents.example.com --trust trust.toml"
     )
 )
-@click.argument("cards", nargs=-1, required=True, metavar="CARD|DIR|URL...")
+@click.argument("cards", nargs=-1, metavar="CARD|DIR|URL...")
 @named_options
 @click.option(
     "--extended",
@@ -128,15 +221,7 @@ named_options: Final = option_group(
     help="Verify this extended card beside its public CARD; with --audience.",
 )
 @click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, MAX_JOBS),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Verify cards in N processes at once.",
-)
+@many_options
 @click.option(
     "-o",
     "--output",
@@ -164,13 +249,16 @@ def verify(
     named: VerifierOptions,
     extended: str | None,
     audience: str | None,
-    jobs: int,
+    many: ManyOptions,
     output: str | None,
     form: str | None,
     verbose: bool,
     as_json: bool,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
+
+    A CARD may also be an object of a store, as s3://BUCKET/CARD; with a final slash or a pattern,
+    all that it means. That needs the extra cluster.
 
     Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
     without a path means /.well-known/agent-card.json there, then the legacy path. The statements
@@ -191,22 +279,25 @@ def verify(
         both = f"--json and --format {form} ask for two formats"
         raise UsageFault("usage.conflict", both)
     form = "json" if as_json else form or "text"
-    names, folders, linked = expand_folders(cards)
+    names, folders, linked = expand_folders(many.named(cards))
     if linked:
         say(f"{counted(linked, 'linked folder')} not looked into")
     _check_together(names, extended, audience, output, form)
+    many.check(form, extended or output)
     verifier = named.verifier()
-    verifier.by_origin = len(names) > 1
+    verifier.by_origin = len(names) > 1 or many.results is not None
     given = {STDIO: read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)} if STDIO in names else {}
     policy = unnamed_policy(verifier)
     if form != "text" and policy:
         say(f"judged {policy}")
-    many = partial(verify_many, names, verifier, folders=folders, given=given, jobs=jobs)
+    how = partial(many.judge, verifier=verifier, folders=folders, given=given)
+    if many.results is not None:
+        return _append(many.results, _judged_by(named, verifier), names, how, verifier)
     if len(names) > 1:
-        seen = many(view=partial(_seen, form, policy, verbose, is_quiet()))
+        seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet()))
         return _print_many(verifier, seen, len(names), form)
     if extended is None or audience is None:
-        outcomes = many(view=_whole)
+        outcomes = how(names, view=_whole)
     else:
         outcomes = _beside(verifier, names[0], given, extended, audience)
     return _print_few(verifier, outcomes, output, form, policy, verbose=verbose)
@@ -284,6 +375,53 @@ def _print_many(
     keep_lock(verifier)
     if kept:
         _print_document(form, kept)
+    say(summary(statuses))
+    return heaviest(statuses)
+
+
+def _listed(name: str) -> list[str]:
+    """The names that a list holds, one a line; ``#`` begins a remark."""
+    if is_object(name):
+        data = read_object(name, max_bytes=MAX_LIST_BYTES)
+    else:
+        data = read_input(name, max_bytes=MAX_LIST_BYTES)
+    if len(data) > MAX_LIST_BYTES:
+        raise UsageFault("usage.invalid", f"a list has {MAX_LIST_BYTES:,} bytes at most", path=name)
+    lines = (line.strip() for line in os.fsdecode(data).splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
+    """What the verdicts of one file have in common: the options, the policy, the keys."""
+    policy = repr(verifier.policy) if verifier.file is None else verifier.file.text
+    parts = repr(named), policy, repr(verifier.supplied.untrusted_jwks)
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _append(
+    file: Path, judged_by: str, names: Sequence[str], many: Callable[..., Any], verifier: Verifier
+) -> int:
+    """Write the verdicts that a file does not have yet; the summary is of all of them."""
+    busy = FileFault("file.busy", "another run writes to this file", path=str(file))
+    with locked(file, patience=0, busy=busy):
+        before = verdicts_before(file, judged_by)
+        left = list(dict.fromkeys(name for name in names if name not in before))
+        old = [before[name] for name in dict.fromkeys(names) if name in before]
+        statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
+        said: Counter[str] = Counter()
+        with Progress(len(left), "cards") as progress, file.open("a", encoding="ascii") as lines:
+            for name, one in zip(left, many(left, view=_whole), strict=True):
+                statuses.append(one.result.exit_status)
+                with progress.paused():
+                    if isinstance(one.result, LocalFault):
+                        complain_once(_or_a_host(one.result, name), said)
+                    else:
+                        line = {**one.to_json(), "input": name, "judged_by": judged_by}
+                        print_json(line, indent=None, file=lines)
+    say_repeated(said)
+    keep_lock(verifier)
+    if old:
+        say(f"{counted(len(old), 'card')} judged before")
     say(summary(statuses))
     return heaviest(statuses)
 

@@ -152,3 +152,116 @@ def test_a_password_in_a_url_is_not_repeated(
     assert ended.status == 3
     assert password not in ended.text + ended.err
     assert "https://...@host.example/" in ended.text
+
+
+# Lists, and a run that goes on.
+
+
+def test_a_list_names_cards(cardsign: Cardsign, folder: Path) -> None:
+    """One a line; remarks and empty lines are none."""
+    Path("list.txt").write_text("# ours\ncards/good1.json\n\n  cards/good2.json\n")
+    ended = cardsign("verify", "cards/good0.json", "--list", "list.txt", "--jwks", "jwks.json")
+    assert (ended.status, ended.err) == (0, "cardsign: 3 cards: 3 trusted\n")
+
+
+def test_a_run_goes_on_and_judges_nothing_twice(cardsign: Cardsign, folder: Path) -> None:
+    """A torn last line is cut off; a fault is no verdict and is tried again."""
+    run = ("--jwks", "jwks.json", "--results", "out.jsonl")
+    first = cardsign("verify", "cards/good0.json", "cards/late.json", *run)
+    Path("cards/late.json").write_bytes(Path("signed.json").read_bytes())
+    with Path("out.jsonl").open("a") as file:
+        file.write('{"input": "cards/go')
+    again = cardsign("verify", "cards", "cards/late.json", *run, "-j", "2")
+
+    assert (first.status, "file.not_found" in first.err) == (2, True)
+    assert again.status == 1
+    assert "1 card judged before" in again.err
+    assert "12 cards: 10 trusted, 2 not trusted" in again.err
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    names = [one["input"] for one in lines]
+    assert len(names) == len(set(names)) == 12
+    assert again.text == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "options"),
+    [
+        ("", ("--accept", "sdk")),
+        ('{"name": "a card"}\n', ()),
+        ("[1]\n", ()),
+    ],
+    ids=["other options", "a card", "no object"],
+)
+def test_results_of_another_kind_are_not_continued(
+    cardsign: Cardsign, folder: Path, before: str, options: tuple[str, ...]
+) -> None:
+    """Verdicts by two policies do not mix, and no file of something else is written to."""
+    run = ("verify", "cards/good0.json", "--jwks", "jwks.json", "--results", "out.jsonl")
+    if before:
+        Path("out.jsonl").write_text(before)
+    else:
+        cardsign(*run)
+    held = Path("out.jsonl").read_bytes()
+    ended = cardsign(*run, *options)
+    assert (ended.status, "usage.conflict" in ended.err) == (2, True)
+    assert Path("out.jsonl").read_bytes() == held
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--cluster", "tcp://scheduler:8786"), "usage.invalid"),
+        (("--cluster", "tcp://127.0.0.1:1", "-j", "2"), "usage.conflict"),
+        (("--results", "out.jsonl", "--format", "sarif"), "usage.conflict"),
+        (("--results", "out.jsonl", "-o", "payload.json"), "usage.conflict"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    cardsign: Cardsign, folder: Path, options: tuple[str, ...], code: str
+) -> None:
+    """Nothing is sent or written before."""
+    ended = cardsign("verify", "cards/good0.json", "--jwks", "jwks.json", *options)
+    assert (ended.status, code in ended.err) == (2, True)
+    assert not Path("out.jsonl").exists()
+
+
+def test_no_card_at_all_is_refused(cardsign: Cardsign, folder: Path) -> None:
+    """An empty list is no success."""
+    Path("list.txt").write_text("# none\n")
+    ended = cardsign("verify", "--list", "list.txt", "--jwks", "jwks.json")
+    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
+
+
+# Objects of stores.
+
+
+@pytest.mark.needs_dask
+def test_objects_are_found_and_read(cardsign: Cardsign, folder: Path) -> None:
+    """A folder of a store, a pattern, and an object that is not there."""
+    store = folder.resolve().as_uri()
+    whole = cardsign("verify", f"{store}/", "--jwks", "jwks.json", "-j", "2")
+    some = cardsign("verify", f"{store}/good*.json", "--jwks", "jwks.json")
+    absent = cardsign("verify", f"{store}/absent.json", "--jwks", "jwks.json")
+    empty = cardsign("verify", f"{store}/x*.json", "--jwks", "jwks.json")
+
+    assert (whole.status, whole.err) == (1, SUMMARY)
+    assert (some.status, some.err) == (0, "cardsign: 9 cards: 9 trusted\n")
+    assert (absent.status, "file.not_found" in absent.err) == (2, True)
+    assert (empty.status, "usage.invalid" in empty.err) == (2, True)
+
+
+@pytest.mark.needs_dask
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("s3://bucket/a.json", "usage.not_installed"),
+        ("file::s3://bucket/a.json", "file.not_found"),
+        ("file://a::memory://b", "usage.invalid"),
+    ],
+)
+def test_a_store_that_cannot_be_asked_is_a_fault(
+    cardsign: Cardsign, signed: Path, name: str, code: str
+) -> None:
+    """One line with what to do, and never a traceback."""
+    ended = cardsign("verify", name, "--jwks", "jwks.json")
+    assert (ended.status, code in ended.err) == (2, True), ended.err

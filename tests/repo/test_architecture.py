@@ -22,7 +22,7 @@ ROWS = (
     ("programs",),
     ("errors",),
     ("reasons",),
-    ("files", "urls"),
+    ("files", "objects", "urls"),
     ("card",),
     ("jose",),
     ("diff", "lint", "statements"),
@@ -35,7 +35,7 @@ ROWS = (
     ("publish",),
     ("agents", "check", "contract", "drift", "gateway", "projects"),
     ("batch", "issuer"),
-    ("rehearsal",),
+    ("cluster", "rehearsal"),
     ("api",),
     ("cardsign",),
     ("integrations", "server", "testing"),
@@ -55,6 +55,8 @@ BORDERS = {
     "httpx": ("cardsign.net", "cardsign.integrations"),
     "a2a": ("cardsign.integrations",),
     "httpcore": ("cardsign.net",),
+    "distributed": ("cardsign.cluster",),
+    "fsspec": ("cardsign.objects",),
     "anyio": ("cardsign.net",),
     "requests": (),
     "sqlalchemy": ("cardsign.keys.stores",),
@@ -145,14 +147,14 @@ def over_the_border(trees: Trees) -> list[str]:
     ]
 
 
-#: Where one broad handler stands: :meth:`cardsign.net.discovery.Discoverer.look_up`.
-BOUNDARIES = ("cardsign.batch", "cardsign.net.discovery")
+#: Where one broad handler stands, such as :meth:`cardsign.net.discovery.Discoverer.look_up`.
+BOUNDARIES = ("cardsign.batch", "cardsign.net.discovery", "cardsign.objects")
 
 
 def broad_handlers(trees: Trees) -> list[str]:
     """`except:`, `except Exception` and `except BaseException` below cli and server.
 
-    Two are boundaries by name: what goes wrong with one peer or one card hides no other.
+    Three are boundaries by name: what goes wrong with one peer, card or store hides no other.
     """
     found = [
         (module, node.lineno)

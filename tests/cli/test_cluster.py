@@ -1,0 +1,353 @@
+"""Cards on a Dask cluster: one verdict for each, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cardsign import cluster as cluster_module
+from cardsign.batch import Outcome, Verifier, verify_many
+from cardsign.cluster import verify_on_cluster
+from cardsign.errors import FileFault, LocalFault, UsageFault
+from cardsign.jose import JwkSet
+from cardsign.trust.state import TransientStates
+from tests.cli.conftest import Cardsign
+from tests.support import signed
+from tests.test_batch import KEYS, card_of, policy_of
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+pytestmark = pytest.mark.needs_dask
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://scheduler:8786",
+        "tcp://10.0.0.7:8786",
+        "tcp://127.0.0.1.example:8786",
+        "ws://localhost:8786",
+        "tls://",
+        "localhost:8786",
+    ],
+)
+def test_plain_tcp_to_another_machine_is_refused(address: str) -> None:
+    """Before anything is sent; the message says why, and what to give instead."""
+    with pytest.raises(UsageFault, match="decides its verdicts") as caught:
+        list(verify_on_cluster(["a"], verifier(), cluster=address, view=repr))
+
+    assert "tls://HOST:8786" in caught.value.hint
+
+
+# A real scheduler with two workers.
+
+
+class Cluster:
+    """Processes of a cluster on this machine, and where its scheduler is."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None, *tls: str) -> None:
+        self.environ = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}",  # the views of this file
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+            **(environ or {}),
+        }
+        self.folder = folder
+        file = folder / "scheduler.json"
+        host = "tls://127.0.0.1:0" if tls else "tcp://127.0.0.1:0"
+        self.tls = tls
+        self.processes = [
+            self.start("scheduler", "--host", host, "--no-dashboard", "--scheduler-file", str(file))
+        ]
+        while not file.exists() or not file.read_text().rstrip().endswith("}"):
+            assert self.processes[0].poll() is None, (folder / "log").read_text()
+            threading.Event().wait(0.05)
+        self.address = json.loads(file.read_text())["address"]
+
+    def start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Begin a scheduler or a worker."""
+        with (self.folder / "log").open("ab") as log:
+            command = [sys.executable, "-m", "dask", what, *arguments, *self.tls]
+            return subprocess.Popen(  # its own folder: nothing here is the project's
+                command, cwd=self.folder, env=self.environ, stdout=log, stderr=log
+            )
+
+    def add_worker(self) -> None:
+        """One worker without a nanny, which would begin it anew."""
+        where = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", "work")
+        self.processes.append(self.start("worker", self.address, *where))
+
+    def fill(self) -> None:
+        """Let there be two workers."""
+        while sum(one.poll() is None for one in self.processes[1:]) < 2:
+            self.add_worker()
+
+    def wait(self) -> None:
+        """Wait until the scheduler knows two workers."""
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
+
+    def stop(self) -> None:
+        """End all processes that were begun here."""
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A scheduler, which takes seconds to begin."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def cluster(begun: Cluster) -> Cluster:
+    """A scheduler with two workers."""
+    begun.fill()
+    begun.wait()
+    return begun
+
+
+def verifier(states: TransientStates | None = None) -> Verifier:
+    """One that trusts two issuers at a fixed time."""
+    return Verifier(
+        policy_of(KEYS), lambda: NOW, by_origin=True, states=states or TransientStates()
+    )
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> list[str]:
+    """Three hundred cards in a folder: trusted, unsigned, and none at all."""
+    folder = tmp_path / "cards"
+    folder.mkdir()
+    kinds = [
+        json.dumps(signed(card_of("north"), KEYS["north"])),
+        json.dumps(signed(card_of("south"), KEYS["south"])),
+        json.dumps(card_of("north")),
+        "{",
+    ]
+    for number in range(300):
+        (folder / f"{number:03}.json").write_text(kinds[number % 4])
+    return [str(one) for one in sorted(folder.iterdir())]
+
+
+def spoken(one: Outcome) -> tuple[str, str]:
+    """The name and the verdict."""
+    return one.name, one.verdict
+
+
+def whole(one: Outcome) -> Outcome:
+    """All of it."""
+    return one
+
+
+def waiting(flag: str, at: str, one: Outcome) -> tuple[str, str]:
+    """The same; the first worker that comes to one card waits there to be killed."""
+    if one.name.endswith(at):
+        try:
+            with open(flag, "x", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+        except FileExistsError:
+            return spoken(one)
+        threading.Event().wait()
+    return spoken(one)
+
+
+def deadly(at: str, one: Outcome) -> tuple[str, str]:
+    """The same; one card ends each worker that it is given to."""
+    if one.name.endswith(at) and not isinstance(one.result, LocalFault):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return spoken(one)
+
+
+def kill_by(flag: Path) -> None:
+    """Wait until a worker has said who it is, and kill it."""
+    while not flag.exists() or not flag.read_text().endswith("\n"):
+        threading.Event().wait(0.02)
+    os.kill(int(flag.read_text()), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_loses_no_card(
+    cluster: Cluster, cards: list[str], tmp_path: Path
+) -> None:
+    """Its chunk is done again by the other; each card has one verdict, the same as here."""
+    flag = tmp_path / "flag"
+    killer = threading.Thread(target=kill_by, args=(flag,), daemon=True)
+    killer.start()
+
+    view = partial(waiting, str(flag), "150.json")
+    found = list(verify_on_cluster(cards, verifier(), cluster=cluster.address, view=view))
+
+    killer.join()
+    assert sum(one.poll() is not None for one in cluster.processes[1:]) == 1
+    assert found == list(verify_many(cards, verifier(), view=spoken))
+    assert [name for name, _ in found] == cards
+
+
+def test_a_card_that_ends_its_workers_is_the_only_one_without_a_verdict(
+    cluster: Cluster, cards: list[str]
+) -> None:
+    """Workers come back, as under a nanny; after a few of them the card is given up."""
+    done = threading.Event()
+
+    def replace_the_dead() -> None:
+        while not done.wait(0.05):
+            cluster.fill()
+
+    nanny = threading.Thread(target=replace_the_dead)
+    nanny.start()
+    try:
+        view = partial(deadly, "003.json")
+        found = list(verify_on_cluster(cards[:40], verifier(), cluster=cluster.address, view=view))
+    finally:
+        done.set()
+        nanny.join()
+
+    expected = list(verify_many(cards[:40], verifier(), view=spoken))
+    assert found[3] == (cards[3], "fault")
+    assert [*found[:3], *found[4:]] == [*expected[:3], *expected[4:]]
+
+
+def test_workers_read_objects_and_no_policy_or_state(
+    cluster: Cluster, cards: list[str], tmp_path: Path
+) -> None:
+    """Of a name that is no object they are sent the bytes; what is missing is one card's fault."""
+    absent = (tmp_path / "cards/absent.json").as_uri()
+    names = [cards[0], Path(cards[1]).as_uri(), absent, str(tmp_path / "none.json"), cards[2]]
+
+    found = list(verify_on_cluster(names, verifier(), cluster=cluster.address, view=whole))
+
+    assert [one.verdict for one in found] == ["trusted", "trusted", "fault", "fault", "untrusted"]
+    for one in found[2:4]:
+        assert isinstance(one.result, FileFault)
+        assert one.result.code == "file.not_found"
+
+
+def test_what_is_remembered_is_sent_along(cluster: Cluster, cards: list[str]) -> None:
+    """A state that was learned under another anchor is refused here, before any verdict."""
+    states = TransientStates()
+    issuer = policy_of(KEYS).issuers[0]
+    with states.of(issuer) as state:
+        states.keep(issuer, type(state)(state.policy, "another", state.origins))
+
+    with pytest.raises(LocalFault) as caught:
+        list(verify_on_cluster(cards, verifier(states), cluster=cluster.address, view=spoken))
+
+    assert caught.value.code == "state.other_anchor"
+
+
+def test_a_scheduler_without_workers_is_a_fault(
+    tmp_path: Path, cards: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits for ever."""
+    monkeypatch.setattr(cluster_module, "PATIENCE", 2)
+    made = Cluster(tmp_path)
+    try:
+        with pytest.raises(LocalFault) as caught:
+            list(verify_on_cluster(cards, verifier(), cluster=made.address, view=spoken))
+    finally:
+        made.stop()
+
+    assert caught.value.code == "cluster.unreachable"
+
+
+# The command.
+
+
+def test_a_run_that_was_stopped_goes_on(
+    cluster: Cluster, cards: list[str], cardsign: Cardsign, signed: Path
+) -> None:
+    """With a list, an object, a torn line: each card has exactly one verdict in the file."""
+    folder = Path("many")
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02}.json").write_bytes(signed.read_bytes())
+    (folder / "07.json").write_bytes(b"{")
+    names = [one.resolve().as_uri() for one in sorted(folder.iterdir())]
+    Path("list.txt").write_text("# ours\n" + "\n".join(names[:30]))
+    run = ("--jwks", "jwks.json", "--cluster", cluster.address, "--results", "out.jsonl")
+
+    first = cardsign("verify", *run, "--list", "list.txt")
+    with open("out.jsonl", "rb+") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - 10)
+    again = cardsign("verify", *run, folder.resolve().as_uri() + "/")
+    once_more = cardsign("verify", *run, folder.resolve().as_uri() + "/")
+
+    assert (first.status, first.err) == (1, "cardsign: 30 cards: 29 trusted, 1 not trusted\n")
+    total = "cardsign: 40 cards: 39 trusted, 1 not trusted\n"
+    assert (again.status, again.err) == (1, "cardsign: 29 cards judged before\n" + total)
+    assert (once_more.status, once_more.err) == (1, "cardsign: 40 cards judged before\n" + total)
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert sorted(one["input"] for one in lines) == names
+    assert [one["verdict"] for one in lines].count("invalid") == 1
+
+
+def test_tls_is_required_of_both_sides(tmp_path: Path, cards: list[str]) -> None:
+    """A cluster by TLS gives the verdicts; without the certificates nothing is sent."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make_certificate(key, certificate)
+    names = ("CA_FILE", "SCHEDULER__CERT", "WORKER__CERT", "CLIENT__CERT")
+    keys = ("SCHEDULER__KEY", "WORKER__KEY", "CLIENT__KEY")
+    prefix = "DASK_DISTRIBUTED__COMM__TLS__"
+    environ = {prefix + name: str(certificate) for name in names}
+    environ |= {prefix + name: str(key) for name in keys}
+    made = Cluster(tmp_path, environ, "--protocol", "tls")
+    try:
+        made.add_worker()
+        policy = tmp_path / "jwks.json"
+        policy.write_bytes(JwkSet.of([KEYS["north"].public]).to_bytes())
+        command = [sys.executable, "-m", "cardsign", "verify", *cards[:40], "--jwks", str(policy)]
+        command += ["--cluster", made.address, "--json"]
+        good = subprocess.run(command, env=made.environ, capture_output=True, check=False)
+        bare = {name: value for name, value in made.environ.items() if prefix not in name}
+        bad = subprocess.run(command, env=bare, capture_output=True, check=False)
+    finally:
+        made.stop()
+
+    assert made.address.startswith("tls://")
+    verdicts = [json.loads(line)["verdict"] for line in good.stdout.splitlines()]
+    assert (len(verdicts), verdicts[0]) == (40, "trusted"), good.stderr
+    assert bad.returncode == 2
+    assert b"cluster.unreachable" in bad.stderr
+
+
+def make_certificate(key: Path, certificate: Path) -> None:
+    """A certificate of this machine, signed by itself."""
+    from datetime import timedelta
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cluster")])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    begin = datetime(2020, 1, 1, tzinfo=UTC)
+    made = (
+        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=36500))
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key.write_bytes(private.private_bytes(*encoding, serialization.NoEncryption()))
