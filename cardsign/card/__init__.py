@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from cardsign.card.providers import PROVIDERS as PROVIDERS
     from cardsign.card.providers import DerivedSecurity as DerivedSecurity
     from cardsign.card.providers import Provider as Provider
+    from cardsign.card.providers import ProviderType as ProviderType
     from cardsign.card.providers import authentication_schemes as authentication_schemes
     from cardsign.card.providers import provider_schemes as provider_schemes
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
@@ -100,7 +101,8 @@ _NAMES = {
     "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
     "members": "MemberProblem check_is_agent_card check_members token_claims",
     "providers": (
-        "AUTHENTICATION DerivedSecurity PROVIDERS Provider authentication_schemes provider_schemes"
+        "AUTHENTICATION DerivedSecurity PROVIDERS Provider ProviderType authentication_schemes "
+        "provider_schemes"
     ),
     "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",

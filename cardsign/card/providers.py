@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
@@ -53,15 +53,10 @@ def _oidc(settings: Settings) -> _Scheme:
     return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
 
 
-def _azure(settings: Settings) -> _Scheme:
+def azure_issuer(settings: Settings) -> str:
+    """The issuer of a tenant's tokens, as they name it."""
     tenant = _setting(settings, "tenant_id", "tenant")
-    return _oidc({"issuer": f"https://login.microsoftonline.com/{tenant}/v2.0"})
-
-
-def _iap(_: Settings) -> _Scheme:
-    return {
-        "apiKeySecurityScheme": {"location": "header", "name": "X-Goog-Iap-Jwt-Assertion"},
-    }
+    return f"https://login.microsoftonline.com/{tenant}/v2.0"
 
 
 def _api_key(settings: Settings) -> _Scheme:
@@ -88,13 +83,25 @@ def _mtls(_: Settings) -> _Scheme:
     return {"mtlsSecurityScheme": {}}
 
 
-#: What a provider of each type wants from a caller.
+ProviderType: TypeAlias = Literal[
+    "static_token",
+    "http_verifier",
+    "oidc",
+    "azure_ad",
+    "gcp_iap",
+    "aws_sigv4",
+    "api_key",
+    "basic",
+    "mtls",
+]
+#: What a provider of each type wants from a caller. Build advertises it, lint looks for it, and
+#: the server takes it.
 PROVIDERS: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
     "static_token": _http("bearer"),
     "http_verifier": _http("bearer"),
     "oidc": _oidc,
-    "azure_ad": _azure,
-    "gcp_iap": _iap,
+    "azure_ad": lambda settings: _oidc({"issuer": azure_issuer(settings)}),
+    "gcp_iap": lambda _: _api_key({"in": "header", "name": "X-Goog-Iap-Jwt-Assertion"}),
     "aws_sigv4": _http("bearer", bearerFormat="forge-aws-v1"),
     "api_key": _api_key,
     "basic": _http("basic"),

@@ -74,6 +74,21 @@ class Scheme:
             return None
         return name if isinstance(name, str) else None
 
+    def gives(self, other: Scheme) -> bool:
+        """Whether a caller with a credential of this scheme has done what the other one says."""
+        if self.type in ("apiKey", "mutualTLS"):
+            where, names = (
+                self.members.get("in"),
+                [str(one.members.get("name")) for one in (self, other)],
+            )
+            if where == "header":
+                names = [one.lower() for one in names]
+            same = self.type == other.type and where == other.members.get("in")
+            return same and names[0] == names[1]
+        if self.type == other.type == "openIdConnect":
+            return self.members.get("openIdConnectUrl") == other.members.get("openIdConnectUrl")
+        return self.carrier is not None and self.carrier == other.carrier
+
 
 def schemes_of(document: Mapping[str, Json]) -> dict[str, Scheme]:
     """The schemes that a card declares, by name; those of no known form have no type."""

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.providers.base import ProviderSettings as ProviderSettings
-    from cardsign.server.providers.base import ProviderType as ProviderType
     from cardsign.server.providers.base import Rule as Rule
-    from cardsign.server.providers.table import make_providers as make_providers
+    from cardsign.server.providers.chain import make_providers as make_providers
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import ServerSettings as ServerSettings
     from cardsign.server.settings import read_server_settings as read_server_settings
@@ -37,8 +36,8 @@ _NAMES = {
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
     "mount": "card_blueprint mount_cards",
-    "providers.base": "ProviderSettings ProviderType Rule",
-    "providers.table": "make_providers",
+    "providers.base": "ProviderSettings Rule",
+    "providers.chain": "make_providers",
     "run": "serve",
     "settings": "ServerSettings read_server_settings",
     "traffic": "RateLimit Traffic client_of",

@@ -29,7 +29,7 @@ from cardsign.server.documents import PRIVATE, Answer, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused
 from cardsign.server.providers.base import Provider
-from cardsign.server.providers.table import make_providers
+from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
 from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication, paths_of
 from cardsign.server.providers.base import Provider
-from cardsign.server.providers.table import make_providers
+from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 

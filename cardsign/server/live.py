@@ -21,7 +21,7 @@ from cardsign.server.app import create_app, public_answer
 from cardsign.server.documents import Document, Paths
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import Provider
-from cardsign.server.providers.table import make_providers
+from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from cardsign.card.extended import AUDIENCE
+from cardsign.card.providers import ProviderType
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
-from cardsign.server.providers.base import ProviderSettings, ProviderType, Rule
-from cardsign.server.providers.table import PROVIDERS
+from cardsign.server.providers.base import ProviderSettings, Rule
+from cardsign.server.providers.chain import KNOWERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
 
@@ -201,7 +202,7 @@ def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
         rules=tuple(Rule(one.claim, one.value, one.opens) for one in given.rule),
         tokens=table,
     )
-    for name in PROVIDERS[given.type][0]:
+    for name in KNOWERS[given.type][0]:
         if not getattr(found, name):
             member = "token_file" if name == "tokens" else name
             raise _bad(path, f"{which}: {member!r} is missing")

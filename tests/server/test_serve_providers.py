@@ -21,14 +21,20 @@ from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
 from werkzeug.test import Client
 
+from cardsign.build import BuildOptions, build_card
 from cardsign.card import PROVIDERS as SCHEMES
-from cardsign.card import Provider, provider_schemes, schemes_of
+from cardsign.card import (
+    Provider,
+    ProviderType,
+    authentication_schemes,
+    provider_schemes,
+    schemes_of,
+)
 from cardsign.errors import FetchFailed, ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.server import (
     LiveApplication,
     ProviderSettings,
-    ProviderType,
     Rule,
     ServerSettings,
     TokenTable,
@@ -822,3 +828,110 @@ def test_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
     for other in others:
         more = [ProviderSettings(other, opens="staff", **SETTINGS[other])]  # type: ignore[arg-type]
         assert not make_providers(more, None, time.time)[0].gives(scheme)
+
+
+#: By kind: what an agent's source says of it, the server's provider, and how a secret is sent.
+FIVE: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[str], dict[str, Any]]]] = {
+    **{
+        f"apiKey in {place}": (
+            {"type": "apiKey", "in": place, "name": "door"},
+            {"type": "api_key", "location": place, "key": "door"},
+            send,
+        )
+        for place, send in {
+            "header": lambda secret: {"headers": {"Door": secret}},
+            "query": lambda secret: {"query_string": {"door": secret}},
+            "cookie": lambda secret: {"environ_overrides": {"HTTP_COOKIE": f"door={secret}"}},
+        }.items()
+    },
+    "http basic": (
+        {"type": "basic"},
+        {"type": "basic"},
+        lambda secret: {
+            "headers": {
+                "Authorization": f"Basic {base64.b64encode(b'a:' + secret.encode()).decode()}"
+            }
+        },
+    ),
+    "http bearer": ({"type": "bearer"}, {"type": "static_token"}, lambda secret: bearer(secret)),
+    "oauth2": (
+        {
+            "type": "oauth2",
+            "flows": {"clientCredentials": {"tokenUrl": "https://a.example/t", "scopes": {}}},
+        },
+        {"type": "oidc"},
+        lambda secret: bearer(secret),
+    ),
+    "openIdConnect": ({"type": "oidc"}, {"type": "oidc"}, lambda secret: bearer(secret)),
+    "mutualTLS": (
+        {"type": "mutualTLS"},
+        {"type": "mtls"},
+        lambda secret: {
+            "headers": {"X-SSL-Client-Cert": secret, "X-SSL-Client-Verify": "SUCCESS"},
+            "environ_overrides": {"REMOTE_ADDR": "127.0.0.1"},
+        },
+    ),
+}
+
+
+def bearer(secret: str) -> dict[str, Any]:
+    """How a bearer token is sent."""
+    return {"headers": {"Authorization": f"Bearer {secret}"}}
+
+
+@pytest.mark.parametrize("kind", FIVE)
+def test_G15_each_kind_of_scheme_is_built_and_guards_the_extended_card(
+    serve: Serve, issuer: Issuer, tmp_path: Path, kind: str
+) -> None:
+    """What a build writes of a source is what the server asks for; a wrong secret gets 401."""
+    said, provider, send = FIVE[kind]
+    issued = provider["type"] == "oidc"
+    source: dict[str, Any] = {
+        "name": "tides",
+        "description": "Tides",
+        "tools": [{"name": "a", "description": "A"}],
+    }
+    source["auth"] = {**said, "issuer": issuer.url} if said["type"] == "oidc" else said
+    (tmp_path / "server.json").write_text(json.dumps({**source, "transport": "http"}))
+    options = BuildOptions(url="https://tides.example/a2a")
+    card = json.loads(build_card([tmp_path / "server.json"], options).document)
+    (scheme,) = schemes_of(card).values()
+    assert scheme.type == kind.partition(" ")[0]
+
+    token, line = create_token("staff")
+    good, bad = token, f"{token}x"
+    settings = ProviderSettings(**provider, tokens=TokenTable.from_bytes(line.encode()))
+    if issued:
+        settings, good, bad = (
+            oidc(issuer),
+            issuer.token(),
+            issuer.token(aud="https://other.example"),
+        )
+    if kind == "mutualTLS":
+        settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+        good, bad = certificate(), certificate(ended=True)
+    demanded = card["securityRequirements"]
+    served = serve(settings, schemes=card["securitySchemes"], demanded=demanded)
+    if kind == "apiKey in cookie":  # a client with a jar of its own drops those of a request
+        served.client = Client(served.client.application, use_cookies=False)
+    assert audience_of(served.client.get(PATH, **send(good))) == "staff"
+    for refused in (served.client.get(PATH, **send(bad)), served.client.get(PATH)):
+        assert refused.status_code == 401
+        assert scheme.name in refused.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize("kind", FIVE)
+def test_G15_a_scheme_that_no_provider_takes_stops_the_server(
+    serve: Serve, tmp_path: Path, kind: str
+) -> None:
+    """The twin: a provider of another kind does not guard what the card demands."""
+    said, _, _ = FIVE[kind]
+    told = {**said, "issuer": "https://login.example"}
+    derived = authentication_schemes(told)
+    other = "mtls" if kind != "mutualTLS" else "static_token"
+    with pytest.raises(ServeFault, match="no provider of the server takes it"):
+        serve(
+            ProviderSettings(other, opens="staff"),  # type: ignore[arg-type]
+            schemes=dict(derived.schemes),
+            demanded=list(derived.requirements),
+        )

@@ -11,26 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from threading import Lock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flask import Request
 
-from cardsign.card.security import Scheme
+from cardsign.card.providers import PROVIDERS, ProviderType
+from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.records import dataclass
 from cardsign.server.tokens import TokenTable
 
-ProviderType: TypeAlias = Literal[
-    "static_token",
-    "http_verifier",
-    "oidc",
-    "azure_ad",
-    "gcp_iap",
-    "aws_sigv4",
-    "api_key",
-    "basic",
-    "mtls",
-]
 Now: TypeAlias = Callable[[], float]
 Log: TypeAlias = Callable[[str], None]
 Claims: TypeAlias = Mapping[str, Json]
@@ -137,17 +127,27 @@ class ProviderSettings:
 
 
 class Provider:
-    """One way to know a caller; subclasses say how."""
+    """One way to know a caller; subclasses say how.
+
+    Attributes:
+        settings: As given.
+        scheme: What it wants from a caller, by the table from which cards are built.
+    """
 
     #: Whether it asks other hosts, so that no event loop may wait for it.
     asks_peers = False
 
-    def __init__(self, settings: ProviderSettings) -> None:
+    def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         self.settings = settings
+        self._now, self._log = now, log
+        told: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
+        told |= {"in": settings.location, "name": settings.key}
+        derived: Json = {settings.type: dict(PROVIDERS[settings.type](told))}
+        (self.scheme,) = schemes_of({"securitySchemes": derived}).values()
 
     def gives(self, scheme: Scheme) -> bool:
         """Whether a caller who does what a scheme of the card says is known here."""
-        raise NotImplementedError
+        return self.scheme.gives(scheme)
 
     def audience(self, request: Request) -> str | None:
         """Whose card the caller gets; None where the request holds no credential of this kind.

@@ -1,15 +1,17 @@
-"""Several providers as one: what a card demands of its callers, and what is said to the others."""
+"""Several providers as one: how they are made, what a card demands, what is said to others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from flask import Request
 
+from cardsign.card.providers import ProviderType
 from cardsign.card.security import Scheme
 from cardsign.errors import ServeFault
+from cardsign.server.events import to_stderr
 from cardsign.server.jsonrpc import (
     BAD_CREDENTIALS,
     FORBIDDEN,
@@ -17,10 +19,45 @@ from cardsign.server.jsonrpc import (
     UNAVAILABLE,
     Refused,
 )
-from cardsign.server.providers.base import RETRY_SECONDS, Denied, Provider, Unreachable
+from cardsign.server.providers.base import (
+    RETRY_SECONDS,
+    Denied,
+    Log,
+    Now,
+    Provider,
+    ProviderSettings,
+    Unreachable,
+)
+from cardsign.server.providers.local import ApiKey, Basic, MutualTls, StaticToken
+from cardsign.server.providers.remote import AwsSts, Introspection, Jwt
+from cardsign.server.tokens import TokenTable
 
 #: The realm where the card declares no scheme that a provider takes.
 FALLBACK_REALM: Final = "extended-agent-card"
+#: By type: the settings that it cannot do without, and who knows its callers. What its scheme is
+#: stands in :data:`cardsign.card.providers.PROVIDERS`.
+KNOWERS: Final[Mapping[ProviderType, tuple[tuple[str, ...], type[Provider]]]] = {
+    "static_token": (("tokens",), StaticToken),
+    "http_verifier": (("url",), Introspection),
+    "oidc": (("issuer", "aud"), Jwt),
+    "azure_ad": (("tenant", "aud"), Jwt),
+    "gcp_iap": (("aud",), Jwt),
+    "aws_sigv4": ((), AwsSts),
+    "api_key": (("tokens", "key"), ApiKey),
+    "basic": (("tokens",), Basic),
+    "mtls": ((), MutualTls),
+}
+
+
+def make_providers(
+    settings: Sequence[ProviderSettings],
+    tokens: TokenTable | None,
+    now: Now,
+    log: Log = to_stderr,
+) -> tuple[Provider, ...]:
+    """The providers of a server; a token table is a ``static_token`` before all others."""
+    tables = () if tokens is None else (ProviderSettings("static_token", tokens=tokens),)
+    return tuple(KNOWERS[one.type][1](one, now, log) for one in (*tables, *settings))
 
 
 class Callers:

@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from flask import Request
 
-from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardsignError
 from cardsign.server.providers.base import (
@@ -49,8 +48,7 @@ class TableProvider(Provider):
     """
 
     def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
-        super().__init__(settings)
-        self._now, self._log = now, log
+        super().__init__(settings, now, log)
         self._table = settings.tokens
         self._looked_at, self._stamp = now(), _stamp(settings.tokens)
         self._complaint = ""
@@ -99,19 +97,12 @@ def _stamp(table: TokenTable | None) -> tuple[int, int, int] | None:
 class StaticToken(TableProvider):
     """Bearer tokens that ``cardsign tokens create`` made (RFC 6750)."""
 
-    def gives(self, scheme: Scheme) -> bool:
-        """How callers came by their tokens is between them and the operator."""
-        return scheme.carrier == "bearer"
-
     def credential(self, request: Request) -> str | None:
         return bearer_of(request)
 
 
 class Basic(TableProvider):
     """HTTP Basic (RFC 7617); the password is a token of the table, the user name is free."""
-
-    def gives(self, scheme: Scheme) -> bool:
-        return scheme.carrier == "basic"
 
     def credential(self, request: Request) -> str | None:
         scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
@@ -130,12 +121,6 @@ class Basic(TableProvider):
 class ApiKey(TableProvider):
     """A key by itself, in a header, the query or a cookie."""
 
-    def gives(self, scheme: Scheme) -> bool:
-        where, name = scheme.members.get("in"), str(scheme.members.get("name"))
-        is_header = self.settings.location == "header"
-        same = name.lower() == self.settings.key.lower() if is_header else name == self.settings.key
-        return scheme.type == "apiKey" and where == self.settings.location and same
-
     def credential(self, request: Request) -> str | None:
         place, key = self.settings.location, self.settings.key
         if place == "header":
@@ -153,13 +138,6 @@ class MutualTls(Provider):
     The header counts from the proxies of the settings alone, and these must remove it from what
     clients send. NOT checked here: the chain and revocation, which are the proxy's.
     """
-
-    def __init__(self, settings: ProviderSettings, now: Now) -> None:
-        super().__init__(settings)
-        self._now = now
-
-    def gives(self, scheme: Scheme) -> bool:
-        return scheme.type == "mutualTLS"
 
     def audience(self, request: Request) -> str | None:
         untrusted_text = request.headers.get(self.settings.certificate, "")

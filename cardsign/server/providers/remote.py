@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from flask import Request
 
+from cardsign.card.providers import azure_issuer
 from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
@@ -56,11 +57,9 @@ LEAST_KEYS_SECONDS: Final = 60  # at least, whatever the issuer says of caches
 SAY_SECONDS: Final = 60  # between two lines about one host that fails
 ANSWER_SECONDS: Final = 30  # for which an introspected token counts: revocation comes through
 MAX_ANSWER_BYTES: Final = 64 * 1024
-DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 
 IAP_ISSUER: Final = "https://cloud.google.com/iap"
 IAP_KEYS: Final = "https://www.gstatic.com/iap/verify/public_key-jwk"
-IAP_HEADER: Final = "X-Goog-IAP-JWT-Assertion"
 STS_PREFIX: Final = "forge-aws-v1."
 #: Of a region that cannot be there STS is not looked for; one of another form is named by `url`.
 _STS_HOST: Final = re.compile(
@@ -80,8 +79,7 @@ class RemoteProvider(Provider):
     asks_peers = True
 
     def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
-        super().__init__(settings)
-        self._now, self._log = now, log
+        super().__init__(settings, now, log)
         self._known = KnownCredentials(now)
         #: When each host gave no answer last, and when that was said last; few hosts are asked.
         self._failed: dict[Origin, float] = {}
@@ -160,12 +158,11 @@ class Jwt(RemoteProvider):
 
     def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         if settings.type == "azure_ad":
-            issuer = f"https://login.microsoftonline.com/{settings.tenant}/v2.0"
-            settings = replace(settings, issuer=issuer)
+            settings = replace(settings, issuer=azure_issuer({"tenant": settings.tenant}))
         elif settings.type == "gcp_iap":
             settings = replace(settings, issuer=settings.issuer or IAP_ISSUER)
         super().__init__(settings, now, log)
-        self._discovery = settings.issuer.rstrip("/") + DISCOVERY_PATH
+        self._discovery = str(self.scheme.members.get("openIdConnectUrl"))
         self._keys_url = (settings.url or IAP_KEYS) if settings.type == "gcp_iap" else settings.url
         reached = self.reach(*filter(None, (settings.issuer, self._keys_url)))
         self._access = reached.access
@@ -179,16 +176,9 @@ class Jwt(RemoteProvider):
         self._keys: tuple[bytes, JwkSet] = (b"", JwkSet(()))
         self._lock = Lock()
 
-    def gives(self, scheme: Scheme) -> bool:
-        if self.settings.type == "gcp_iap":
-            return (scheme.header or "").lower() == IAP_HEADER.lower()
-        if scheme.type == "openIdConnect":
-            return scheme.members.get("openIdConnectUrl") == self._discovery
-        return scheme.carrier == "bearer"
-
     def audience(self, request: Request) -> str | None:
-        is_iap = self.settings.type == "gcp_iap"
-        token = request.headers.get(IAP_HEADER) if is_iap else bearer_of(request)
+        header = self.scheme.header
+        token = request.headers.get(header) if header else bearer_of(request)
         return None if token is None else self.settings.audience_of(self.claims(token))
 
     def claims(self, untrusted_token: str) -> Claims:
@@ -265,7 +255,7 @@ class Introspection(RemoteProvider):
     """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
 
     def gives(self, scheme: Scheme) -> bool:
-        return scheme.carrier == "bearer" and scheme.type != "openIdConnect"
+        return super().gives(scheme) and scheme.type != "openIdConnect"
 
     def audience(self, request: Request) -> str | None:
         token = bearer_of(request)
@@ -307,7 +297,7 @@ class AwsSts(RemoteProvider):
     """
 
     def gives(self, scheme: Scheme) -> bool:
-        return scheme.type == "http" and scheme.carrier == "bearer"
+        return super().gives(scheme) and scheme.type == "http"
 
     def audience(self, request: Request) -> str | None:
         token = bearer_of(request)
