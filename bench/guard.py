@@ -60,10 +60,10 @@ def where() -> dict[str, str]:
 
 
 def measured() -> dict[str, int]:
-    """Instructions of a bare check, a verification, a signature, and of a whole command."""
+    """Instructions of a bare check, verifications, a signature, and of a whole command."""
     script = [str(Path(__file__).resolve()), "--work"]
     idle = counted([*script, "nothing"])
-    names = ("bare check", "verify", "sign")
+    names = ("bare check", "verify", "verify three", "verify again", "sign")
     found = {name: (counted([*script, name]) - idle) // TIMES for name in names}
     with tempfile.TemporaryDirectory() as folder:
         card, jwks = Path(folder, "card.json"), Path(folder, "jwks.json")
@@ -115,11 +115,11 @@ def work(what: str) -> None:
     """In a process of its own: the same preparation, and then one kind of work or none."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from documents import portable_card
+    from documents import PARTED, portable_card
 
     from cardsign import JwkSet, Policy, PrivateKey, sign_card
     from cardsign.trust import Holder
-    from cardsign.verify import examine_card, trusted_card
+    from cardsign.verify import VerdictCache, examine_card, trusted_card
 
     native = ec.derive_private_key(
         int.from_bytes(hashlib.sha256(b"a key of the benchmark").digest()), ec.SECP256R1()
@@ -136,24 +136,36 @@ def work(what: str) -> None:
         for number in range(TIMES + 1)
     ]
     signed = [sign_card(card, [key]) for card in cards]
+    parted = [
+        sign_card(PARTED.read_bytes().replace(b'"2.3.0"', f'"2.3.{number}"'.encode()), [key])
+        for number in range(TIMES + 1)
+    ]
+    seen = VerdictCache()
     if what.endswith(".json"):
         card_file, jwks_file = map(Path, what.split(" "))
         card_file.write_bytes(signed[0])
         jwks_file.write_bytes(JwkSet.of([key.public]).to_bytes())
         return
 
-    def verify(card: bytes) -> None:
-        trusted_card(examine_card(card, expect=Holder(), policy=policy, now=NOW))
+    def verify(card: bytes, cache: VerdictCache | None = None) -> None:
+        trusted_card(examine_card(card, expect=Holder(), policy=policy, now=NOW, cache=cache))
 
     signing_input = b"x." + signed[0]
     signature = key.sign(signing_input)
     key.public.check(signing_input, signature)
-    verify(signed[0])  # what is done once in a process
+    for card in (signed[0], parted[0]):  # what is done once in a process
+        verify(card)
+    for _ in range(2):
+        verify(signed[0], seen)
     for number in range(1, TIMES + 1):
         if what == "bare check":
             key.public.check(signing_input, signature)
         elif what == "verify":
             verify(signed[number])
+        elif what == "verify three":
+            verify(parted[number])
+        elif what == "verify again":
+            verify(signed[0], seen)
         elif what == "sign":
             sign_card(cards[number], [key])
 

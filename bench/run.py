@@ -1,4 +1,4 @@
-"""Measure, print a table, and with ``--page`` write docs/reports/performance.md and .json.
+"""Measure, print a table, and with ``--page`` write docs/reports/performance.md, .json and .svg.
 
 ``make bench``, or ``make bench T="--page"``. Only this machine is asked, over 127.0.0.1. Every
 verdict has to be ``trusted`` and every count as documented, or the run fails; how fast anything
@@ -23,6 +23,7 @@ from typing import Any, Final
 from batch import ONE, batch
 from canonical import DEFINITION, canonicalizing
 from documents import LARGE, PARTED, SMALL, THREE, portable_card
+from growth import drawn, growing
 from hostile import MAX_CARD_BYTES, hostile
 from measuring import Broken, Times, ratio
 from page import page_of, tables
@@ -54,6 +55,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             found.setdefault("sign", {})[name] = against(signed, CARDSIGN, NONE, BARE)
     say("verifying under other policies")
     found["policies"] = against(policies(options.rounds), PINNED)
+    say("verifying larger cards, by larger policies")
+    found["growth"] = growing(options.rounds, options.most)
     say("canonicalizing, and signing with RS256")
     found["canonicalize"] = {
         size: against(times, DEFINITION) for size, times in canonicalizing(options.rounds).items()
@@ -144,6 +147,7 @@ def main() -> int:
         "--hostile", type=int, default=MAX_CARD_BYTES, help="bytes of the hostile cards"
     )
     parser.add_argument("--batch", type=int, default=10_000, help="cards in a folder")
+    parser.add_argument("--most", type=int, default=1000, help="keys and issuers of a policy")
     parser.add_argument("--batch-rounds", type=int, default=2, help="of verifying the folder")
     parser.add_argument("--page", action="store_true", help="write docs/reports/performance.*")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
@@ -157,6 +161,7 @@ def main() -> int:
     if options.page:
         text = json.dumps(found, indent=1)
         (options.out / "performance.json").write_text(text + "\n", encoding="utf-8")
+        (options.out / "performance.svg").write_text(drawn(found["growth"]), encoding="utf-8")
         (options.out / "performance.md").write_text(page_of(found), encoding="utf-8")
     return 0
 

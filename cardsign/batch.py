@@ -434,7 +434,7 @@ def read_card(name: str, folders: Mapping[str, str], given: Mapping[str, bytes])
         return None
     if name in folders:
         _check_within(name, folders[name])
-    return read_bytes(Path(name), max_bytes=MAX_BUNDLE_BYTES)
+    return read_bytes(name, max_bytes=MAX_BUNDLE_BYTES)
 
 
 def judge(verifier: Verifier, name: str, untrusted_bytes: bytes | None) -> Outcome:

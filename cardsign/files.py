@@ -35,7 +35,9 @@ _DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
 _ALWAYS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: bool = False) -> bytes:
+def read_bytes(
+    path: Path | str, *, max_bytes: int, only_end: bool = False, plain: bool = False
+) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
     With `only_end` the last `max_bytes` of a plain file. With `plain` links, devices and pipes
@@ -283,7 +285,7 @@ def _create(path: Path, data: bytes, mode: int) -> None:
             raise
 
 
-def _read(descriptor: int, path: Path, max_bytes: int) -> bytes:
+def _read(descriptor: int, path: Path | str, max_bytes: int) -> bytes:
     content = bytearray()
     while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
         content += chunk
@@ -307,15 +309,16 @@ def _exposed(path: Path, message: str) -> FileFault:
     return FileFault("file.permissions", message, path=str(path))
 
 
-def _only_plain(path: Path) -> int:
+def _only_plain(path: Path | str) -> int:
     """Refuse a link, device or pipe, and give the flags to read what may come meanwhile."""
+    path = Path(path)
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
         raise FileFault("file.not_plain", "this is a link, device or pipe", path=str(path))
     return os.O_RDONLY | _NO_FOLLOW | _NO_WAIT
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _opened(path: Path | str, flags: int) -> Iterator[int]:
     descriptor = os.open(path, flags | _ALWAYS, PRIVATE_MODE)
     try:
         yield descriptor
@@ -324,7 +327,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _faults(path: Path, otherwise: str) -> Iterator[None]:
+def _faults(path: Path | str, otherwise: str) -> Iterator[None]:
     """Convert what the operating system says about `path`; `otherwise` is the code for the rest."""
     try:
         yield
@@ -334,7 +337,7 @@ def _faults(path: Path, otherwise: str) -> Iterator[None]:
         raise FileFault(otherwise, f"no file can be called so: {exc}", path=str(path)) from exc
 
 
-def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
+def _fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     if isinstance(exc, IsADirectoryError):
         return FileFault(
             "file.unreadable", "a directory stands here", path=str(path), hint="Name a file."
@@ -344,7 +347,7 @@ def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
     if isinstance(exc, FileNotFoundError | NotADirectoryError):
         if otherwise == "file.unreadable":
             return FileMissing("file.not_found", "there is no such file", path=str(path))
-        make = f"Make it: mkdir -p {shlex.quote(str(path.parent))}"
+        make = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
         return FileFault(otherwise, "its directory does not exist", path=str(path), hint=make)
     reason = exc.strerror or str(exc)
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))

@@ -69,9 +69,10 @@ def write_pages(folder: Path, source: str) -> None:
         target = folder / "pages" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page_for_site((ROOT / page).read_text("utf-8"), page, source), "utf-8")
-    shutil.copytree(
-        ROOT / "docs/picture", folder / "pages/picture", ignore=shutil.ignore_patterns("*.py")
-    )
+    for picture in (ROOT / "docs").rglob("*.[ps][nv]g"):
+        target = folder / "pages" / picture.relative_to(ROOT / "docs")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
     names = [str(name) for name in pages.values()]
     nav = ['"index.md"']
     for part in FOLDERS:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -49,13 +50,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         "8192",
         "--batch",
         "20",
+        "--most",
+        "10",
         "--batch-rounds",
         "1",
     )
     done = run(*sizes, "--page", "--out", str(folder))
     assert done.returncode == 0, done.stderr
     numbers = json.loads((folder / "performance.json").read_text())
-    return {"page": (folder / "performance.md").read_text(), **numbers}
+    picture = (folder / "performance.svg").read_text()
+    return {"page": (folder / "performance.md").read_text(), "picture": picture, **numbers}
 
 
 @pytest.mark.thorough
@@ -66,6 +70,15 @@ def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     assert "{" not in page
     for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
         assert row in page
+
+
+def test_growth_is_drawn(written: Mapping[str, Any]) -> None:
+    """Each number of each curve is a point with its figure."""
+    picture = ElementTree.fromstring(written["picture"])
+    points = sum(len(curve) for curves in written["growth"].values() for curve in curves.values())
+    assert len(picture.findall(".//{*}circle")) == points
+    assert {len(curves) for curves in written["growth"].values()} == {1, 2}
+    assert "prefers-color-scheme:dark" in written["picture"]
 
 
 def test_hostile_cards_are_measured(written: Mapping[str, Any]) -> None:
@@ -89,7 +102,7 @@ def test_an_unchanged_peer_costs_one_request_and_no_check(written: Mapping[str, 
     }
 
 
-def test_the_committed_page_is_of_a_whole_run() -> None:
+def test_the_committed_page_is_of_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/reports/performance.md comes from the run that docs/reports/performance.json holds."""
     docs = BENCH.parent / "docs" / "reports"
     found = json.loads((docs / "performance.json").read_text(encoding="utf-8"))
@@ -105,6 +118,9 @@ def test_the_committed_page_is_of_a_whole_run() -> None:
         env=os.environ | {"PYTHONPATH": f"{BENCH}:{BENCH.parent}"},
     ).stdout
     assert made == (docs / "performance.md").read_text(encoding="utf-8") + "\n"
+    monkeypatch.syspath_prepend(str(BENCH))
+    drawn = importlib.import_module("growth").drawn(found["growth"])
+    assert drawn == (docs / "performance.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.needs_judges("py")
