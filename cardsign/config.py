@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -51,12 +51,18 @@ class ProjectCard:
         signed: Where the signed card goes, likewise.
         audience: For whom it is, if it is an extended card; one card has no audience.
         expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
+        build: What the card is built from whenever it is signed, `source` first; empty where
+            `source` is the card.
+        legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
+            ``0.2``; None for a card that is signed as it is.
     """
 
     source: Path
     signed: Path
     audience: str | None = None
     expires: str | None = None
+    build: tuple[Path, ...] = ()
+    legacy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,8 @@ class ProjectConfig:
             (``config.not_allowed``).
         publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
-        cards: The cards of the issuer, the public one first; empty where none are named.
+        cards: The cards of the issuer: the public one, the one for older clients, and the
+            extended ones; empty where none are named.
         build: What ``cardsign build`` is told, table ``[build]``.
         lint: What the project asks of its cards, tables ``[lint]`` and ``[[lint.waiver]]``.
     """
@@ -164,8 +171,10 @@ def _model() -> type[BaseModel]:
     text = Field(min_length=1)
     optional = Field(default=None, min_length=1)
     card: dict[str, Any] = {
-        "source": (str, text),
+        "source": (str | None, optional),
+        "build": (list[str], Field(default=[], max_length=MAX_PROJECT_CARDS)),
         "signed": (str, text),
+        "legacy": (Literal["0.2", "0.3"] | None, None),
         "audience": (str | None, Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")),
         "expires": (str | None, optional),
     }
@@ -242,16 +251,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         publish=None if publish is None else place("publish", publish),
         timeline=TimelineSettings(**members.get("timeline", {})),
         cards=_checked_cards(
-            [
-                ProjectCard(
-                    place("source", card["source"]),
-                    place("signed", card["signed"]),
-                    card.get("audience"),
-                    card.get("expires"),
-                )
-                for card in members.get("card", [])
-            ],
-            path,
+            [one for card in members.get("card", []) for one in _cards(card, place, path)], path
         ),
         build=_build(members.get("build", {})),
         lint=_lint(members.get("lint", {})),
@@ -312,13 +312,33 @@ def _known(location: tuple[int | str, ...]) -> list[str]:
     return list(table["properties"])
 
 
+def _cards(
+    table: dict[str, Any], place: Callable[[str, str], Path], path: Path
+) -> Iterator[ProjectCard]:
+    """The card of a table, and the one for older clients next to it."""
+    build = tuple(place("build", one) for one in table.get("build", ()))
+    if bool(build) == ("source" in table):
+        raise bad_settings(path, "a [[card]] has one of 'source' and 'build'")
+    source = build[0] if build else place("source", table["source"])
+    signed = place("signed", table["signed"])
+    card = ProjectCard(source, signed, table.get("audience"), table.get("expires"), build)
+    yield card
+    if (legacy := table.get("legacy")) is not None:
+        if card.audience is not None:
+            raise bad_settings(path, "'legacy' is for the [[card]] without 'audience'")
+        name = signed.with_suffix(f".{legacy}{signed.suffix}").name
+        signed = place("signed", os.path.join(os.path.dirname(table["signed"]), name))
+        yield replace(card, signed=signed, legacy=legacy)
+
+
 def _checked_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:
-    """The public card, and behind it the extended ones: each of its own audience and file."""
-    public = [card for card in cards if card.audience is None]
+    """The public card, the one for older clients, and the extended ones, each in its own file."""
+    older = [card for card in cards if card.legacy is not None]
+    public = [card for card in cards if card.audience is None and card.legacy is None]
     extended = [card for card in cards if card.audience is not None]
     if cards and len(public) != 1:
         raise bad_settings(path, f"one [[card]] has no 'audience', found {len(public)}")
-    if len({card.audience for card in cards}) < len(cards):
+    if len({card.audience for card in extended}) < len(extended):
         raise bad_settings(path, "two [[card]] tables have the same 'audience'")
     if len({os.path.realpath(card.signed) for card in cards}) < len(cards):
         raise bad_settings(path, "two [[card]] tables have the same 'signed'")
@@ -326,7 +346,7 @@ def _checked_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, .
         raise bad_settings(path, "'source' and 'signed' of a [[card]] are the same file")
     if any((card.audience is None) != (card.expires is None) for card in cards):
         raise bad_settings(path, "'audience' and 'expires' of a [[card]] need each other")
-    return (*public, *extended)
+    return (*public, *older, *extended)
 
 
 def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path:

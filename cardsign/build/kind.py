@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from cardsign.build.draft import Draft
 from cardsign.build.reading import Document, Place, refusal
 from cardsign.card.convert import A2aVersion
-from cardsign.config import OrlojSettings
+from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
 from cardsign.records import dataclass
@@ -47,6 +47,11 @@ class BuildOptions:
     prompt_excerpt: bool = False
     orloj: OrlojSettings = OrlojSettings()
     live: tuple[Callable[[], Document], ...] = ()
+
+    @classmethod
+    def of(cls, settings: BuildSettings) -> BuildOptions:
+        """What the project says."""
+        return cls(settings.a2a, settings.base_url, settings.url, orloj=settings.orloj)
 
 
 @dataclass(frozen=True, slots=True)

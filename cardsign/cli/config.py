@@ -30,9 +30,9 @@ def check(as_json: bool) -> None:
         raise FileMissing("file.not_found", "there are no settings here", path=CONFIG_FILE)
     found = project_config()
     store = KeystoreOptions().open_if_any()
-    for card in found.cards:
-        if not card.source.is_file():
-            raise FileMissing("file.not_found", "the card is not there", path=str(card.source))
+    for path in (path for card in found.cards for path in card.build or [card.source]):
+        if not path.exists():
+            raise FileMissing("file.not_found", "the card is not there", path=str(path))
     if as_json:
         names = [str(card.source) for card in found.cards]
         print_json({"issuer": found.issuer, "keystore": store and store.place, "cards": names})

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import begin_check, dry_run_option, to_change
 from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
+    GuidedOptions,
+    UnlockOptions,
+    moment,
     needed_cards,
     project_config,
+    unlock_options,
 )
 from cardsign.cli.talk import print_json, say
-from cardsign.cli.views import say_withheld
+from cardsign.cli.views import say_progress, say_withheld
+from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.cards import to_publish
+from cardsign.issuer.guided import Task, rotate_keys
 from cardsign.issuer.publishing import Published, newest_generation, publish_cards, usual_max_age
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import export_files
@@ -81,7 +88,8 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
     callback=begin_check,
     help="Change nothing; say what would change, with exit status 1 if anything would.",
 )
-@keystore_options
+@watch_options(60, "the cards of cardsign.toml: build, sign, list and publish what changes")
+@unlock_options
 @dry_run_option
 @json_option
 def publish(
@@ -95,7 +103,8 @@ def publish(
     not_live: bool,
     export_to: Path | None,
     check: bool,
-    keystore: KeystoreOptions,
+    watching: WatchOptions,
+    keystore: UnlockOptions,
     as_json: bool,
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
@@ -106,6 +115,8 @@ def publish(
     generation within seconds. The same content makes no new generation.
     If there is a keyset statement, only the keys that it lists are published, and the newest
     release must list the card. A keyset that no release names yet is not published.
+    --watch builds, signs, lists and publishes the cards of cardsign.toml whenever they change. If
+    a source is broken, what is published stays, and its release is renewed.
     The key store records the time of publication, because key rotation waits for caches.
     --export writes DIR/site, the public files in the layout of their URLs, with their headers in
     DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. Extended cards are never exported.
@@ -114,7 +125,9 @@ def publish(
     directory = output or config.publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
-    public, others = _read_cards(card, extended, config)
+    if watching.watch:
+        return _watch(watching, replace(config, publish=directory), keystore)
+    public, others, older = _read_cards(card, extended, config)
     before = newest_generation(directory)
     published = publish_cards(
         keystore.open(),
@@ -127,32 +140,55 @@ def publish(
         issuer=config.issuer,
         is_live=not not_live,
         drop_extended=drop_extended,
-        legacy_card=None if legacy_card is None else read_input(legacy_card),
+        legacy_card=older if legacy_card is None else read_input(legacy_card),
         drop_legacy=drop_legacy_card,
     )
     generation = published.generation
     changes = _changes(before, generation)
     if export_to is not None:
         export_files(generation, to_change(export_to), now=datetime.now(UTC))
-    if as_json:
-        _print(published, changes)
-    else:
-        _tell(published, changes, directory)
-    _tell_export(generation, export_to)
-    for kid in published.left_out:
-        say(f"left out of the key set: {kid}, which no published keyset lists")
-    say_withheld(published)
+    (_print if as_json else _tell)(published, changes, directory)
+    _tell_rest(published, export_to)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
 
-def _tell_export(generation: Generation, export_to: Path | None) -> None:
+def _watch(watching: WatchOptions, config: ProjectConfig, keystore: UnlockOptions) -> int:
+    """Follow the cards of the project; what is left for a person is said once while it lasts."""
+    context = click.get_current_context()
+    allowed = {"watch", "every", "output", "place", "passphrase_file", "passphrase_fd"}
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        if source is ParameterSource.COMMANDLINE and one.name not in allowed:
+            raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
+    needed_cards(config)
+    unlocking = GuidedOptions(Path(), None).unlocking(keystore)
+    left: list[tuple[Task, ...]] = [()]
+
+    def look() -> int:
+        now = moment()
+        progress = rotate_keys(
+            keystore.open(), config, unlocking, now=now, draft=Path(), only_cards=True
+        )
+        if progress.done or progress.left != left[0]:
+            say_progress(replace(progress, ahead=(), renewal=None), now)
+        left[0] = progress.left
+        return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+
+    return watching.repeat(look)
+
+
+def _tell_rest(published: Published, export_to: Path | None) -> None:
+    changes_at = published.generation.changes_at
     if export_to is not None:
         say(f"exported its public files to {export_to}")
-        if generation.changes_at:
-            say(f"  the keys change at {generation.changes_at:%Y-%m-%d %H:%M} UTC: export again")
+    if export_to is not None and changes_at:
+        say(f"  the keys change at {changes_at:%Y-%m-%d %H:%M} UTC: export again")
+    for kid in published.left_out:
+        say(f"left out of the key set: {kid}, which no published keyset lists")
+    say_withheld(published)
 
 
-def _print(published: Published, changes: dict[str, str]) -> None:
+def _print(published: Published, changes: dict[str, str], _directory: Path) -> None:
     generation = published.generation
     print_json(
         {
@@ -187,14 +223,15 @@ def _changes(before: Generation | None, after: Generation) -> dict[str, str]:
 
 def _read_cards(
     card: str | None, extended: tuple[str, ...], config: ProjectConfig
-) -> tuple[bytes, dict[str, bytes]]:
-    """The public card and the extended ones: those that are named, else the project's."""
-    others = dict(_extended(one) for one in extended)
+) -> tuple[bytes, dict[str, bytes], bytes | None]:
+    """The public card, the extended ones and the older: as named, else the project's."""
+    named = dict(_extended(one) for one in extended)
     if card is not None:
-        return read_input(card), others
-    public, *more = needed_cards(config)
-    project = {one.audience or "": read_input(str(one.signed)) for one in more}
-    return read_input(str(public.signed)), project | others
+        return read_input(card), named, None
+    public, others, older = to_publish(
+        [(one, read_input(str(one.signed))) for one in needed_cards(config)]
+    )
+    return public, others | named, older
 
 
 def _extended(option: str) -> tuple[str, bytes]:

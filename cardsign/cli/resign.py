@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from cardsign.cli.sign import CardOptions
 from cardsign.cli.talk import print_json, safe, say, say_notes
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
 from cardsign.cli.views import render_verdict
+from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.gateway import is_over, resign_card
@@ -28,9 +28,6 @@ from cardsign.issuer.signers import CardSigners
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
 from cardsign.verify.report import Report
-
-#: Seconds between two looks of ``--watch``.
-EVERY: Final = 300
 
 #: How the upstream's card is verified, as `named`.
 _upstream_options: Final = option_group(
@@ -63,15 +60,7 @@ _upstream_options: Final = option_group(
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
-@click.option("--watch", is_flag=True, help="Go on, and follow the card; needs -o.")
-@click.option(
-    "--every",
-    type=click.IntRange(1, 86_400),
-    default=EVERY,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often --watch looks.",
-)
+@watch_options(300, "the card; needs -o")
 @click.option("--key", "uris", multiple=True, metavar="URI", help="As for `cardsign sign`.")
 @_upstream_options
 @unlock_options
@@ -81,8 +70,7 @@ def resign(
     card: str,
     url: str,
     output: str,
-    watch: bool,
-    every: int,
+    watching: WatchOptions,
     uris: tuple[str, ...],
     named: VerifierOptions,
     keystore: UnlockOptions,
@@ -96,40 +84,39 @@ def resign(
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    if output == STDIO and (watch or as_json):
+    if output == STDIO and (watching.watch or as_json):
         raise UsageFault("usage.conflict", "--watch and --json need -o OUT")
     verifier = named.verifier()
     options = CardOptions(uris=uris)
-    while True:
+
+    def look() -> int:
         now = moment()
-        name, report = _look(verifier, card)
-        keep_lock(verifier)
-        if report.verdict == "trusted":
-            signers = options.signers(keystore, now=now)
-            before = _before(output)
-            signed, names = resign_card(
-                report,
-                signers.signers,
-                url=url,
-                now=now,
-                options=SigningOptions(own_kids=signers.own_kids, file=output),
-                previous=before,
-            )
-            if signed.document != before:
-                write_output(output, signed.document)
-            notes = (*signed.notes, *names)
-            _tell(notes, name, output, signers, signed.document != before, as_json)
-            status = EXIT_OK
-        else:
-            status = _refuse(name, report, output)
-        if not watch:
-            return status
-        # The card is asked for again, and what was kept of it is not believed for longer.
-        verifier = replace(verifier)
-        threading.Event().wait(every)
+        # The card is asked for each time, and what was kept of it is not believed for longer.
+        fresh = replace(verifier)
+        name, report = _examined(fresh, card)
+        keep_lock(fresh)
+        if report.verdict != "trusted":
+            return _refuse(name, report, output)
+        signers = options.signers(keystore, now=now)
+        before = _before(output)
+        signed, names = resign_card(
+            report,
+            signers.signers,
+            url=url,
+            now=now,
+            options=SigningOptions(own_kids=signers.own_kids, file=output),
+            previous=before,
+        )
+        if signed.document != before:
+            write_output(output, signed.document)
+        notes = (*signed.notes, *names)
+        _tell(notes, name, output, signers, signed.document != before, as_json)
+        return EXIT_OK
+
+    return watching.repeat(look)
 
 
-def _look(verifier: Verifier, card: str) -> tuple[str, Report]:
+def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
     outcome = judge(verifier, card, read_card(card, {}, {}))
     if isinstance(outcome.result, LocalFault):
         raise outcome.result

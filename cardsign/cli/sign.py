@@ -244,9 +244,10 @@ def sign(
 
 def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_json: bool) -> None:
     """Sign the cards of ``cardsign.toml``."""
-    cards = needed_cards(project_config())
+    config = project_config()
+    cards = needed_cards(config)
     store = keystore.open()
-    signed = sign_cards(store, cards, keystore.access(), now=now)
+    signed = sign_cards(store, cards, keystore.access(), now=now, build=config.build)
     signers = card_signers(store, keystore.access(), now=now)
     if as_json:
         print_json([_to_json(one.signing, signers.kids) for one in signed])

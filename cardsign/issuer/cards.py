@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Final, cast
 
-from cardsign.card.document import Card
+from cardsign.build.assemble import build_card
+from cardsign.build.kind import BuildOptions
+from cardsign.card.convert import A2aVersion, convert_card
+from cardsign.card.document import Card, render
 from cardsign.card.extended import AUDIENCE, ExtendedMarker, find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
-from cardsign.config import ProjectCard
+from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.signers import card_signers
@@ -18,9 +21,11 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
+from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
+_BUILT_AS_USUAL: Final = BuildSettings()
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
@@ -38,7 +43,12 @@ class SignedProjectCard:
 
 
 def sign_cards(
-    store: KeyStore, cards: Sequence[ProjectCard], access: Access | bytes, *, now: datetime
+    store: KeyStore,
+    cards: Sequence[ProjectCard],
+    access: Access | bytes,
+    *,
+    now: datetime,
+    build: BuildSettings = _BUILT_AS_USUAL,
 ) -> tuple[SignedProjectCard, ...]:
     """Sign the cards of a project with every card key that signs now, and write what changed.
 
@@ -51,9 +61,11 @@ def sign_cards(
         cards: As :attr:`cardsign.config.ProjectConfig.cards`.
         access: What signers may use; a passphrase is enough for keys in files.
         now: The time, with its zone.
+        build: How cards are built that are not written by hand.
 
     Raises:
         FileFault: A card cannot be read, or its signed form not be written.
+        BuildRefused: As :func:`cardsign.build.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.card_signers`.
         InputRefused: As :func:`cardsign.sign.sign_with_notes`.
@@ -64,7 +76,7 @@ def sign_cards(
     signed = []
     for card in cards:
         _check_replaceable(card)
-        source = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
+        source = read_source(card, build)
         before = read_signed(card)
         with of_the_user(str(card.source)):
             marker = _marker(card, source, before, store, now)
@@ -81,6 +93,24 @@ def sign_cards(
             marker = find_marker(Card.from_bytes(written).document)
             check_as_an_outsider(written, chosen.signers, marker=marker)
     return tuple(signed)
+
+
+def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
+    """A card of the project before it is signed: read, or built; converted for older clients.
+
+    Raises:
+        FileFault, BuildRefused: It cannot be read, or not be built.
+        InputRefused: It is to be converted and is no card.
+    """
+    if card.build:
+        data = build_card(card.build, BuildOptions.of(build)).document
+    else:
+        data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
+    if card.legacy is None:
+        return data
+    with of_the_user(str(card.source)):
+        document = Card.from_bytes(data).document
+        return render(convert_card(document, cast(A2aVersion, card.legacy)).document)
 
 
 def _check_replaceable(card: ProjectCard) -> None:
@@ -114,9 +144,20 @@ def read_signed(card: ProjectCard) -> bytes | None:
 
 
 def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...]:
-    """What a release lists of a project's cards: the public one, once it is signed."""
-    signed = [read_signed(card) for card in cards if card.audience is None]
-    return tuple((None, data) for data in signed if data is not None)
+    """What a release lists of a project's cards: the public ones, once they are signed."""
+    signed = [(one.legacy, read_signed(one)) for one in cards if one.audience is None]
+    return tuple(
+        (LEGACY_CARD_PATH if older else None, data) for older, data in signed if data is not None
+    )
+
+
+def to_publish(
+    cards: Sequence[tuple[ProjectCard, bytes]],
+) -> tuple[bytes, dict[str, bytes], bytes | None]:
+    """Of signed cards: the public one, the extended ones, and the one for older clients."""
+    (_, public), *others = cards
+    older = next((data for one, data in others if one.legacy), None)
+    return public, {one.audience: data for one, data in others if one.audience}, older
 
 
 def expiry(text: str, now: datetime) -> int:

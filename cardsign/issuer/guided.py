@@ -15,6 +15,10 @@ from pathlib import Path
 
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
+    BuildRefused,
+    CardRefused,
+    FileFault,
+    JsonRefused,
     PassphraseFault,
     PublishRefused,
     SignerFault,
@@ -23,7 +27,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import write_atomic
-from cardsign.issuer.cards import sign_cards
+from cardsign.issuer.cards import sign_cards, to_list, to_publish
 from cardsign.issuer.ending import may_end, replacements, revoke_key, still_trusted, stored_beside
 from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
@@ -69,6 +73,8 @@ _PAST = {
 }
 # What a person can put right, with another passphrase, another key or another card.
 _NEEDS_A_PERSON = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
+# What is written or built is no card now: what is published stays, and so does its release.
+_BROKEN_SOURCE = (BuildRefused, CardRefused, JsonRefused, FileFault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,7 @@ def rotate_keys(
     draft: Path,
     new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
     random: Callable[[int], bytes] = os.urandom,
+    only_cards: bool = False,
 ) -> Progress:
     """Do all that is due, and say what needs a person.
 
@@ -148,11 +155,12 @@ def rotate_keys(
         now: The time, with its zone, in whole seconds.
         draft: Where a draft of the next keyset statement is or goes.
         new_key, random: Make a key for an algorithm, and that many fresh bytes.
+        only_cards: Leave the keys as they are: build, sign, list and publish the cards.
 
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
-    return _Work(store, config, unlocking, now, draft, new_key, random).rotate()
+    return _Work(store, config, unlocking, now, draft, new_key, random).rotate(only_cards)
 
 
 def revoke_and_replace(
@@ -246,7 +254,7 @@ class _Work:
     done: list[str] = field(default_factory=list)
     left: list[Task] = field(default_factory=list)
 
-    def rotate(self) -> Progress:
+    def rotate(self, only_cards: bool = False) -> Progress:
         """Everything, in the order in which one step allows the next."""
         ended = has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
         if ended:
@@ -254,11 +262,12 @@ class _Work:
             self._update()
             self.left.clear()  # nobody is to sign any more
             self.done.append("this issuer has ended; no statement follows")
-        else:
+        elif not only_cards:
             self._publish_signed_draft()
             self._keys()
             self._keyset()
             self._keys()  # a key that the roots have listed just now may be due
+        if not ended:
             self._cards()
         state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
         return Progress(
@@ -572,17 +581,19 @@ class _Work:
 
     def _cards(self) -> None:
         """Sign the cards, list them, publish them; without them, what can go without them."""
-        signed: tuple[bytes, dict[str, bytes]] | None = None
+        signed: tuple[bytes, dict[str, bytes], bytes | None] | None = None
         try:
             signed = self._signed_cards()
+        except _BROKEN_SOURCE as fault:
+            what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+            self._needs("you", what, self.again, self._cards_end())
         except _NEEDS_A_PERSON as fault:
             what = f"sign the cards: {fault.message}"
             self._needs(_who("card"), what, self.again, self._cards_end())
         else:
             if signed is None or self.config.publish is None:
                 self._cards_elsewhere()
-        cards = ((None, signed[0]),) if signed and self.config.cards else ()
-        self._release(cards)
+        self._release(to_list(self.config.cards) if signed else ())
         withdrawn = is_card_withdrawn(self.store)
         if signed is not None and self.config.publish is not None and not withdrawn:
             try:
@@ -592,6 +603,7 @@ class _Work:
                     directory=self.config.publish,
                     now=self.now,
                     extended=signed[1],
+                    legacy_card=signed[2],
                     max_age=usual_max_age(self.config.timeline),
                     settings=self.config.timeline,
                     issuer=self.config.issuer,
@@ -615,27 +627,24 @@ class _Work:
             command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
             self._needs(_who("card"), what, command, self._cards_end())
 
-    def _signed_cards(self) -> tuple[bytes, dict[str, bytes]] | None:
+    def _signed_cards(self) -> tuple[bytes, dict[str, bytes], bytes | None] | None:
         """The cards signed by the keys that sign now; None where none is to be published."""
-        if not any("card" in key.roles for key in self.store.load().keys):
-            return None
-        if is_card_withdrawn(self.store):
+        has_key = any("card" in key.roles for key in self.store.load().keys)
+        if not has_key or is_card_withdrawn(self.store):
             return None
         if self.config.cards:
-            made = sign_cards(self.store, self.config.cards, self.unlocking.access, now=self.now)
+            access, build = self.unlocking.access, self.config.build
+            made = sign_cards(self.store, self.config.cards, access, now=self.now, build=build)
             self.done += [f"signed {one.card.source.name}" for one in made if one.signing.changed]
-            public, *more = made
-            others = {one.card.audience or "": one.signing.document for one in more}
-            return public.signing.document, others
-        newest = newest_generation(self.config.publish)
-        if newest is None:
+            return to_publish([(one.card, one.signing.document) for one in made])
+        if (newest := newest_generation(self.config.publish)) is None:
             return None
         chosen = card_signers(self.store, self.unlocking.access, now=self.now)
         signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
         if any(one.changed for one in signed):
             self.done.append("signed the published cards again")
         documents = [one.document for one in signed]
-        return documents[0], dict(zip(newest.extended, documents[1:], strict=True))
+        return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
 
     def _release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
         keyset = StatementHistory.of(self.store).newest_keyset()
@@ -662,8 +671,7 @@ class _Work:
 
     def _update(self) -> None:
         """Put statements and the end of keys into what is published; the cards stay."""
-        published = update_publication(self.store, self.config.publish, now=self.now)
-        if published is None:
+        if (published := update_publication(self.store, self.config.publish, now=self.now)) is None:
             return
         if published.generation.created:
             self.done.append(f"published generation {published.generation.number}")

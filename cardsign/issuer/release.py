@@ -48,7 +48,8 @@ class ReleaseChanges:
     """What a release says beyond what the key store knows.
 
     Attributes:
-        cards: Signed cards to list, each with its URL; None: the issuer's usual one.
+        cards: Signed cards to list, each with its URL, or its path at the issuer's first origin;
+            None: the usual one.
         by_name: A person named these cards. Else a URL that was withdrawn stays so.
         raise_floor: Let older cards at these URLs end now, and not when caches are rid of them.
         withdrawn: URLs at which no card is current any more.
@@ -249,7 +250,8 @@ def _plan(
 
 def _listed(url: str | None, card: bytes, keyset: KeysetStatement) -> tuple[str, str]:
     """The URL and the payload digest of a card."""
-    url = url or keyset.origins[0] + CARD_PATH
+    url = url or CARD_PATH
+    url = keyset.origins[0] + url if url.startswith("/") else url
     with of_the_user(f"the card at {url}"):
         return url, card_digest(card)
 

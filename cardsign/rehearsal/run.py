@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
-from cardsign.files import read_bytes
+from cardsign.issuer.cards import read_source
 from cardsign.issuer.guided import Progress, Unlocking, revoke_and_replace, rotate_keys
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
 from cardsign.issuer.release import ReleaseChanges, renew_release
@@ -401,11 +400,10 @@ def _published_card(config: ProjectConfig) -> bytes:
     newest = newest_generation(config.publish)
     if newest is not None:
         return newest.card
-    public = next((card for card in config.cards if card.audience is None), None)
-    if public is None:
+    if not config.cards:
         raise SigningRefused(
             "sign.no_key",
             "no card is published or named in cardsign.toml, so no peer can look at one",
             hint="Name one in cardsign.toml: [[card]] with `source`.",
         )
-    return read_bytes(public.source, max_bytes=MAX_CARD_BYTES)
+    return read_source(config.cards[0], config.build)

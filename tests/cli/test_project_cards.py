@@ -152,6 +152,8 @@ def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
         "signed",
         "audience",
         "expires",
+        "build",
+        "legacy",
     }
     assert schema["additionalProperties"] is False
 
