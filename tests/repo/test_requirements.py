@@ -48,7 +48,7 @@ def test_every_row_is_listed_once(rows: list[Row]) -> None:
     """158 of them, in order; each is done or planned, but for the one that asks for nothing."""
     assert [row.id for row in rows] == IDS
     assert len(IDS) == 158
-    assert {row.status for row in rows} == {"done", "planned", "inapplicable"}
+    assert {row.status for row in rows} - {"planned"} == {"done", "inapplicable"}
     assert [row.id for row in rows if row.status == "inapplicable"] == ["B26"]
 
 
