@@ -1,14 +1,15 @@
-"""Draw flow.svg, the picture of the README.
+"""Draw the pictures of the README and of the concepts.
 
-python docs/picture/draw.py    write flow.svg beside this file
+python docs/picture/draw.py    write each of PICTURES beside this file
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-WIDTH, HEIGHT = 960, 300
+WIDTH = 960
 TOP, BOX_HEIGHT = 36, 92
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 #: Colours by what they mean, for a light page and for a dark one.
@@ -36,6 +37,35 @@ OWN_SIDE = (
 )
 ANSWERS = ("integrity", "authorised", "current", "complete")
 
+#: Each phase of a rotation: its name, what ends it, and by which keys three peers trust the card.
+PHASES = (
+    ("before", ("key A is active", ""), "A", "A", ("A", "A", "A")),
+    ("prepublish B", ("until every key set", "in a cache has B"), "A B", "A", ("A", "A", "A")),
+    ("activate B", ("until late readers", "have B as well"), "A B", "A B", ("A B", "A", "A")),
+    ("A stops signing", ("until no copy of", "a card needs A"), "A B", "B", ("B", "B", "A B")),
+    ("retire A", ("A's private key", "is destroyed"), "B", "B", ("B", "B", "B")),
+)
+#: The peers: what one keeps, so that it sees the state of the phase before.
+PEERS = ("asks every time", "has an old key set", "has an old card")
+
+#: An attack on what one reading leaves out: reader, payload signed, payload received, what follows.
+READINGS = (
+    (
+        ("reads by prune-empty,", "as a2a-sdk does"),
+        ("name, url, skills", "the login is dropped: no scopes"),
+        ("name, url, skills", ""),
+        ("the same bytes: valid", "it calls without a login"),
+        "bad",
+    ),
+    (
+        ("reads by served-as-is,", "as cardsign does"),
+        ("name, url, skills,", "login: bearer"),
+        ("name, url, skills", ""),
+        ("other bytes: untrusted", "it calls nobody"),
+        "good",
+    ),
+)
+
 
 def style() -> str:
     """Fill and stroke classes; the page's theme chooses the colour."""
@@ -57,14 +87,14 @@ def text(x: float, y: float, words: str, classes: str, anchor: str = "middle") -
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}" class="{classes}">{escape(words)}</text>'
 
 
-def box(left: int, width: int, title: str, lines: tuple[str, ...]) -> list[str]:
+def box(left: int, width: int, title: str, lines: tuple[str, ...], top: int = TOP) -> list[str]:
     """A rounded box with a title and its lines."""
     middle = left + width / 2
     return [
-        f'<rect x="{left}" y="{TOP}" width="{width}" height="{BOX_HEIGHT}" rx="8" '
+        f'<rect x="{left}" y="{top}" width="{width}" height="{BOX_HEIGHT}" rx="8" '
         'class="box line-line"/>',
-        text(middle, TOP + 30, title, "ink title"),
-        *(text(middle, TOP + 54 + 20 * row, one, "soft") for row, one in enumerate(lines)),
+        text(middle, top + 30, title, "ink title"),
+        *(text(middle, top + 54 + 20 * row, one, "soft") for row, one in enumerate(lines)),
     ]
 
 
@@ -88,13 +118,20 @@ def column(left: int, heading: str, lines: tuple[str, ...], mark: str, kind: str
     return rows
 
 
-def picture() -> str:
-    """The whole drawing."""
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        "<title>A card is signed, passes hands that can change it, and is verified.</title>",
-        style(),
-    ]
+def rule(y: float) -> str:
+    """A thin line over the whole width."""
+    return f'<path d="M16 {y}H{WIDTH - 16}" class="line-line" fill="none"/>'
+
+
+def drawing(height: int, title: str, parts: list[str]) -> str:
+    """A picture of its parts."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
+    return "\n".join([head, f"<title>{escape(title)}</title>", style(), *parts, "</svg>"]) + "\n"
+
+
+def flow() -> str:
+    """From the card to the verdict."""
+    parts = []
     for one in BOXES:
         parts += box(*one)
     for label, before, after in zip(ARROWS, BOXES, BOXES[1:], strict=False):
@@ -102,8 +139,88 @@ def picture() -> str:
     parts += column(16, "on your side", OWN_SIDE, "✓", "good")
     parts += column(484, "what can happen there", ATTACKS, "✗", "bad")
     parts += column(778, "four answers", ANSWERS, "✓", "good")
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    title = "A card is signed, passes hands that can change it, and is verified."
+    return drawing(300, title, parts)
 
+
+def rotation() -> str:
+    """Two keys in five phases, and three peers that trust the card in each."""
+    left, width = 186, 152
+    parts = [
+        text(16, 158, "key set", "ink", "start"),
+        text(16, 188, "card signed by", "ink", "start"),
+    ]
+    parts += [text(16, 252 + 30 * row, one, "ink", "start") for row, one in enumerate(PEERS)]
+    parts += [
+        rule(128),
+        rule(206),
+        text(16, 226, "three peers, each with a cache of its own", "soft", "start"),
+    ]
+    for number, (name, ends, keys, signers, peers) in enumerate(PHASES):
+        middle = left + width * (number + 0.5)
+        parts.append(text(middle, 62, f"{number + 1}  {name}", "ink title"))
+        parts += [text(middle, 86 + 18 * row, one, "soft") for row, one in enumerate(ends)]
+        parts += [text(middle, 158, keys, "ink"), text(middle, 188, signers, "ink")]
+        for row, by in enumerate(peers):
+            words = f"✓ trusted by {', '.join(by.split())}"
+            parts.append(text(middle, 252 + 30 * row, words, "good"))
+    for first, last, y, kind, label in (
+        (0, 3, 18, "soft", "A signs"),
+        (2, 5, 32, "good", "B signs"),
+    ):
+        start, end = left + width * first + 8, left + width * last - 8
+        parts.append(
+            f'<rect x="{start}" y="{y - 5}" width="{end - start}" height="6" rx="3" '
+            f'class="{kind}"/>'
+        )
+        parts.append(text(start - 8, y + 3, label, kind, "end"))
+    title = (
+        "A rotation in five phases: whatever a peer has in its cache, it trusts the card in each."
+    )
+    return drawing(330, title, parts)
+
+
+def attack() -> str:
+    """A requirement is deleted on the way: which reading sees it."""
+    parts = [
+        *box(
+            232, 236, "card as signed", ("login: bearer, any scope", "signed for both readings"), 20
+        ),
+        *box(560, 236, "card as received", ("no login", "the same signatures"), 20),
+        '<path d="M474 66H548" class="line-line" fill="none" stroke-width="2"/>',
+        '<path d="M546 60l10 6l-10 6z" class="line"/>',
+        text(512, 50, "a registry", "bad"),
+        text(512, 88, "deletes it", "bad"),
+        rule(136),
+    ]
+    heads = (
+        (16, "a peer that"),
+        (232, "payload as signed"),
+        (480, "as received"),
+        (704, "so it says"),
+    )
+    parts += [text(x, 164, words, "soft", "start") for x, words in heads]
+    for row, (reader, signed, received, verdict, kind) in enumerate(READINGS):
+        y = 194 + 64 * row
+        for (x, _), lines in zip(heads, (reader, signed, received, verdict), strict=True):
+            for number, line in enumerate(filter(None, lines)):
+                classes = (
+                    f"{kind} title" if x == 704 and not number else "ink" if not number else "soft"
+                )
+                mark = {"bad": "✗ ", "good": "✓ "}[kind] if "title" in classes else ""
+                parts.append(text(x, y + 20 * number, mark + line, classes, "start"))
+    title = (
+        "An attack refused: a login requirement is deleted, and only the whole payload shows it."
+    )
+    return drawing(300, title, parts)
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "flow.svg": flow,
+    "rotation.svg": rotation,
+    "attack.svg": attack,
+}
 
 if __name__ == "__main__":
-    Path(__file__).with_name("flow.svg").write_text(picture(), encoding="utf-8")
+    for name, draw in PICTURES.items():
+        Path(__file__).with_name(name).write_text(draw(), encoding="utf-8")

@@ -263,11 +263,18 @@ def test_the_glossary_is_short(root: Path) -> None:
     assert 30 < len(set(words)) == len(words) <= 40
 
 
-def test_the_picture_is_what_its_script_draws(root: Path) -> None:
-    """`python docs/picture/draw.py` would change nothing."""
-    drawn = runpy.run_path(str(root / "docs/picture/draw.py"))["picture"]()
-    assert (root / "docs/picture/flow.svg").read_text(encoding="utf-8") == drawn
-    assert "prefers-color-scheme" in drawn
+def test_the_pictures_are_what_their_script_draws(root: Path) -> None:
+    """`python docs/picture/draw.py` would change nothing, and each is on a page."""
+    pictures = runpy.run_path(str(root / "docs/picture/draw.py"))["PICTURES"]
+    folder = root / "docs/picture"
+    assert {name: draw() for name, draw in pictures.items()} == {
+        one.name: one.read_text(encoding="utf-8") for one in folder.glob("*.svg")
+    }
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    unused = [name for name in pictures if not any(f"picture/{name})" in one for one in texts)]
+    assert unused == []
+
 
 
 GOOD = """
