@@ -81,6 +81,7 @@ SERVING = (
         "Chromium with Playwright and axe-core",
         lambda: shutil.which("chromium") and (BROWSER / ".installed").exists(),
     ),
+    ("needs_shells", "zsh and fish", lambda: shutil.which("zsh") and shutil.which("fish")),
     ("needs_systemd", "systemd-analyze", lambda: shutil.which("systemd-analyze")),
     ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
     (

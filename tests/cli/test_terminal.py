@@ -1,0 +1,144 @@
+"""What a terminal is shown: a bar and colours only there, completion in real shells."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cardsign
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*[34][0-8][0-9;]*m")
+PROGRAM = [sys.executable, "-m", "cardsign"]
+
+
+@pytest.fixture
+def watched(cardsign: Cardsign, signed: Path) -> list[str]:
+    """A command that is slow enough to have a bar: many cards."""
+    folder = Path("cards")
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.json").write_bytes(signed.read_bytes())
+    return [*PROGRAM, "verify", "cards", "--jwks", "jwks.json"]
+
+
+def at_terminal(command: list[str], **environ: str) -> tuple[bytes, bytes]:
+    """Run a command whose stderr alone is a terminal; what it wrote to stdout and to that."""
+    ours, its = pty.openpty()
+    surroundings = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "TERM": "xterm-256color"}
+    surroundings |= {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environ}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=its, env=surroundings
+    ) as process:
+        os.close(its)
+        assert process.stdout is not None
+        out = process.stdout.fileno()
+        streams = {out: b"", ours: b""}
+        open_ones = set(streams)
+        while open_ones:
+            for one in select.select(list(open_ones), [], [])[0]:
+                try:
+                    data = os.read(one, 65536)
+                except OSError:  # how Linux ends a terminal that nobody holds any more
+                    data = b""
+                streams[one] += data
+                if not data:
+                    open_ones.discard(one)
+    os.close(ours)
+    return streams[out], streams[ours]
+
+
+def test_a_terminal_has_a_bar_with_colours(watched: list[str]) -> None:
+    """On stderr; the verdicts on stdout stay plain text."""
+    out, err = at_terminal(watched)
+    assert out.count(b"trusted: cards/") == 30
+    assert b"\x1b" not in out
+    assert COLOUR.search(err)
+    assert b"/30" in err
+
+
+def test_NO_COLOR_takes_the_colours_away(watched: list[str]) -> None:
+    """The bar stays, and is the twin of the test above."""
+    out, err = at_terminal(watched, NO_COLOR="1")
+    assert not COLOUR.search(err)
+    assert b"/30" in err
+    assert b"\x1b" not in out
+
+
+def test_a_dumb_terminal_is_sent_no_escapes(watched: list[str]) -> None:
+    """It could not obey them."""
+    _, err = at_terminal(watched, TERM="dumb")
+    assert b"\x1b" not in err
+    assert b"30 cards: 30 trusted" in err
+
+
+def test_quiet_has_no_bar(watched: list[str]) -> None:
+    """Nothing is said at all of cards that are trusted."""
+    assert at_terminal([*watched, "--quiet"]) == (b"", b"")
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"])
+def test_what_is_piped_is_plain(watched: list[str], variable: str) -> None:
+    """No bar and no escape, whatever asks for colours: a program reads it."""
+    surroundings = {**os.environ, variable: "1", "TERM": "xterm-256color"}
+    ended = subprocess.run(watched, capture_output=True, check=True, env=surroundings)
+    assert b"\x1b" not in ended.stdout + ended.stderr
+    assert ended.stderr == b"cardsign: 30 cards: 30 trusted\n"
+
+
+# Completion, typed into the shell itself.
+
+BEGIN = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source ./code"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source ./code"),
+    "fish": (["fish", "--no-config", "-i"], "source ./code"),
+}
+
+
+@pytest.mark.needs_shells
+@pytest.mark.parametrize("shell", BEGIN)
+def test_a_shell_completes_what_is_typed(shell: str, cardsign: Cardsign, tmp_path: Path) -> None:
+    """``cardsign canonic`` and the tabulator become ``cardsign canonicalize``."""
+    Path("code").write_text(cardsign("completion", shell).text)
+    command, source = BEGIN[shell]
+    programs = Path("bin")
+    programs.mkdir()
+    program = programs / "cardsign"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
+    program.chmod(0o755)
+    environ = {"TERM": "xterm", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    environ |= {"PATH": f"{programs.resolve()}:{os.environ['PATH']}"}
+    environ |= {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    child, terminal = pty.fork()
+    if not child:
+        os.execvpe(command[0], command, environ)
+    try:
+        os.write(terminal, f"{source}; echo rea''dy\n".encode())
+        seen(terminal, b"ready")
+        os.write(terminal, b"cardsign canonic\t")
+        seen(terminal, b"alize")
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(terminal)
+
+
+def seen(terminal: int, words: bytes) -> None:
+    """Read what a shell shows until words are there."""
+    shown = b""
+    end = time.monotonic() + 120
+    while words not in shown:
+        left = end - time.monotonic()
+        assert left > 0, shown
+        if select.select([terminal], [], [], left)[0]:
+            shown += os.read(terminal, 65536)
+            if b"\x1b[c" in shown or b"\x1b[0c" in shown:  # fish asks what the terminal is
+                os.write(terminal, b"\x1b[?62c")
+                shown = shown.replace(b"\x1b[c", b"").replace(b"\x1b[0c", b"")
