@@ -34,6 +34,10 @@ from pathlib import Path
 
 import pytest
 
+from cardsign import canonicalize, lint_card
+from cardsign.card import EXTENDED_URI
+from tests.support import PORTABLE
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 
@@ -276,7 +280,6 @@ def test_the_pictures_are_what_their_script_draws(root: Path) -> None:
     assert unused == []
 
 
-
 GOOD = """
 ```console
 $ echo one; echo two >&2
@@ -361,3 +364,19 @@ def test_the_demo_marks_what_it_cuts(root: Path, monkeypatch: pytest.MonkeyPatch
         "  current yes",
         "[...]",
     ]
+
+
+def test_a_card_may_declare_the_statements(root: Path) -> None:
+    """The entry of statements.md is one that lint accepts and that a signature covers."""
+    page = (root / "docs/concepts/statements.md").read_text(encoding="utf-8")
+    (uri,) = re.findall(r"this specification is `(urn:uuid:[0-9a-f-]{36})`", page)
+    (entry,) = [json.loads(one) for one in re.findall(r"^(\{\"uri\": .*\})$", page, re.MULTILINE)]
+    card = json.loads(json.dumps(PORTABLE))
+    card["capabilities"] = {**card["capabilities"], "extensions": [entry]}
+
+    assert entry["uri"] == uri != EXTENDED_URI
+    assert not entry.get("required", False)
+    before = lint_card(json.dumps(PORTABLE).encode())
+    after = lint_card(json.dumps(card).encode())
+    assert [one.rule for one in after] == [one.rule for one in before]
+    assert uri in canonicalize(json.dumps(card).encode(), "served-as-is").data.decode()
