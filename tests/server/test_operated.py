@@ -145,6 +145,13 @@ def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> It
         **changes,
     }.items():
         config = config.replace(old, new)
+    with run_nginx(folder, config, port):
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
+    """nginx with these servers, once it listens on the port."""
     places = "\n".join(
         f"{one}_temp_path {folder}/{one};"
         for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -161,7 +168,7 @@ def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> It
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     with ended(process):
         wait_for(port, process)
-        yield f"https://127.0.0.1:{port}"
+        yield
 
 
 def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:
