@@ -356,7 +356,7 @@ Kind = Literal["string", "bool", "message", "free"]
 Shape = Literal["one", "list", "map"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: there is one of each
 class Field:
     """One member of a message, as the walks need it.
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 import rfc8785
 
@@ -105,7 +105,7 @@ def _provable(value: Json) -> Json:
         raise _NotProven
     if not all(_LEAST <= abs(one) < _MOST or one.is_integer() for one in fractions):
         raise _NotProven
-    return _with_integers(value) if whole else value
+    return _with_numbers(value, _as_rfc_8785) if whole else value
 
 
 def _parts(value: Json) -> tuple[set[str], list[Json]]:
@@ -133,13 +133,18 @@ def _parts(value: Json) -> tuple[set[str], list[Json]]:
     raise _NotProven
 
 
-def _with_integers(value: Json) -> Json:
-    """With 100 for 100.0, as RFC 8785 spells it, and 0 for -0.0."""
+def _with_numbers(value: Json, change: Callable[[Any], Json]) -> Json:
+    """A copy in which each number is what `change` makes of it."""
     if isinstance(value, dict):
-        return {name: _with_integers(child) for name, child in value.items()}
+        return {name: _with_numbers(child, change) for name, child in value.items()}
     if isinstance(value, list):
-        return [_with_integers(child) for child in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        return [_with_numbers(child, change) for child in value]
+    return change(value) if type(value) in _NUMBERS else value
+
+
+def _as_rfc_8785(number: Any) -> Json:
+    """100 for 100.0, as it spells it, and 0 for -0.0."""
+    return int(number) if float(number).is_integer() else number
 
 
 def python_json(value: Json) -> bytes:
@@ -169,12 +174,4 @@ def python_json_of_doubles(value: Json) -> bytes:
         has_integers = int in set(map(type, _parts(value)[1]))
     except _NotProven:
         has_integers = True
-    return python_json(_with_doubles(value) if has_integers else value)
-
-
-def _with_doubles(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {name: _with_doubles(child) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_with_doubles(child) for child in value]
-    return float(value) if type(value) is int else value
+    return python_json(_with_numbers(value, float) if has_integers else value)

@@ -128,12 +128,10 @@ def judge(
         card, payloads = known or _read(untrusted_bytes, policy)
     except InputRefused as refusal:
         report = Report.unread(refusal, subject, now)
-        return replace(
-            report,
-            reasons=(*report.reasons, *(trust.notes if trust else ())),
-            keyset=_keyset_used(trust),
-            release=_release_used(trust),
-        )
+        notes = trust.notes if trust else ()
+        keyset, release = _used(trust)
+        reasons = (*report.reasons, *notes)
+        return replace(report, reasons=reasons, keyset=keyset, release=release)
     # (4) each signature by itself, until one decides
     examine = partial(_examined, expect=expect, policy=policy, trust=trust)
     conclude = partial(_concluded, trust=trust, expect=expect, subject=subject, now=now)
@@ -251,6 +249,7 @@ def _concluded(
     issuer = trust.issuer if trust else None
     trusted = best if verdict == "trusted" else None
     signed = payloads.of(trusted.profile) if trusted and trusted.profile else None
+    keyset, release = _used(trust)
     return Report(
         verdict=verdict,
         subject=subject,
@@ -264,8 +263,8 @@ def _concluded(
         issuer=issuer.name if issuer and not issuer.is_holder else None,
         valid_until=trusted.ends if trusted else None,
         checked_at=now,
-        keyset=_keyset_used(trust),
-        release=_release_used(trust),
+        keyset=keyset,
+        release=release,
         card=signed.value if signed else None,
     )
 
@@ -282,19 +281,15 @@ def _best(
     return max(signatures, key=lambda one: one.rank, default=None)
 
 
-def _keyset_used(trust: IssuerTrust | None) -> StatementUsed | None:
-    """The keyset statement on which a verdict rests."""
-    if trust is None or trust.keyset is None:
-        return None
-    keyset = trust.keyset
-    return StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
-
-
-def _release_used(trust: IssuerTrust | None) -> StatementUsed | None:
-    """The release statement on which a verdict rests."""
-    if trust is None or trust.release is None:
-        return None
-    return StatementUsed(str(trust.release.seq), trust.release.digest, trust.release.exp)
+def _used(trust: IssuerTrust | None) -> tuple[StatementUsed | None, StatementUsed | None]:
+    """The keyset and the release on which a verdict rests."""
+    keyset, release = (trust.keyset, trust.release) if trust else (None, None)
+    return (
+        StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
+        if keyset
+        else None,
+        StatementUsed(str(release.seq), release.digest, release.exp) if release else None,
+    )
 
 
 # ------------------------------------------------------------------ holders
@@ -441,20 +436,14 @@ def _is_whole(one: SignatureReport, payloads: Payloads) -> bool:
 
 
 def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
-    if best.answers.current == "unknown":
-        waived = trust.issuer.freshness == "waived"
-        if not waived:
-            yield from trust.hindrances
-        if waived or not trust.hindrances:
-            if waived:
-                unseen = "revocation and rollback were not checked"
-                hint = "A key set alone cannot show it." if trust.issuer.is_holder else ""
-                yield Reason.of("trust.freshness_waived", unseen, hint=hint)
-            else:
-                nothing = "nothing shows that the card is current"
-                yield Reason.of("trust.freshness_unknown", nothing)
-        if waived:
-            yield from trust.hindrances
+    if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
+        unseen = "revocation and rollback were not checked"
+        hint = "A key set alone cannot show it." if trust.issuer.is_holder else ""
+        yield Reason.of("trust.freshness_waived", unseen, hint=hint)
+        yield from trust.hindrances
+    elif best.answers.current == "unknown":
+        nothing = "nothing shows that the card is current"
+        yield from trust.hindrances or [Reason.of("trust.freshness_unknown", nothing)]
     if best.profile not in FULL_PROFILES:
         pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
         yield Reason.of("coverage.absence_unprovable", pruned)
