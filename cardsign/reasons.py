@@ -543,8 +543,6 @@ _TABLE: Final = (
      "See its last lines. If they name no cause, please report this as a bug."),
     ("serve.schemes", "The public card demands a security scheme that the server does not take.",
      "Configure a provider for it, or declare the schemes that the server takes and sign again."),
-    ("serve.audience", "A provider of the server opens the card of an audience that has none.",
-     "Name an audience that is published in `opens`, or publish its card: cardsign publish."),
     ("serve.token_file", "The token file is malformed.",
      "Each line is a token's SHA-256 in hex and its audience: cardsign tokens create."),
     ("peer.not_examined", "A peer was not verified, because the check ended early.",

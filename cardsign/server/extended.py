@@ -11,7 +11,7 @@ from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card, find_marker
 from cardsign.card.security import requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import InputRefused, ServeFault
+from cardsign.errors import InputRefused
 from cardsign.publish.generation import Generation
 from cardsign.server.documents import Document
 from cardsign.server.jsonrpc import (
@@ -78,21 +78,15 @@ class ExtendedCards:
             document = Document.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
 
-    def check_audiences(self) -> None:
-        """Check that each audience that a provider opens is published, if any is.
-
-        Raises:
-            ServeFault: ``serve.audience``.
-        """
+    def unpublished(self) -> Iterator[str]:
+        """The audiences that a provider opens and that have no card, a line each."""
         published = sorted([*self._cards, *self._broken])
-        for one in self._callers.providers:
+        for one in self._callers.providers if published else ():
             for audience in sorted(one.settings.audiences - {*published}):
-                if published:
-                    raise ServeFault(
-                        "serve.audience",
-                        f"provider {one.settings.type} opens the card of {audience!r}, which is "
-                        f"not published; the audiences are {', '.join(published)}",
-                    )
+                yield (
+                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
+                    f"not published; the audiences are {', '.join(published)}"
+                )
 
     def card_for(self, request: Request) -> Document:
         """The extended card that a request's credentials open.

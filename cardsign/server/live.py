@@ -60,8 +60,7 @@ class LiveApplication:
         app: The application of the generation that is served.
 
     Raises:
-        ServeFault, FileFault: As :func:`cardsign.publish.load_current`; ``serve.audience``: a
-            provider opens the card of an audience that is not published.
+        ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
         JsonRefused: The published card is not strict JSON.
     """
 
@@ -78,7 +77,7 @@ class LiveApplication:
         events: Callable[[str], None] = to_log,
         providers: tuple[Provider, ...] | None = None,
     ) -> None:
-        is_alone = providers is None
+        self._is_alone = providers is None
         if providers is None:
             providers = make_providers(settings.providers, settings.tokens, now, log)
         self._providers = providers
@@ -93,8 +92,6 @@ class LiveApplication:
         self._looking = threading.Lock()
         self._stamp = self._seen = self._current_stamp()
         self._serve(load_current(directory))
-        if is_alone:  # else it may be the audience of another agent
-            self.app.extensions["cardsign.extended"].check_audiences()
         self._looked_at = clock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -193,7 +190,10 @@ class LiveApplication:
             self._log(one)
 
     def _problems(self, app: Flask) -> list[str]:
-        return [f"warning: {one}" for one in app.extensions["cardsign.extended"].problems()]
+        cards = app.extensions["cardsign.extended"]
+        # Of several agents, another may have the audience that a provider opens.
+        found = [*cards.problems(), *(cards.unpublished() if self._is_alone else ())]
+        return [f"warning: {one}" for one in found]
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:

@@ -18,3 +18,5 @@ cardsign keys generate --quiet >key.txt
 cardsign keys jwks -o jwks.json --quiet
 cardsign sign card.json -o signed.json --quiet >sign.txt
 cardsign verify signed.json --jwks jwks.json --quiet | head -n 1
+. "$here/../live.sh"
+verify_live https://orloj.example.com

@@ -16,7 +16,7 @@ STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.sh"))
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_story_prints_what_lies_beside_it(story: str, tmp_path: Path) -> None:
-    """It builds, lints, signs and verifies, and leaves nothing behind."""
+    """It builds, lints, signs, publishes, serves and verifies live, and leaves nothing behind."""
     program = tmp_path / "bin" / "cardsign"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cardsign "$@"\n')
@@ -34,6 +34,7 @@ def test_a_story_prints_what_lies_beside_it(story: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == (EXAMPLES / story / "expected.txt").read_text(encoding="utf-8")
     assert "trusted: signed.json" in done.stdout
+    assert "trusted: http://HOST/" in done.stdout
     assert sorted(EXAMPLES.rglob("*")) == before
 
 

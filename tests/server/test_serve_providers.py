@@ -384,13 +384,18 @@ def test_a_scheme_that_is_demanded_together_needs_a_provider(serve: Serve, issue
         serve(oidc(issuer), schemes=schemes, demanded=together)
 
 
-def test_an_audience_without_a_card_is_refused_at_the_start(serve: Serve, issuer: Issuer) -> None:
-    """With those that there are; a later generation may lack one, and its callers get an error."""
+def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
+    serve: Serve, issuer: Issuer
+) -> None:
+    """With those that there are; its callers get an error, and everybody the public card."""
     rules = (Rule("scope", "card.read", "stuff"),)
-    with pytest.raises(ServeFault, match=r"'stuff'.* crew, staff") as caught:
-        serve(oidc(issuer, opens=None, rules=rules))
-    assert caught.value.code == "serve.audience"
+    served = serve(oidc(issuer, opens=None, rules=rules))
+    assert any("'stuff'" in one and "crew, staff" in one for one in served.log)
+    answer = served.bearer(issuer.token(scope="card.read"))
+    assert answer.json["error"]["details"][0]["reason"] == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    assert served.client.get(CARD).status_code == 200
     assert audience_of(serve(oidc(issuer)).bearer(issuer.token())) == "staff"
+    assert not any("not published" in one for one in serve(oidc(issuer)).log)
 
 
 # ------------------------------------------------------------------ who gives no answer
