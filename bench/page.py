@@ -13,6 +13,7 @@ from documents import LARGE, SMALL, THREE
 from measuring import figure
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM
 from policies import HISTORY, ISSUERS, KEYS, PINNED, REMEMBERED
+from serving import AGENTS, JWT, NGINX, PUBLIC, TOKEN
 from signatures import AGAIN, BARE, BY_HAND, CARDSIGN, NONE, SDK
 from startup import HELP, PASS, SDK_SCRIPT, VERIFY
 
@@ -101,8 +102,37 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         1.8,
         "one process starts alone, finds the cards, hands them out and prints what came of them",
     ),
+    (
+        "serve the public card, in requests/s of nginx",
+        ("serving", "wall"),
+        NGINX,
+        PUBLIC,
+        0.75,
+        "granian's ASGI and Python's event loop alone, with an answer of constants, cost three "
+        "times as much as nginx",
+    ),
+    (
+        "the same, CPU of a request, in nginx's",
+        ("serving", "cpu"),
+        PUBLIC,
+        NGINX,
+        -1.7,
+        "the same; a WSGI server would take two thirds, and a body that never comes would hold "
+        "one of its threads",
+    ),
+    (
+        "the extended card by a static token, in requests/s of the public one",
+        ("serving", "wall"),
+        PUBLIC,
+        TOKEN,
+        0.5,
+        "",
+    ),
+    ("by a JWT that was seen before, likewise", ("serving", "wall"), PUBLIC, JWT, 0.3, ""),
     ("200 peers, side by side against one by one", ("many",), ONE_BY_ONE, SIDE_BY_SIDE, 8, ""),
 )
+#: MiB of a process that serves 1,000 agents.
+MOST_MEMORY: Final = 120
 #: A hostile card of 256 KiB, in bare verifications.
 MOST_HOSTILE: Final = 3_000
 
@@ -198,6 +228,13 @@ From nothing to the end of the process; the second start, so nothing is compiled
 
 {start}
 
+## Serving
+
+One process of `cardsign serve` beside one of nginx, over loopback, asked by `wrk` through 8
+connections that stay open; a card of 2 KB. CPU is that of the server's processes.
+
+{serving}
+
 ## Meeting a peer again
 
 A peer with a keyset and a release, trusted by its first keyset, looked up by URL. What one check
@@ -274,6 +311,7 @@ def _tables(found: Found) -> dict[str, list[str]]:
         "batch": list(_batch(found["batch"])),
         "hostile": list(_hostile(found["hostile"])),
         "start": list(_start(found["start"])),
+        "serving": list(_serving(found["serving"])),
         "costs": list(_costs(found["costs"])),
         "again": list(_again(found["again"])),
         "many": list(_many(found["many"])),
@@ -293,6 +331,9 @@ def _goals(found: Found) -> Iterator[str]:
     hostile = "verify a hostile card of 256 KiB, in bare verifications"
     limit = "a card of 10,000 values, each of which every reading looks at"
     yield _goal(hostile, round(worst, -2), -MOST_HOSTILE, limit)
+    if "agents" in found["serving"]:
+        what = f"{AGENTS:,} agents in one process, MiB"
+        yield _goal(what, found["serving"]["agents"], -MOST_MEMORY, "")
 
 
 def _goal(what: str, measured: float, wanted: float, limit: str) -> str:
@@ -356,6 +397,21 @@ def _hostile(hostile: Found) -> Iterator[str]:
             shape, worst = max(seconds.items(), key=lambda one: one[1])
             bare = hostile[BARE]["ES256"]
             yield _row(reader, shape, f"{worst:.2f}", f"{round(worst / bare, -2):,.0f}")
+
+
+def _serving(serving: Found) -> Iterator[str]:
+    if not serving:
+        yield "Not measured: nginx or wrk was not installed."
+        return
+    yield from _header(
+        "what is asked for", "requests/s, in nginx's", "CPU of a request, in nginx's"
+    )
+    for name in serving["wall"]:
+        if name == NGINX:
+            yield _row(name, "1", "1")
+        else:
+            speed = 1 / serving["wall"][name][f"x {NGINX}"]["median"]
+            yield _row(name, figure(speed), _ratio(serving["cpu"][name], NGINX))
 
 
 def _costs(costs: Found) -> Iterator[str]:

@@ -29,6 +29,7 @@ from measuring import Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
 from policies import PINNED, policies
+from serving import AGENTS, NGINX, memory_of_agents, serving
 from signatures import BARE, CARDSIGN, NONE, Case, official_sdk, signing, signing_by_rsa, verifying
 from startup import PASS, starting
 
@@ -72,9 +73,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     say(f"verifying a folder of {options.batch} cards")
     with TemporaryDirectory(prefix="cardsign-bench-") as folder:
         found["batch"] = against(batch(options.batch, Path(folder), options.batch_rounds), ONE)
+    say("serving")
+    found["serving"] = served(options)
     say("hostile cards")
     found["hostile"] = hostile(options.hostile)
     return {**found, **live(options)}
+
+
+def served(options: argparse.Namespace) -> dict[str, Any]:
+    """What is measured of `cardsign serve`; nothing without nginx and wrk."""
+    with TemporaryDirectory(prefix="cardsign-bench-") as folder:
+        times = serving(options.serving_rounds, options.serving_seconds, Path(folder))
+        if not times:
+            return {}
+        agents = memory_of_agents(options.agents, Path(folder))
+    return {**{clock: against(each, NGINX) for clock, each in times.items()}, "agents": agents}
 
 
 def live(options: argparse.Namespace) -> dict[str, Any]:
@@ -149,6 +162,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=10_000, help="cards in a folder")
     parser.add_argument("--most", type=int, default=1000, help="keys and issuers of a policy")
     parser.add_argument("--batch-rounds", type=int, default=2, help="of verifying the folder")
+    parser.add_argument("--serving-rounds", type=int, default=5, help="of asking each server")
+    parser.add_argument("--serving-seconds", type=float, default=2.0, help="of each turn")
+    parser.add_argument("--agents", type=int, default=AGENTS, help="that one process serves")
     parser.add_argument("--page", action="store_true", help="write docs/reports/performance.*")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
     options = parser.parse_args()

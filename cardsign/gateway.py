@@ -125,7 +125,7 @@ def resign_card(
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
         CardRefused: ``gateway.loop``: it came through this gateway already, or through too many;
             ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL; or `url` is none.
-        UsageFault: ``usage.invalid``: several endpoints would be one.
+        UsageFault: ``usage.invalid``: the endpoints would be one, and are several.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_with_notes`.
     """
     document = _unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
@@ -190,15 +190,11 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
         for token in one.tokens[:-1]:
             place = place[int(token)] if isinstance(place, list) else place[token]
         place[one.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
-    there = {(one.origin, one.path or "/", one.query) for one in found.values()}
-    if len({url.replace(PATH, path) for _, path, _ in there}) < len(there):
-        more = f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'"
+    if PATH not in url and len(found) > 1:
         raise UsageFault(
             "usage.invalid",
-            f"the card has endpoints at {len(there)} URLs, and the gateway's would be fewer",
-            hint="Some have the same path, so no copy can tell them apart."
-            if PATH in url
-            else more,
+            f"the card has endpoints at {len(found)} URLs, and the gateway's is one",
+            hint=f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'",
         )
     return moved, frozenset(one.origin.host for one in found.values()) - {own.origin.host}
 

@@ -80,24 +80,6 @@ def test_several_endpoints_need_the_path() -> None:
     assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
 
 
-def test_endpoints_that_differ_stay_apart() -> None:
-    """Of two hosts or queries with one path the copy would send callers to the wrong one."""
-
-    def card(*urls: str) -> Report:
-        interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        listed = [{"url": url, **interface} for url in urls]
-        return report(TIDES.card_members(supportedInterfaces=listed))
-
-    at = "https://gw.example/tides{path}"
-    one, port = f"{TIDES.origin}/a2a", f"{TIDES.origin}:8443/a2a"
-    for other in (port, f"{one}?tenant=2"):
-        with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
-            copy(card(one, other), at)
-    made: Any = json.loads(copy(card(one, f"{TIDES.origin}/b", one), at).document)
-    urls = [each["url"] for each in made["supportedInterfaces"]]
-    assert urls == [f"https://gw.example/tides/{name}" for name in ("a2a", "b", "a2a")]
-
-
 def test_what_is_not_trusted_is_not_copied() -> None:
     """With the reason of the verdict."""
     forged = TIDES.signed_card(TIDES.card_members()).replace(b"Tides", b"Tidal")

@@ -24,9 +24,7 @@ from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.gateway import is_over, resign_card
-from cardsign.issuer.publishing import publish_cards
 from cardsign.issuer.signers import CardSigners
-from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
 from cardsign.verify.report import Report
@@ -62,14 +60,6 @@ _upstream_options: Final = option_group(
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
-@click.option(
-    "--publish",
-    "publication",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Publish the copy in DIR as well, and take it down with OUT; needs -o. In a folder of "
-    "agents that `cardsign serve` serves, it is gone within a second.",
-)
 @watch_options(300, "the card; needs -o")
 @click.option("--key", "uris", multiple=True, metavar="URI", help="As for `cardsign sign`.")
 @_upstream_options
@@ -80,7 +70,6 @@ def resign(
     card: str,
     url: str,
     output: str,
-    publication: Path | None,
     watching: WatchOptions,
     uris: tuple[str, ...],
     named: VerifierOptions,
@@ -95,8 +84,8 @@ def resign(
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    if output == STDIO and (watching.watch or as_json or publication):
-        raise UsageFault("usage.conflict", "--watch, --publish and --json need -o OUT")
+    if output == STDIO and (watching.watch or as_json):
+        raise UsageFault("usage.conflict", "--watch and --json need -o OUT")
     verifier = named.verifier()
     options = CardOptions(uris=uris)
 
@@ -107,7 +96,7 @@ def resign(
         name, report = _examined(fresh, card)
         keep_lock(fresh)
         if report.verdict != "trusted":
-            return _refuse(name, report, output, publication)
+            return _refuse(name, report, output)
         signers = options.signers(keystore, now=now)
         before = _before(output)
         signed, names = resign_card(
@@ -122,10 +111,6 @@ def resign(
             write_output(output, signed.document)
         notes = (*signed.notes, *names)
         _tell(notes, name, output, signers, signed.document != before, as_json)
-        if publication is not None:
-            publish_cards(
-                keystore.open(), signed.document, directory=to_change(publication), now=now
-            )
         return EXIT_OK
 
     return watching.repeat(look)
@@ -148,7 +133,7 @@ def _before(output: str) -> bytes | None:
         return None
 
 
-def _refuse(name: str, report: Report, output: str, publication: Path | None) -> int:
+def _refuse(name: str, report: Report, output: str) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
     click.echo(render_verdict(name, report), err=True)
     before = _before(output)
@@ -158,11 +143,8 @@ def _refuse(name: str, report: Report, output: str, publication: Path | None) ->
     if report.verdict != "untrusted" and not is_over(before, moment()):
         say(f"{safe(output)} stays: what showed that its card is current has not ended")
         return report.exit_status
-    if publication is not None:  # first: what is left to do is seen by the file that is left
-        (to_change(publication) / CURRENT_FILE).unlink(missing_ok=True)
     to_change(Path(output)).unlink(missing_ok=True)
-    todo = ". Take it off your server too" if publication is None else ", nor published"
-    say(f"removed {safe(output)}: its card is not trusted any more{todo}")
+    say(f"removed {safe(output)}: its card is not trusted any more. Take it off your server too")
     return report.exit_status
 
 

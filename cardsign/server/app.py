@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, abort, request
+from flask import Flask, Request, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cardsign.publish.generation import Generation
@@ -45,8 +45,19 @@ def create_app(
 ) -> Flask:
     """Make the application of one generation. A newer generation gets an application of its own.
 
-    Its `extensions` hold ``cardsign.paths``, the :class:`cardsign.server.documents.Paths`, and
-    ``cardsign.extended``, the :class:`cardsign.server.extended.ExtendedCards`.
+    Args and Raises: as :func:`views_of`.
+    """
+    return routes_of(views_of(generation, settings, now=now, providers=providers))
+
+
+def views_of(
+    generation: Generation,
+    settings: ServerSettings = DEFAULT_SETTINGS,
+    *,
+    now: Callable[[], float] = time.time,
+    providers: tuple[Provider, ...] | None = None,
+) -> Views:
+    """What answers for one generation.
 
     Args:
         generation: What is served.
@@ -58,17 +69,21 @@ def create_app(
         ServeFault: ``serve.schemes``: the card demands a scheme that no provider takes.
         JsonRefused: The public card is not strict JSON.
     """
-    paths = Paths.of(generation, settings)
     if providers is None:
         providers = make_providers(settings.providers, settings.tokens, now)
     cards = ExtendedCards(generation, providers, now)
-    views = _Views(generation.number, paths, cards, now)
+    return Views(generation.number, Paths.of(generation, settings), cards, now, settings.health)
+
+
+def routes_of(views: Views) -> Flask:
+    """The application with a route for each path; its `extensions` hold ``cardsign.views``."""
+    paths = views.paths
     app = Flask("cardsign", static_folder=None)
-    app.extensions |= {"cardsign.paths": paths, "cardsign.extended": cards}
+    app.extensions["cardsign.views"] = views
     app.url_map.merge_slashes = False  # which would redirect
     for path in paths.public:
         app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
-    if settings.health:
+    if views.probes:
         app.add_url_rule(HEALTH_PATH, view_func=views.health)
         app.add_url_rule(READY_PATH, view_func=views.ready)
     for path in _routable(paths.extended.keys() - paths.public.keys()):
@@ -82,13 +97,22 @@ def create_app(
 
 
 @dataclass(frozen=True, slots=True)
-class _Views:
-    """What answers at the routes."""
+class Views:
+    """What answers at the routes.
+
+    Attributes:
+        number: Of the generation.
+        paths: What it answers where.
+        cards: Its extended cards.
+        now: Unix seconds.
+        probes: Whether ``/healthz`` and ``/readyz`` answer.
+    """
 
     number: int
     paths: Paths
     cards: ExtendedCards
     now: Callable[[], float]
+    probes: bool
 
     def public(self) -> Response:
         """A document for everybody."""
@@ -105,12 +129,17 @@ class _Views:
 
     def extended_card(self) -> Response:
         """GET of the extended card (A2A 1.0 11.3)."""
+        return _to_response(self.extended_answer(request))
+
+    def extended_answer(self, asked: Request) -> Answer:
+        """The same for a request that did not come by Flask's routes."""
         try:
-            check_version(request)
-            document = self.cards.card_for(request)
+            check_version(asked)
+            document = self.cards.card_for(asked)
         except Refused as refused:
-            return _refusal(refused, refused.kind.http_status, refused.rest_body())
-        return _to_response(document.answer(request.environ, self.now()))
+            refusal = _refusal(refused, refused.kind.http_status, refused.rest_body())
+            return refusal.status, list(refusal.headers), refusal.get_data()
+        return document.answer(asked.environ, self.now())
 
     def rpc(self) -> Response:
         """JSON-RPC (A2A 1.0 9.4)."""
@@ -156,7 +185,8 @@ def _to_response(answer: Answer) -> Response:
 def _refusal(refused: Refused, http_status: int, body: bytes) -> Response:
     challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
     later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
-    return Response(body, http_status, [JSON, *PRIVATE, *challenges, *later])
+    length = ("Content-Length", str(len(body)))
+    return Response(body, http_status, [JSON, length, *PRIVATE, NO_SNIFF, *challenges, *later])
 
 
 def _http_error(error: HTTPException) -> Response:

@@ -15,9 +15,6 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from werkzeug.datastructures import Headers
-from werkzeug.test import run_wsgi_app
-
 from cardsign.server.answers import error_response
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 from cardsign.server.providers.base import RETRY_SECONDS
@@ -25,7 +22,8 @@ from cardsign.server.providers.base import RETRY_SECONDS
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
-_Result: TypeAlias = tuple[Iterable[bytes], str, Headers]
+#: Status, headers and body of an answer.
+_Answer: TypeAlias = tuple[int, Iterable[tuple[str, str]], bytes]
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -80,18 +78,16 @@ class AsgiApplication:
             try:
                 body = await self._received(receive)
             except TimeoutError:
-                late = error_response(
-                    408, "the body did not arrive in time", ("Connection", "close")
-                )
-                await _answer(send, late.status_code, late.headers, late.get_data())
+                closing = ("Connection", "close")
+                late = error_response(408, "the body did not arrive in time", closing)
+                await _send(send, late.status_code, late.headers, late.get_data())
                 return
         if body is None:
             return
         environ = environ_of(scope, body)
         threads = self._threads if self._may_wait(environ) else None
         if threads is None and self._in_threads:
-            result = await asyncio.to_thread(run_wsgi_app, self._application, environ, True)
-            await _answer_with(send, result)
+            await _send(send, *await asyncio.to_thread(_answered, self._application, environ))
             return
         await answer_by_wsgi(self._application, environ, send, threads)
 
@@ -125,13 +121,13 @@ class PeerThreads:
         self._pool = ThreadPoolExecutor(PEER_THREADS, "cardsign-peers")
         self._places = BoundedSemaphore(MAX_WAITING)
 
-    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> _Result:
+    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> _Answer:
         """What the application answers, or that there is no place."""
         if not self._places.acquire(blocking=False):
             later = ("Retry-After", str(RETRY_SECONDS))
             full = error_response(503, "too many requests wait; try again later", later)
-            return run_wsgi_app(full, environ, True)
-        future = self._pool.submit(run_wsgi_app, application, environ, True)
+            return _answered(full, environ)
+        future = self._pool.submit(_answered, application, environ)
         future.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(future)
 
@@ -144,18 +140,31 @@ async def answer_by_wsgi(
 ) -> None:
     """Answer a request of ASGI by a WSGI application; in a thread, or here."""
     if threads is None:
-        result = run_wsgi_app(application, environ, True)
+        await _send(send, *_answered(application, environ))
     else:
-        result = await threads.run(application, environ)
-    await _answer_with(send, result)
+        await _send(send, *await threads.run(application, environ))
 
 
-async def _answer_with(send: Send, result: _Result) -> None:
-    chunks, status, headers = result
-    await _answer(send, int(status[:3]), headers, b"".join(chunks))
+def _answered(application: WSGIApplication, environ: WSGIEnvironment) -> _Answer:
+    """The whole answer of an application (PEP 3333)."""
+    told: list[tuple[str, list[tuple[str, str]]]] = []
+    body: list[bytes] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], _: object = None, /) -> Any:
+        told[:] = [(status, headers)]
+        return body.append
+
+    chunks = application(environ, start_response)
+    try:
+        body.extend(chunks)
+    finally:
+        if close := getattr(chunks, "close", None):
+            close()
+    [(status, headers)] = told
+    return int(status[:3]), headers, b"".join(body)
 
 
-async def _answer(send: Send, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+async def _send(send: Send, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
     raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

@@ -38,7 +38,7 @@ class Document:
         etag: The strong entity tag, quotes included.
         last_modified: Aware UTC in whole seconds; None if unknown.
         headers: What a 200 and a 304 share, but for the lifetime.
-        media_type: Of the 200.
+        entity: What a 200 has besides: media type, length, date of change.
         file: What it was made of; None if it is private.
         older: What is served instead to clients that ask for A2A 0.3; None for the same.
     """
@@ -47,7 +47,7 @@ class Document:
     etag: str
     last_modified: datetime | None
     headers: Headers
-    media_type: str
+    entity: Headers
     file: PublicFile | None = None
     older: Document | None = None
 
@@ -56,14 +56,16 @@ class Document:
         """A document for everybody."""
         etag = _etag(file.body)
         shared = (("ETag", etag), *ANY_ORIGIN, *file.headers, NO_SNIFF)
-        return cls(file.body, etag, published, shared, file.media_type, file)
+        entity = _entity(file.media_type, file.body, published)
+        return cls(file.body, etag, published, shared, entity, file)
 
     @classmethod
     def of_extended(cls, body: bytes, published: datetime) -> Document:
         """An extended card, for one audience."""
         etag = _etag(body)
         shared = (("ETag", etag), *PRIVATE, NO_SNIFF)
-        return cls(body, etag, published, shared, "application/a2a+json")
+        entity = _entity("application/a2a+json", body, published)
+        return cls(body, etag, published, shared, entity)
 
     def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""
@@ -72,13 +74,7 @@ class Document:
             headers.append(("Cache-Control", self.file.cache_control(now)))
         if self._client_has_it(environ):
             return "304 NOT MODIFIED", headers, b""
-        entity = [
-            ("Content-Type", self.media_type),
-            ("Content-Length", str(len(self.body))),
-        ]
-        if self.last_modified is not None:  # the tag is enough for a 304
-            entity.append(("Last-Modified", http_date(self.last_modified)))
-        return "200 OK", entity + headers, self.body
+        return "200 OK", [*self.entity, *headers], self.body
 
     def _client_has_it(self, environ: WSGIEnvironment) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""
@@ -89,6 +85,13 @@ class Document:
         if since is None or self.last_modified is None:
             return False
         return self.last_modified <= since
+
+
+def _entity(media_type: str, body: bytes, published: datetime | None) -> Headers:
+    found = ("Content-Type", media_type), ("Content-Length", str(len(body)))
+    if published is None:
+        return found
+    return *found, ("Last-Modified", http_date(published))  # for a 304 the tag is enough
 
 
 def _etag(body: bytes) -> str:

@@ -16,17 +16,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from flask import Flask
-
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
-from cardsign.server.app import public_answer
+from cardsign.server.app import Views, public_answer
 from cardsign.server.documents import Document
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
-from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication, paths_of
+from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -95,7 +93,7 @@ class Host:
         #: By path: which agents' cards name it, and the hosts that each names with it.
         self._claims: dict[str, dict[str, set[str]]] = {}
         self._contested: set[str] = set()
-        self._apps: list[Flask] = []
+        self._views: list[Views] = []
         self._below = _template(settings.agent_path)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
         self._providers: tuple[Provider, ...] | None = None
@@ -154,7 +152,7 @@ class Host:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
             moved = {**environ, "SCRIPT_NAME": script, "PATH_INFO": below["path"]}
             return self._of(self._agents[below["name"]], moved), moved
-        for whole in (environ.get("SCRIPT_NAME", "") + path, path):
+        for whole in (environ.get("SCRIPT_NAME", "") + path, path) if self._claims else ():
             if claims := self._claims.get(decoded(whole)):
                 named = self._named(claims, environ)
                 answer = error_response(404, "Not Found")
@@ -245,12 +243,12 @@ class Host:
 
     def _claim(self) -> None:
         """Take up which paths the cards name; two agents at one place are a line, once."""
-        apps = [one.app for one in self._agents.values()]
-        if apps == self._apps:
+        views = [one.views for one in self._agents.values()]
+        if views == self._views:
             return
         claims: dict[str, dict[str, set[str]]] = {}
         for name, one in self._agents.items():
-            paths = paths_of(one.app)
+            paths = one.views.paths
             for path, hosts in (*paths.extended.items(), *paths.rpc.items()):
                 if hosts:  # else every agent has it
                     claims.setdefault(path, {}).setdefault(name, set()).update(hosts)
@@ -263,7 +261,7 @@ class Host:
         }
         for line in sorted(contested - self._contested):
             self._log(line)
-        self._apps, self._claims, self._contested = apps, claims, contested
+        self._views, self._claims, self._contested = views, claims, contested
 
     # ------------------------------------------------------------------ what the host itself says
 

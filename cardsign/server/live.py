@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flask import Flask
+from flask import Flask, Request
 
 from cardsign import html
 from cardsign.errors import CardsignError
 from cardsign.explain.page import Published, card_page
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
-from cardsign.server.app import create_app, public_answer
-from cardsign.server.documents import Document, Paths
+from cardsign.server.app import Views, public_answer, routes_of, views_of
+from cardsign.server.documents import Document
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
@@ -43,7 +43,7 @@ class LiveApplication:
 
     Each generation is an application of its own. Whatever is wrong with a newer one, the last
     good one stays. A lower one is never taken, since a server that goes back revives withdrawn
-    cards and keys. Public documents are answered from memory, before Flask is entered.
+    cards and keys. Public documents and extended cards are answered before Flask is entered.
 
     Args:
         directory: The publication directory.
@@ -57,14 +57,14 @@ class LiveApplication:
         providers: Those of the settings, where several agents share them.
 
     Attributes:
-        app: The application of the generation that is served.
+        views: What answers for the generation that is served.
 
     Raises:
         ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
         JsonRefused: The published card is not strict JSON.
     """
 
-    app: Flask
+    views: Views
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class LiveApplication:
         self._now = now
         self._log = log
         self._events = events
+        self._app: Flask | None = None
         self._complaint = ""
         self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
@@ -97,17 +98,35 @@ class LiveApplication:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the newest generation."""
         self.look()
-        app = self.app
+        views = self.views
         script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        kind, found = paths_of(app).find(script, path)
-        if kind != "public":
+        kind, found = views.paths.find(script, path)
+        is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
+        if kind == "public":
+            status, headers, body = public_answer(views.paths.public[found], environ, self._now())
+        else:
             if found != path:
                 environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
-            return app.wsgi_app(environ, start_response)
-        document = paths_of(app).public[found]
-        status, headers, body = public_answer(document, environ, self._now())
+            if kind != "extended" or not is_read:
+                return self._routes(views).wsgi_app(environ, start_response)
+            try:
+                status, headers, body = views.extended_answer(Request(environ))
+            except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
+                return self._routes(views).wsgi_app(environ, start_response)
         start_response(status, headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    @property
+    def app(self) -> Flask:
+        """The routes of the generation that is served."""
+        return self._routes(self.views)
+
+    def _routes(self, views: Views) -> Flask:
+        """Flask's, made when the first request needs them: of 1,000 agents few ever do."""
+        app = self._app
+        if app is None or app.extensions["cardsign.views"] is not views:
+            app = self._app = routes_of(views)
+        return app
 
     @property
     def number(self) -> int:
@@ -119,7 +138,7 @@ class LiveApplication:
         if not any(one.asks_peers for one in self._providers):
             return False
         script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        return paths_of(self.app).find(script, path)[0] in ("extended", "rpc")
+        return self.views.paths.find(script, path)[0] in ("extended", "rpc")
 
     @property
     def generation(self) -> Generation:
@@ -129,7 +148,7 @@ class LiveApplication:
     @property
     def problem_count(self) -> int:
         """How many things the log says are wrong with it now."""
-        return bool(self._complaint) + len(self._problems(self.app))
+        return bool(self._complaint) + len(self._problems(self.views))
 
     def page(self) -> Document:
         """The card as a page for people, made for each generation, and when its verdict ends."""
@@ -182,17 +201,16 @@ class LiveApplication:
 
     def _serve(self, generation: Generation, line: str = "") -> None:
         # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.
-        app = create_app(generation, self._settings, now=self._now, providers=self._providers)
+        views = views_of(generation, self._settings, now=self._now, providers=self._providers)
         event = published_event(generation, self._now())
-        self.app, self._generation, self._complaint = app, generation, ""
+        self.views, self._generation, self._complaint = views, generation, ""
         self._events(event)
-        for one in [*([line] if line else []), *self._problems(app)]:
+        for one in [*([line] if line else []), *self._problems(views)]:
             self._log(one)
 
-    def _problems(self, app: Flask) -> list[str]:
-        cards = app.extensions["cardsign.extended"]
+    def _problems(self, views: Views) -> list[str]:
         # Of several agents, another may have the audience that a provider opens.
-        found = [*cards.problems(), *(cards.unpublished() if self._is_alone else ())]
+        found = [*views.cards.problems(), *(views.cards.unpublished() if self._is_alone else ())]
         return [f"warning: {one}" for one in found]
 
     def _complain(self, problem: str) -> None:
@@ -207,9 +225,3 @@ class LiveApplication:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def paths_of(app: Flask) -> Paths:
-    """What an application of :func:`cardsign.server.create_app` answers."""
-    paths: Paths = app.extensions["cardsign.paths"]
-    return paths

@@ -28,7 +28,7 @@ from cardsign.server.asgi import (
 )
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
-from cardsign.server.live import LiveApplication, paths_of
+from cardsign.server.live import LiveApplication
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def mount_cards(
 def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
     """Whether a request is for a card; None where its body decides."""
     live.look()
-    kind, _ = paths_of(live.app).find(script, path)
+    kind, _ = live.views.paths.find(script, path)
     if kind == "public":
         return method in ("GET", "HEAD", "OPTIONS")
-    if kind is None or not live.app.extensions["cardsign.extended"].are_there:
+    if kind is None or not live.views.cards.are_there:
         return False
     if kind == "extended":
         return method in ("GET", "HEAD")

@@ -89,7 +89,7 @@ def _run(make: Callable[[], Host], address: str, port: int, as_json: bool, worke
         address=address,
         port=port,
         interface=Interfaces.ASGINL,
-        loop=Loops.asyncio,
+        loop=Loops.auto,  # uvloop where it is installed (extra `fast`)
         websockets=False,
         workers=workers,
         respawn_failed_workers=workers > 1,  # if it is alone, the service ends

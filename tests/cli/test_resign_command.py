@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from werkzeug.test import Client
 
-from cardsign.server import Host
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign
 from tests.cli.live_peer import LivePeer, live_peer
@@ -76,43 +74,9 @@ def test_a_card_that_is_not_trusted_any_more_takes_the_copy_with_it(
     assert cardsign(*resign(peer)).out == b""
 
 
-def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
-    cardsign: Cardsign, peer: LivePeer
-) -> None:
-    """Among others, which stay; a forged answer withdraws nothing; trusted again it is back."""
-    words = resign(peer, "-o", str(COPY), "--publish", "agents/tides")
-    assert cardsign(*words).status == 0
-    assert cardsign("publish", str(COPY), "-o", "agents/other").status == 0
-    seconds = [0.0]
-    host = Host(Path("agents"), clock=lambda: seconds[0], log=lambda _: None)
-    client = Client(host)
-
-    def served() -> list[int]:
-        seconds[0] += 2
-        return [client.get(f"/agents/{one}{CARD_PATH}").status_code for one in ("tides", "other")]
-
-    assert served() == [200, 200]
-    assert client.get(f"/agents/tides{CARD_PATH}").data == COPY.read_bytes()
-
-    forged = json.loads(sign(peer.card, key("card"))) | {"version": "6.6.6"}
-    peer.serve(CARD_PATH, json.dumps(forged).encode())
-    assert cardsign(*words).status == 1
-    assert served() == [200, 200]
-
-    peer.serve(CARD_PATH, json.dumps(peer.card).encode())  # not signed at all
-    assert cardsign(*words, "--dry-run").status == 1
-    assert served() == [200, 200]
-    assert cardsign(*words).status == 1
-    assert (served(), COPY.exists()) == ([404, 200], False)
-
-    peer.serve(CARD_PATH, sign({**peer.card, "version": "7.0.0"}, key("card")))
-    assert cardsign(*words).status == 0
-    assert served() == [200, 200]
-
-
 def test_watching_needs_a_file(cardsign: Cardsign, peer: LivePeer) -> None:
     """Copies one after the other are no document."""
-    for option in ("--watch", "--json", "--publish=x"):
+    for option in ("--watch", "--json"):
         assert "usage.conflict" in cardsign(*resign(peer, option)).err
 
 

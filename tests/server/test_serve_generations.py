@@ -129,7 +129,7 @@ def test_a_broken_extended_card_harms_no_other(make_site: Callable[..., Site], b
     )
     client = app.test_client()
 
-    (problem,) = app.extensions["cardsign.extended"].problems()
+    (problem,) = app.extensions["cardsign.views"].cards.problems()
     assert problem.startswith("the extended card of audience crew is not served: ")
     assert client.get(CARD).status_code == 200
     assert client.get(EXTENDED, headers=site.bearer("staff")).status_code == 200

@@ -1,0 +1,277 @@
+"""Serving over loopback: `cardsign serve` beside nginx, who answers the same card from a file.
+
+`wrk` asks, by connections that stay open, one server after another in turns. Counted are seconds
+for a request and CPU seconds of the server's processes. Without nginx or wrk nothing is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from documents import portable_card
+from joserfc import jwt
+from joserfc.jwk import ECKey
+from measuring import Broken, in_turns
+
+from cardsign import JwkSet, PrivateKey, sign_card
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.publish import Generation, export_files, publish_generation
+from cardsign.server import create_token
+from cardsign.urls import CARD_PATH
+
+NGINX: Final = "nginx, a file"
+PUBLIC: Final = "the public card"
+TOKEN: Final = "the extended card, by a static token"
+JWT: Final = "the extended card, by a JWT seen before"
+AGENTS: Final = 1_000
+EXTENDED_PATH: Final = "/a2a/extendedAgentCard"
+AUDIENCE: Final = "https://tides.example"
+_REQUESTS: Final = re.compile(r"(\d+) requests in ([\d.]+)(ms|s|m)")
+_BAD: Final = re.compile(r"Non-2xx or 3xx responses: \d+|Socket errors: .*")
+_PATIENCE: Final = 60.0
+
+_NGINX: Final = """\
+{user} worker_processes 1; daemon off; pid nginx.pid; error_log error.log;
+events {{ worker_connections 256; }}
+http {{
+    access_log off; sendfile on; keepalive_requests 1000000000;
+    client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u;
+    scgi_temp_path s;
+    server {{ listen 127.0.0.1:{port}; root {root}; include {headers}; }}
+}}
+"""
+
+
+def serving(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """Seconds and CPU seconds of a request, by who answers, and the memory of 1,000 agents."""
+    if not (shutil.which("nginx") and shutil.which("wrk")):
+        return {}
+    card = {**json.loads(portable_card()), **_EXTENDED}
+    key = PrivateKey.generate("ES256")
+    generation = _publish(folder / "public", card, key)
+    export_files(generation, folder / "out", now=datetime.now(UTC))
+    token, line = create_token("staff")
+    (folder / "tokens").write_text(line + "\n")
+    with _issuer() as issuer, contextlib.ExitStack() as held:
+        (folder / "serve.toml").write_text(
+            f'format = 1\ntoken_file = "tokens"\n[[provider]]\ntype = "oidc"\n'
+            f'issuer = "{issuer.url}"\naud = "{AUDIENCE}"\nopens = "staff"\n'
+            "insecure_loopback_http = true\n"
+        )
+        ours = held.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
+        theirs = held.enter_context(_nginx(folder))
+        asked = {
+            NGINX: (theirs, CARD_PATH, ""),
+            PUBLIC: (ours, CARD_PATH, ""),
+            TOKEN: (ours, EXTENDED_PATH, token),
+            JWT: (ours, EXTENDED_PATH, issuer.token()),
+        }
+        cpu: dict[str, list[float]] = {name: [] for name in asked}
+        turns = {name: _turn(*what, seconds=seconds, cpu=cpu[name]) for name, what in asked.items()}
+        for turn in turns.values():  # the first one warms up
+            turn()
+        for times in cpu.values():
+            times.clear()
+        return {"wall": in_turns(turns, rounds), "cpu": cpu}
+
+
+def memory_of_agents(count: int, folder: Path) -> float:
+    """MiB that one process holds which serves so many agents."""
+    key = PrivateKey.generate("ES256")
+    for number in range(count):
+        _publish(folder / f"agents/agent-{number}", json.loads(portable_card()), key)
+    with _cardsign(folder, "agents") as server:
+        _get(server.port, f"/agents/agent-{count - 1}{CARD_PATH}")
+        held = []
+        for pid in _group(server.pid):
+            status = Path(f"/proc/{pid}/status").read_text()
+            held.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
+    return max(held)
+
+
+_EXTENDED: Final[dict[str, Any]] = {
+    "capabilities": {"extendedAgentCard": True},
+    "securitySchemes": {
+        "staff": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    },
+    "securityRequirements": [{"schemes": {"staff": {"list": []}}}],
+}
+
+
+class _Server:
+    """A server that listens."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self.pid, self.port = pid, port
+
+    def cpu(self) -> float:
+        """CPU seconds of all its processes until now."""
+        ticks = 0
+        for pid in _group(self.pid):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _turn(
+    server: _Server, path: str, token: str, *, seconds: float, cpu: list[float]
+) -> Callable[[], float]:
+    command = ["wrk", "-t1", "-c8", f"-d{seconds:g}s"]
+    command += ["-H", f"Authorization: Bearer {token}"] if token else []
+    command += [f"http://127.0.0.1:{server.port}{path}"]
+
+    def turn() -> float:
+        before = server.cpu()
+        said = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+        used = server.cpu() - before
+        found, bad = _REQUESTS.search(said.stdout), _BAD.search(said.stdout)
+        if found is None or bad or not int(found[1]):
+            raise Broken(f"{path}: {bad[0] if bad else said.stdout}")
+        took = float(found[2]) * {"ms": 0.001, "s": 1, "m": 60}[found[3]]
+        cpu.append(used / int(found[1]))
+        return took / int(found[1])
+
+    return turn
+
+
+def _publish(directory: Path, card: dict[str, Any], key: PrivateKey) -> Generation:
+    now = datetime.now(UTC)
+    extended = {}
+    if "securitySchemes" in card:
+        end = int((now + timedelta(days=30)).timestamp())
+        longer = {**card, "description": f"{card['description']}, and why"}
+        marked = with_marker(longer, ExtendedMarker("staff", seq=1, exp=end))
+        extended["staff"] = sign_card(json.dumps(marked).encode(), [key])
+    return publish_generation(
+        sign_card(json.dumps(card).encode(), [key]),
+        jwks=JwkSet.of([key.public]),
+        extended=extended,
+        directory=directory,
+        now=now,
+    )
+
+
+@contextlib.contextmanager
+def _cardsign(folder: Path, *arguments: str) -> Iterator[_Server]:
+    command = [sys.executable, "-m", "cardsign", "serve", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    with _started([*command, "--bind", "127.0.0.1:0", "--json"], folder, environment) as process:
+        assert process.stdout is not None
+        yield _Server(process.pid, int(json.loads(process.stdout.readline())["url"].split(":")[2]))
+
+
+@contextlib.contextmanager
+def _nginx(folder: Path) -> Iterator[_Server]:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    user = "user root;" if os.geteuid() == 0 else ""  # else it may not enter the folder
+    text = _NGINX.format(
+        user=user, port=port, root=folder / "out/site", headers=folder / "out/nginx.conf"
+    )
+    (folder / "nginx.conf").write_text(text)
+    command = ["nginx", "-p", str(folder), "-e", "error.log", "-c", str(folder / "nginx.conf")]
+    with _started(command, folder, dict(os.environ)) as process:
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.02)
+        yield _Server(process.pid, port)
+
+
+@contextlib.contextmanager
+def _started(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=_PATIENCE)
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a session that was started for a server."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if os.getsid(int(entry.name)) == leader:
+                found.append(int(entry.name))
+    return found
+
+
+def _get(port: int, path: str) -> None:
+    with socket.create_connection(("127.0.0.1", port), _PATIENCE) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        if b" 200 " not in connection.recv(64):
+            raise Broken(f"{path} is not served")
+
+
+class _Issuer:
+    """Gives its keys, and tokens of an hour."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        named = {"kid": "k1", "use": "sig", "alg": "ES256"}
+        self.key = ECKey.generate_key("P-256", named)
+
+    def token(self) -> str:
+        claims = {"iss": self.url, "aud": AUDIENCE, "sub": "peer", "exp": int(time.time()) + 3600}
+        return jwt.encode({"alg": "ES256", "kid": "k1"}, claims, self.key)
+
+    def answer(self, path: str) -> Any:
+        if path == "/keys":
+            return {"keys": [self.key.as_dict(private=False)]}
+        return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+
+
+@contextlib.contextmanager
+def _issuer() -> Iterator[_Issuer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(issuer.answer(self.path)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    issuer = _Issuer(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield issuer
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
