@@ -92,7 +92,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         TWO,
         7,
         "each card is verified, as the first row has it; finding, opening and telling of a file "
-        "is a sixth of it",
+        "is a fifth of it",
     ),
     (
         "what the second core brings to it",

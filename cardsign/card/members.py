@@ -107,23 +107,22 @@ def _problem(error: Any) -> MemberProblem:
     return MemberProblem(where, False, f"expected {expected}")
 
 
-def _without_nulls(value: dict[str, Json], message: Message) -> dict[str, Json]:
+def _without_nulls(value: Json, message: Message) -> Json:
+    if not isinstance(value, dict):
+        return value
+    fields = message.fields
     return {
-        name: _descend(child, message.fields[name]) if name in message.fields else child
+        name: _descend(child, fields[name]) if name in fields else child
         for name, child in value.items()
-        if child is not None or name not in message.fields
+        if child is not None or name not in fields
     }
 
 
 def _descend(value: Json, field: Field) -> Json:
-    if field.message is None:
+    if (message := field.message) is None:
         return value
     if isinstance(value, list) and field.shape == "list":
-        return [_one(child, field.message) for child in value]
+        return [_without_nulls(child, message) for child in value]
     if isinstance(value, dict) and field.shape == "map":
-        return {key: _one(child, field.message) for key, child in value.items()}
-    return _one(value, field.message)
-
-
-def _one(value: Json, message: Message) -> Json:
-    return _without_nulls(value, message) if isinstance(value, dict) else value
+        return {key: _without_nulls(child, message) for key, child in value.items()}
+    return _without_nulls(value, message)
