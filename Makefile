@@ -42,9 +42,11 @@ RELEASE_1.1 := 1.1.3
 ACTIONLINT := 1.7.7
 HADOLINT := 2.15.1
 ZENSICAL := 0.0.73
+SCHEMATHESIS := 4.32.5
+OPENAPI_VALIDATOR := 0.9.0
 
 .DELETE_ON_ERROR:
-.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
+.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz mutants dev check lint types format reference bench guard \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
@@ -73,11 +75,15 @@ nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants;
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
+	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10 --page"
 	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"
 	@$(MAKE) --no-print-directory mutants T="--page"
 
 simulate: $(VENV)/.dev  ## rotations, caches, verifiers, thieves; T="--verifications 100000 --seed 7"
 	@$(BIN)/python tests/simulation/run.py $(T)
+
+load: serving-env  ## many requests of the server while things go wrong; T="--public 20000"
+	@$(BIN)/python tests/load/run.py $(T)
 
 fuzz: $(VENV)/.fuzz  ## throw random input at every reader; T="--seconds 30 --target verify"
 	@$(BIN)/python tests/fuzz/run.py $(T)
@@ -175,7 +181,7 @@ postgres-env: $(VENV)/.postgres  ## install PostgreSQL for tests of key stores, 
 	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
 	else echo "install postgresql and systemd yourself (apt-get needs root): its tests are left out"; fi
 
-serving-env: $(VENV)/.serving .venv-browser/.installed  ## install what serving is tested with: nginx, Redis, Chromium; and shells
+serving-env: $(VENV)/.serving $(addsuffix /.installed,.venv-browser .venv-schemathesis)  ## install what serving is tested with: nginx, Redis, Chromium; and shells
 	@for each in nginx:nginx-light redis-server:redis-server wrk:wrk chromium:chromium systemd-analyze:systemd zsh:zsh fish:fish; do \
 	  command -v "$${each%:*}" >/dev/null || missing="$$missing $${each#*:}"; done; \
 	if [ -z "$$missing" ]; then :; \
@@ -282,6 +288,14 @@ $(VENV)/.serving: $(VENV)/.dev
 	  .venv-browser/bin/$(PIP) install playwright==1.65.2 && cp $^ .venv-browser && \
 	  npm ci --prefix .venv-browser --no-audit --no-fund --loglevel=error >/dev/null && touch $@; \
 	else echo "no npm on this machine: pages are not looked at"; fi
+
+# It would be a plugin of every run of the tests if it lay in .venv.
+.venv-schemathesis/.installed: Makefile
+	@echo "installing schemathesis into .venv-schemathesis ..."
+	@$(PYTHON) -m venv .venv-schemathesis
+	@.venv-schemathesis/bin/$(PIP) install schemathesis==$(SCHEMATHESIS) \
+	  openapi-spec-validator==$(OPENAPI_VALIDATOR)
+	@touch $@
 
 $(VENV)/.a2a: $(VENV)/.dev
 	@echo "installing a2a-sdk and FastAPI into $(VENV), once ..."

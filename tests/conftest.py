@@ -75,7 +75,13 @@ SERVING_INSTALLABLE = "`make serving-env` installs it"
 CLUSTER_INSTALLABLE = "`make cluster-env` installs it"
 #: What a publication is served with and looked at by: marker, name, and whether it is here.
 BROWSER = Path(__file__).resolve().parents[1] / ".venv-browser"
+SCHEMATHESIS = Path(__file__).resolve().parents[1] / ".venv-schemathesis"
 SERVING = (
+    (
+        "needs_schemathesis",
+        "schemathesis",
+        lambda: (SCHEMATHESIS / ".installed").exists(),
+    ),
     (
         "needs_chromium",
         "Chromium with Playwright and axe-core",

@@ -1,9 +1,10 @@
 """Load with faults: many requests on loopback while everything around the server goes wrong.
 
-New generations, broken ones, killed workers and a stopped Redis come in between. Counted are wrong
-bytes, answers older than one that the same client has seen, errors of the server, and memory.
+New generations, new keys, broken generations, killed workers and a stopped Redis come in between.
+Counted are wrong bytes, answers older than one that the same client has seen, errors of the server,
+and memory. With ``--page`` the figures are written to docs/reports/serving.md.
 
-    python tests/load/run.py --public 500000 --extended 50000
+    make load T="--public 500000 --extended 50000 --rounds 10"
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import http.client
 import json
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -36,7 +38,8 @@ from tests.publications import PUBLIC, publish_cards
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CLIENTS = 4
-FAULTS = ("publish", "break", "publish", "kill", "publish", "redis")
+FAULTS = ("publish", "break", "rotate", "kill", "publish", "redis")
+WORKERS = 2
 PATIENCE = 60.0
 
 
@@ -49,7 +52,7 @@ class Result:
         faults: What was done to the server, by name.
         wrong: Bodies that were never published.
         older: Answers older than one that the same client had before.
-        refused: Requests whose connection broke, which a killed worker explains.
+        refused: Requests whose connection broke, which a killed worker explains; asked again.
         memory: KiB of the server's processes, at the start and at the end.
         seconds: How long it took.
     """
@@ -97,15 +100,15 @@ class Load:
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
         """Two workers, which count in Redis where there is one."""
-        settings = 'format = 1\ntoken_file = "tokens"\nworkers = 2\n'
-        self.redis = None
-        if program := shutil.which("redis-server"):
-            with socket.socket() as held:
-                held.bind(("127.0.0.1", 0))
-                port = str(held.getsockname()[1])
-            command = [program, "--port", port, "--bind", "127.0.0.1", "--save", ""]
-            self.redis = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=self.folder)
-            settings += f'rate = "1000000/second"\nrate_storage = "redis://127.0.0.1:{port}"\n'
+        settings = f'format = 1\ntoken_file = "tokens"\nworkers = {WORKERS}\n'
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            self.redis_port = held.getsockname()[1]
+        self.redis: subprocess.Popen[bytes] | None = None
+        if shutil.which("redis-server"):
+            self.start_redis()
+            storage = f"redis://127.0.0.1:{self.redis_port}"
+            settings += f'rate = "1000000/second"\nrate_storage = "{storage}"\n'
         (self.folder / "serve.toml").write_text(settings)
         command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
         root = str(Path(__file__).resolve().parents[2])
@@ -127,9 +130,21 @@ class Load:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGTERM)
             self.process.communicate(timeout=PATIENCE)
-            if self.redis is not None:
-                self.redis.terminate()
-                self.redis.wait(PATIENCE)
+            self.stop_redis()
+
+    def start_redis(self) -> None:
+        """A Redis of our own, which keeps nothing."""
+        command = ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1"]
+        self.redis = subprocess.Popen(
+            [*command, "--save", ""], stdout=subprocess.DEVNULL, cwd=self.folder
+        )
+
+    def stop_redis(self) -> None:
+        """It is gone, if it was there."""
+        if self.redis is not None:
+            self.redis.terminate()
+            self.redis.wait(PATIENCE)
+            self.redis = None
 
     def workers(self) -> list[int]:
         """The processes that answer."""
@@ -151,6 +166,9 @@ class Load:
         current = self.folder / "pub/current"
         if fault == "publish":
             self.publish()
+        elif fault == "rotate":
+            self.key = PrivateKey.generate("ES256")
+            self.publish()
         elif fault == "break":
             whole = current.read_bytes()
             current.write_bytes(whole[: len(whole) // 2])
@@ -160,8 +178,11 @@ class Load:
             workers = self.workers()
             if len(workers) > 1:  # else nobody would be left to answer
                 os.kill(workers[0], signal.SIGKILL)
-        elif fault == "redis" and self.redis is not None:
-            self.redis.terminate()
+        elif fault == "redis" and shutil.which("redis-server"):
+            if self.redis is not None:
+                self.stop_redis()
+            else:
+                self.start_redis()
 
     def client(self) -> None:
         """Ask until nothing is left to ask."""
@@ -214,12 +235,77 @@ class Load:
         return self.result
 
 
+PAGE = Path(__file__).resolve().parents[2] / "docs/reports/serving.md"
+TEXT = """# Serving under load and faults
+
+`make load` asks one `cardsign serve` on loopback, by {clients} clients with {workers} workers.
+Meanwhile everything around it goes wrong. `make nightly` does it with 550,000 requests.
+`.ci/run` does it with 4,400 (`tests/load/test_load.py`).
+
+Every body is compared with what was published. A client that has seen a card must never get an
+older one.
+
+## The last run
+
+`make load T="--public {public} --extended {extended} --rounds {rounds} --page"`
+with CPython {python}, {seconds} s:
+
+| what | how many |
+|---|---:|
+{rows}
+
+{faults}.
+
+* A broken connection is one that a killed worker held. The client asks again.
+* While Redis is stopped nobody is counted, and nobody is refused.
+* The memory is that of all workers: at the first fault, and at the end. Each kill begins one anew.
+"""
+DONE = {
+    "publish": "new cards",
+    "rotate": "new keys",
+    "break": "broken generations",
+    "kill": "killed workers",
+    "redis": "times that Redis was stopped or started",
+}
+
+
+def write_page(found: Result, public: int, extended: int, rounds: int) -> None:
+    """docs/reports/serving.md."""
+    statuses = {200: "answered as published", 401: "refused", 404: "not found"}
+    rows = [
+        (f"`{path}`, {statuses.get(status, status)}", f"{count:,}")
+        for (path, status), count in sorted(found.answers.items())
+    ]
+    rows += [
+        ("wrong bytes", found.wrong),
+        ("older than what the client had seen", found.older),
+        ("errors of the server, 5xx", found.server_errors),
+        ("connections that broke", found.refused),
+        ("MiB of memory at the first fault", found.memory[0] >> 10),
+        ("MiB of memory at the end", found.memory[1] >> 10),
+    ]
+    text = TEXT.format(
+        clients=CLIENTS,
+        workers=WORKERS,
+        public=public,
+        extended=extended,
+        rounds=rounds,
+        python=platform.python_version(),
+        seconds=f"{found.seconds:.0f}",
+        rows="\n".join(f"| {what} | {count} |" for what, count in rows),
+        faults="In between came "
+        + ", ".join(f"{found.faults[fault]} {what}" for fault, what in DONE.items()),
+    )
+    PAGE.write_text(text, "utf-8")
+
+
 def main() -> int:
     """Run it and say what was counted; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--public", type=int, default=20_000)
     parser.add_argument("--extended", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--page", action="store_true", help="write docs/reports/serving.md")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = Load(Path(folder), given.public, given.extended).run(given.rounds)
@@ -228,6 +314,8 @@ def main() -> int:
     print(f"{found.wrong} wrong, {found.older} older than seen, {found.server_errors} errors 5xx")
     print(f"{found.refused} connections broken; faults: {dict(found.faults)}")
     print(f"memory {found.memory[0]} KiB, then {found.memory[1]} KiB; {found.seconds:.0f} s")
+    if given.page:
+        write_page(found, given.public, given.extended, given.rounds)
     return int(bool(found.wrong or found.older or found.server_errors))
 
 

@@ -1,0 +1,88 @@
+"""docs/reference/openapi.yaml and a real server: schemathesis asks what it allows, and more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from publications import PUBLIC, publish_cards
+from test_operated import PATIENCE, ended
+
+from cardsign.jose import PrivateKey
+from cardsign.server import create_token
+from tests.conftest import SCHEMATHESIS
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECIFICATION = ROOT / "docs/reference/openapi.yaml"
+EXAMPLES = 10
+#: JSON-RPC answers a bad call with 200 and an error, and a strange header of a GET is no fault.
+LEFT_OUT = "negative_data_rejection,missing_required_header"
+
+
+@pytest.mark.needs_schemathesis
+def test_the_specification_is_one_of_openapi(tmp_path: Path) -> None:
+    """As its validator says; the twin has no answers at one path."""
+
+    def judged(specification: Path) -> int:
+        program = SCHEMATHESIS / "bin/openapi-spec-validator"
+        command = [str(program), str(specification)]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    assert judged(SPECIFICATION) == 0
+    text = SPECIFICATION.read_text("utf-8")
+    twin = tmp_path / "twin.yaml"
+    twin.write_text(text.replace("responses:", "answers:", 1))
+    assert judged(twin) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.needs_schemathesis
+def test_the_server_answers_as_the_specification_says(tmp_path: Path, key: PrivateKey) -> None:
+    """Each status, header and body is one that the file names; the twin names too few."""
+    token, line = create_token("staff")
+    (tmp_path / "tokens").write_text(line + "\n")
+    (tmp_path / "serve.toml").write_text('format = 1\ntoken_file = "tokens"\n')
+    publish_cards(tmp_path / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
+    server = subprocess.Popen(
+        [*command, "--bind", "127.0.0.1:0", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    with ended(server):
+        assert server.stdout is not None
+        url = json.loads(server.stdout.readline())["url"]
+
+        def tried(specification: Path, *options: str) -> subprocess.CompletedProcess[str]:
+            """Ask with the token; schemathesis asks without it, too."""
+            words = ["run", str(specification), "--url", url, "--exclude-checks", LEFT_OUT]
+            words += ["-H", f"Authorization: Bearer {token}", "--max-examples", str(EXAMPLES)]
+            words += ["--seed", "1", "--no-color", *options]
+            program = SCHEMATHESIS / "bin/st"
+            return subprocess.run(
+                [str(program), *words],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=5 * PATIENCE,
+            )
+
+        good = tried(SPECIFICATION)
+        assert good.returncode == 0, good.stdout
+        changed = yaml.safe_load(SPECIFICATION.read_text("utf-8"))
+        del changed["paths"]["/a2a"]["post"]["responses"]["200"]
+        twin = tmp_path / "twin.yaml"
+        twin.write_text(yaml.safe_dump(changed))
+        bad = tried(twin, "--include-path", "/a2a", "--phases", "coverage")
+        assert (bad.returncode, "Undocumented status code" in bad.stdout) == (1, True)
