@@ -84,8 +84,8 @@ def routes_of(views: Views) -> Flask:
     for path in paths.public:
         app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
     if views.probes:
-        app.add_url_rule(HEALTH_PATH, view_func=views.health)
-        app.add_url_rule(READY_PATH, view_func=views.ready)
+        app.add_url_rule(HEALTH_PATH, view_func=views.probe)
+        app.add_url_rule(READY_PATH, view_func=views.probe)
     for path in _routable(paths.extended.keys() - paths.public.keys()):
         app.add_url_rule(path, view_func=views.extended_card)
     for path in _routable(paths.rpc):
@@ -98,15 +98,7 @@ def routes_of(views: Views) -> Flask:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What answers at the routes.
-
-    Attributes:
-        number: Of the generation.
-        paths: What it answers where.
-        cards: Its extended cards.
-        now: Unix seconds.
-        probes: Whether ``/healthz`` and ``/readyz`` answer.
-    """
+    """What answers at the routes of the generation with a number; probes only where wanted."""
 
     number: int
     paths: Paths
@@ -119,13 +111,10 @@ class Views:
         document = self.paths.public[request.path]
         return _to_response(public_answer(document, request.environ, self.now()))
 
-    def health(self) -> Response:
-        """The process answers."""
-        return health_response("ok", generation=self.number)
-
-    def ready(self) -> Response:
-        """It may be sent requests: one that answers has a good generation."""
-        return health_response("ready", generation=self.number)
+    def probe(self) -> Response:
+        """The process answers, and so has a good generation: it is ready too."""
+        status = "ok" if request.path == HEALTH_PATH else "ready"
+        return health_response(status, generation=self.number)
 
     def extended_card(self) -> Response:
         """GET of the extended card (A2A 1.0 11.3)."""
