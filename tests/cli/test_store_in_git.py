@@ -1,0 +1,85 @@
+"""An encrypted key store that is committed works after a checkout (P12)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cardsign.keys.stores import DirectoryStore
+from tests.cli.conftest import Cardsign
+from tests.cli.test_guided_commands import CRON, RECOVERY, run, secret
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git, without anyone's settings."""
+    named = ("-c", "user.name=Ann", "-c", "user.email=ann@tides.example", "-c", "gc.auto=0")
+    plain = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    done = subprocess.run(
+        ["git", *named, *words], cwd=folder, env=plain, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+@pytest.fixture(params=[0o022, 0o002, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """What the account that checks out denies to others."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.mark.parametrize("rooted", [True, False], ids=["with roots", "card key alone"])
+def test_a_checkout_signs_and_rotates(
+    cardsign: Cardsign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, rooted: bool
+) -> None:
+    """Whatever modes git gives the files; what is committed there works where it came from."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    secrets = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    first.mkdir()
+    monkeypatch.chdir(first)
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    words = ["--issuer", ISSUER, "--recovery-out", "../recovery.key"] if rooted else ["--simple"]
+    if rooted:
+        words += ["--release-passphrase-file", str(secret("../cron", CRON))]
+    run(cardsign("init", *words, "--card", "card.json", **RECOVERY))
+    run(cardsign("keys", "rotate", **secrets))
+    git(first, "init", "-q", ".")
+    git(first, "add", "-A")
+    git(first, "commit", "-qm", "the key store")
+    git(tmp_path, "clone", "-q", "first", "second")
+
+    monkeypatch.chdir(second)
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
+    healthy = cardsign("keys", "doctor")
+    others_may_write = not umask & 0o020
+    assert (healthy.status, "alarm: doctor.permissions" in healthy.err) == (
+        int(others_may_write),
+        others_may_write,
+    )
+    for command in ("rotate", "generate", "rotate"):
+        run(cardsign("keys", command, **secrets))
+    run(cardsign("keys", "jwks", "-o", "jwks.json"))
+    run(cardsign("verify", "signed.json", "--jwks", "jwks.json"))
+    run(cardsign("keys", "doctor", "--fix"))
+    run(cardsign("keys", "doctor"))
+    git(second, "add", "-A")
+    git(second, "commit", "-qm", "a rotation")
+
+    monkeypatch.chdir(first)
+    branch = git(second, "branch", "--show-current").strip()
+    git(first, "pull", "-q", "--ff-only", "../second", branch)
+    run(cardsign("keys", "audit", "verify"))
+    assert len(DirectoryStore.open(Path("keys")).state.keys) == len(
+        DirectoryStore.open(second / "keys").state.keys
+    )
+    run(cardsign("keys", "rotate", **secrets))
