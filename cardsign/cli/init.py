@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,20 @@ class FullOptions:
         """The file that the recovery key goes to; None for standard output."""
         return None if self.recovery_out == STDIO else Path(self.recovery_out)
 
-    def passphrases(self, usual: Callable[[], bytes]) -> IssuerPassphrases:
-        """Ask for the passphrases."""
-        passphrase = usual()
+    def passphrases(self, keystore: UnlockOptions) -> IssuerPassphrases:
+        """Ask for the passphrases, each from where the role's keys are opened later."""
+        usual, passphrase = keystore.source("card"), keystore.new_passphrase("card")
+
+        def of(role: str, file: Path | None) -> bytes:
+            named = PassphraseSource(file, prompt=terminal_prompt())
+            source = named if file else keystore.source(role)
+            return passphrase if source == usual else new_passphrase(source)
+
         own = None if self.no_recovery else self._of_recovery()
         return IssuerPassphrases(
             passphrase,
-            _another(self.root_passphrase_file) or passphrase,
-            _another(self.release_passphrase_file) or passphrase,
+            of("root", self.root_passphrase_file),
+            of("release", self.release_passphrase_file),
             passphrase if own is None and not self.no_recovery else own,
             recovery_may_share=own is None,
         )
@@ -92,12 +97,6 @@ class FullOptions:
                 hint="Use --recovery-passphrase-file FILE or "
                 f"{RECOVERY_VARIABLE}; or --no-recovery.",
             ) from fault
-
-
-def _another(file: Path | None) -> bytes | None:
-    if file is None:
-        return None
-    return new_passphrase(PassphraseSource(file, None, {}, terminal_prompt()))
 
 
 _full_options = option_group(
@@ -221,12 +220,14 @@ def init(
         _try(issuer, place)
         return
     if simple or issuer is None:
-        made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
+        made = init_keys(
+            Path(), place, lambda: keystore.new_passphrase("card"), origin=issuer, **usual
+        )
     else:
         made = init_issuer(
             Path(),
             place,
-            lambda: full.passphrases(keystore.new_passphrase),
+            lambda: full.passphrases(keystore),
             origin=issuer,
             holder=full.holder,
             root_keystore=full.root_keystore,
@@ -276,7 +277,7 @@ def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | N
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
     if card is not None:
-        say("  next: cardsign sign; cardsign release renew; cardsign publish")
+        say("  next: cardsign keys rotate, which signs the card and publishes it")
     else:
         say("  next: cardsign sign card.json -o signed.json")
     if made.keyset is not None:
@@ -325,8 +326,10 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
             f"the {' and '.join(online)} key is in {keystore} with the card key, under the "
             "same passphrase: anyone who steals one of these keys has them all"
         )
-        say("  --release-passphrase-file keeps cron from signing cards; --root-keystore DIR keeps")
-        say("  the root key offline")
+        if "release" in online:
+            say("  --release-passphrase-file FILE keeps cron from signing cards")
+        if "root" in online:
+            say("  --root-keystore DIR keeps the root key offline")
     if full.no_recovery:
         say("there is no recovery key: a stolen root key cannot be replaced")
     else:

@@ -268,6 +268,7 @@ def sign(
 
     First it shows what the draft changes, compared with the newest statement of this key store.
     Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
+    A key store with root keys alone keeps the statement once enough have signed it.
     """
     refuse_two_documents(output or draft, as_json)
     store = keystore.open()
@@ -288,6 +289,9 @@ def sign(
     for line in lines:
         say(f"signed by {line}")
     if signed.is_complete:
+        if not any(key.rotates for key in store.state.keys):
+            # Who signs the next statement is shown what it changes in this one.
+            publish_keyset(store, signed.statement, b"", now=moment(), name=draft)
         say(f"  next: cardsign keyset publish {output or draft}")
 
 

@@ -426,14 +426,9 @@ class _Work:
 
     def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
         """Revoke a key in the store, unless it is revoked."""
-        if self.store.load().find(record.thumbprint).state != "revoked":
-            revoke_key(
-                self.store,
-                record.thumbprint,
-                reason=reason,
-                now=self.now,
-                same_custody_accepted=accepted,
-            )
+        kid, now = record.thumbprint, self.now
+        if self.store.load().find(kid).state != "revoked":
+            revoke_key(self.store, kid, reason=reason, now=now, same_custody_accepted=accepted)
             self.done.append(f"revoked {_named(record)}")
 
     def replace_lost(self, record: KeyRecord) -> None:
@@ -517,9 +512,10 @@ class _Work:
         if draft.is_complete:
             self._publish_keyset(draft)
             return
+        told = {task.who for task in self.left}
         for one in draft.signings:
-            if one.missing:
-                holders = sorted({key.holder for key in one.quorum.keys} - one.signed)
+            holders = sorted({key.holder for key in one.quorum.keys} - one.signed - told)
+            if one.missing and holders:
                 digest = draft.statement.digest
                 what = f"sign keyset {draft.number} for {one.whose}, digest {digest}"
                 who = ", ".join(holders)
@@ -546,7 +542,7 @@ class _Work:
         except _NEEDS_A_PERSON as fault:
             what = f"sign keyset {draft.number}: {fault.message}"
             holder = here[0].holder or "who holds the root key"
-            self._needs(holder, what, f"cardsign keyset sign {self.draft}", until)
+            self._needs(holder, what, self.again, until)
             return None
         self.done.append(f"signed keyset {draft.number} with {_named(here[0])}")
         return replace(draft, statement=made.statement)

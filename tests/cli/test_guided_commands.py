@@ -127,6 +127,23 @@ def test_what_no_thief_has_is_not_revoked_with_its_neighbours(issuer: Cardsign) 
     assert (refused.status, "usage.conflict" in refused.err) == (2, True)
 
 
+def test_init_takes_each_passphrase_from_where_it_is_asked_for_later(cardsign: Cardsign) -> None:
+    """A root key made under the passphrase of the others could sign nothing afterwards."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    apart = ("--root-keystore", "usb")
+    own = {"CARDSIGN_ROOT_PASSPHRASE": "that of the offline root"}
+    own["CARDSIGN_RELEASE_PASSPHRASE"] = CRON
+    words = ("--card", "card.json", "--recovery-out", "recovery.key", *apart)
+    made = run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
+    assert "same passphrase" not in made.err
+    wrong = cardsign(*ALL_DUE, *apart, **{**own, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE})
+    assert [line for line in wrong.err.splitlines() if "next:" in line] == [
+        "  next: cardsign keys rotate --root-keystore usb"
+    ]
+    told = run(cardsign(*ALL_DUE, *apart, **own))
+    assert "root keys in usb: passphrase from variable CARDSIGN_ROOT_PASSPHRASE" in told.err
+
+
 def test_rotate_says_what_opened_the_keys_of_each_role(issuer: Cardsign) -> None:
     """A line for each role that signed, and none for one that did not."""
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))

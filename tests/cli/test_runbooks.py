@@ -7,6 +7,7 @@ A section has a folder of its own. Comments of the page say what happens between
 * ``theft``: a thief takes the active card key; ``lost NAME...``: these folders are gone;
 * ``believed 600s``: from so long after the theft or the end on, no peer that follows keysets
   believes that card; ``ended``: the card is not the issuer's any more;
+* ``two holders``: what the page says of another holder has been done;
 * ``rotated``: no key that signed cards at the beginning is listed now.
 
 After every command and every run of cron a peer that follows keysets trusts the live card, and
@@ -48,7 +49,7 @@ CRON, ROOT = "that of cron's releases", "that of the offline root"
 RECOVERY = "another horse entirely"
 DAY = 24 * 3600
 PART = re.compile(
-    r"^<!-- (?P<told>(?:cron|idle|theft|lost|believed|ended|rotated)[^>]*?) -->$|"
+    r"^<!-- (?P<told>(?:two|cron|idle|theft|lost|believed|ended|rotated)[^>]*?) -->$|"
     r"^```console\n(?P<block>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -150,14 +151,15 @@ class Story:
         if not line.startswith("cardsign "):
             subprocess.run(["bash", "-c", line], check=True)
             return
-        words = [new for word in shlex.split(line)[1:] for new in self.meant(word)]
+        draft = next((word for word in line.split() if word.endswith(".json")), "")
+        words = [new for word in shlex.split(line)[1:] for new in self.meant(word, draft)]
         ended = self.call(*words)
         assert (ended.status != 0) is bool(fails), (line, ended.err)
 
-    def meant(self, word: str) -> list[str]:
+    def meant(self, word: str, draft: str) -> list[str]:
         """What a reader would type in the place of a word in capitals."""
         if word == "DIGEST":
-            return [self.call("keyset", "show", "next.json", "--json").json["digest"]]
+            return [self.call("keyset", "show", draft, "--json").json["digest"]]
         if word in ("BOB", "EVE"):
             return [key.kid for key in DirectoryStore.open(Path(word.lower())).state.keys]
         if word == "KID":
@@ -190,6 +192,10 @@ class Story:
             ended = self.cardsign("keys", "rotate", "--quiet", **only)
             assert ended.status in needed, ended.err
             self.look()
+
+    def two(self, _: str) -> None:
+        """Bob holds a root key as well."""
+        self.play(sections()["Another holder of a root key"])
 
     def idle(self, span: str) -> None:
         """So long nobody is needed: cron does all by itself."""
@@ -269,6 +275,17 @@ def test_a_runbook_goes_as_it_is_told(
     story = Story(cardsign, Clock(monkeypatch))
     story.begin()
     story.play(sections()[name])
+
+
+def test_the_figures_of_the_page_are_those_of_its_runbooks() -> None:
+    """What is typed to see that a command is refused is not counted."""
+    told = re.findall(r"^\| \[([^]]+)\]\(#\S+\) \| ([0-9]+)", PAGE.read_text(), re.MULTILINE)
+    refusals = "release renew --force --keystore keys"
+    shown = {
+        name: sum(line.startswith("$ ") and refusals not in line for line in text.splitlines())
+        for name, text in sections().items()
+    }
+    assert {name: int(number) for name, number in told} == shown
 
 
 def test_a_runbook_that_is_not_true_is_seen(

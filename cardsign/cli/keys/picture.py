@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
+from textwrap import wrap
 from typing import Final
 
 from cardsign.keys.model import short
@@ -33,7 +34,7 @@ _COLOURS: Final = {
     "signs_on": ("#63a88b", "#2f7d60"),
     "verifies": ("#d9c9a3", "#6e6140"),
     "stands": ("#8f7fb5", "#8d7cc0"),
-    "trusts": ("#1f6f54", "#4fc296"),
+    "trusts": ("#2a5db0", "#7fb0f0"),
     "refuses": ("#d08700", "#e0a030"),
     "fooled": ("#b3261e", "#ff8a80"),
 }
@@ -41,7 +42,7 @@ _LEFT, _RIGHT, _TOP = 190, 24, 48  # pixels around the bars
 _WIDTH: Final = 960
 _ROW, _BAR, _LINE = 28, 14, 18
 _NAME: Final = 26  # characters before a bar
-_SAID: Final = 130  # characters of a line below the picture
+_SAID: Final = 120  # characters of a line below the picture
 _CHARACTER: Final = 6.6  # pixels, about, of the font
 _STEPS: Final = tuple(
     timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 48, 96, 168, 336, 720, 2160, 8760)
@@ -55,6 +56,7 @@ def draw_svg(
     now: datetime,
     *,
     said: Sequence[str] = (),
+    until: datetime | None = None,
     title: str = "Key timeline",
 ) -> bytes:
     """Return the picture: a row for each key, time from left to right, a line for now.
@@ -63,10 +65,14 @@ def draw_svg(
         drawn: The rows.
         now: The time.
         said: Lines to write below: what comes next.
+        until: Where the picture ends; None: where the rows do.
         title: What it is, for those who cannot see it.
     """
+    start, end = extent(drawn, now)
+    canvas = _Canvas(start, min(end, until or end))
+    said = [part for line in said for part in wrap(line, _SAID)]
     bottom = _TOP + _ROW * max(1, len(drawn))
-    legend = list(_legend(drawn, bottom + 36))
+    legend = list(_legend(drawn, bottom + 36, canvas.end))
     below = bottom + 36 + _LINE * (1 + max((row for row, _ in legend), default=0)) + 8
     height = below + _LINE * len(said) + 10
     lines = [
@@ -75,9 +81,9 @@ def draw_svg(
         f"<title>{escape(title)}</title>",
         _style(),
         f'<rect width="{_WIDTH}" height="{height}" class="paper"/>',
-        *_Canvas(*extent(drawn, now)).draw(drawn, now, bottom),
+        *canvas.draw(drawn, now, bottom),
         *(line for _, line in legend),
-        *(_text(12, below + _LINE * row + 10, _cut(line, _SAID)) for row, line in enumerate(said)),
+        *(_text(12, below + _LINE * row + 10, line) for row, line in enumerate(said)),
         "</svg>",
         "",
     ]
@@ -135,20 +141,21 @@ class _Canvas:
     def _row(self, row: TimelineRow, top: int, now: datetime) -> Iterator[str]:
         yield _text(12, top + 12, _cut(name_of(row), _NAME))
         for span in row.spans:
-            yield self._span(span, top)
-        if row.ended is not None and row.key is not None:
+            if span.start < self.end:
+                yield self._span(span, top)
+        if row.ended is not None and row.ended <= self.end and row.key is not None:
             x, word = self.x(row.ended), row.key.state
             fill = "red" if word == "revoked" else "grey"
             if x > _WIDTH - _RIGHT - 60:  # there is no room next to the bar: on it
                 yield _text(x - 4, top + 12, word, "paper", anchor="end")
             else:
                 yield _text(x + 5, top + 12, word, fill)
-        if row.due is not None:
+        if row.due is not None and row.due <= self.end:
             x = self.x(max(row.due, now))
             yield f'<rect x="{x - 1}" y="{top - 3}" width="3" height="{_BAR + 6}" class="red"/>'
 
     def _span(self, span: Span, top: int) -> str:
-        x, end = self.x(span.start), self.x(span.end or self.end)
+        x, end = self.x(span.start), self.x(min(span.end or self.end, self.end))
         how = "ahead" if span.ahead else span.phase
         width = round(max(end - x, 1.5), 1)
         return f'<rect x="{x}" y="{top}" width="{width}" height="{_BAR}" rx="2" class="{how}"/>'
@@ -161,14 +168,15 @@ def name_of(row: TimelineRow) -> str:
     return f"{' and '.join(row.key.roles)} {short(row.name)}"
 
 
-def _legend(drawn: Sequence[TimelineRow], top: int) -> Iterator[tuple[int, str]]:
+def _legend(drawn: Sequence[TimelineRow], top: int, end: datetime) -> Iterator[tuple[int, str]]:
     """What the colours mean that are in the picture, each with its row."""
-    spans = [span for row in drawn for span in row.spans]
+    spans = [span for row in drawn for span in row.spans if span.start < end]
     shown = {span.phase for span in spans if not span.ahead}
     marks = list[tuple[str, str, int]]()
     marks += [(phase, meaning, 14) for phase, meaning in MEANINGS if phase in shown]
     marks += [("ahead", "will sign", 14)] if any(span.ahead for span in spans) else []
-    marks += [("red", "to be done", 3)] if any(row.due for row in drawn) else []
+    due = any(row.due is not None and row.due <= end for row in drawn)
+    marks += [("red", "to be done", 3)] if due else []
     x, row = 12.0, 0
     for how, meaning, box in marks:
         width = 40 + _CHARACTER * len(meaning)

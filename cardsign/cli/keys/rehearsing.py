@@ -62,7 +62,10 @@ def rehearse_(
     lines = list(_lines(told))
     if svg is not None:
         rows = (*told.rows, *_peers(told))
-        write_output(svg, draw_svg(rows, told.start, said=lines[-len(told.beliefs) :]))
+        said = lines[-len(told.beliefs) :]
+        title = "Rehearsal of a theft" if stolen else "Rehearsal of a rotation"
+        until = told.end if stolen else None  # a theft is a matter of hours
+        write_output(svg, draw_svg(rows, told.start, said=said, until=until, title=title))
         say(f"wrote {svg}")
     if as_json:
         print_json(_as_json(told))
