@@ -334,7 +334,12 @@ def lint_references(
     `metadata.specialists` and `metadata.foreman` must name cards that are there, both ways.
     """
     cards = {str(one.document.get("name")): one for one in reports if one.document is not None}
-    return tuple(_with(one, _references(one, cards, reports), settings) for one in reports)
+    namesakes: dict[Json, dict[str, str]] = {}  # by name and endpoint, the first report
+    for one in reports:
+        if one.document is not None and isinstance(one.document.get("name"), str):
+            same_name = namesakes.setdefault(one.document["name"], {})
+            same_name.setdefault(_endpoint(one.document), one.name)
+    return tuple(_with(one, _references(one, cards, namesakes), settings) for one in reports)
 
 
 def _with(report: CardReport, more: Iterable[Finding], settings: LintSettings) -> CardReport:
@@ -351,17 +356,16 @@ def with_findings(
 
 
 def _references(
-    report: CardReport, cards: Mapping[str, CardReport], reports: Sequence[CardReport]
+    report: CardReport, cards: Mapping[str, CardReport], namesakes: Mapping[Json, dict[str, str]]
 ) -> Iterator[Finding]:
     document = report.document
     if document is None:
         return
     name = str(document.get("name"))
-    for other in reports:
-        theirs = other.document or {}
-        if theirs.get("name") == name and _endpoint(theirs) != _endpoint(document):
-            yield Finding(_SAME_NAME, ("name",), f"{other.name[-80:]} has the same name")
-            break
+    same_name, own = namesakes.get(name, {}), _endpoint(document)
+    other = next((file for endpoint, file in same_name.items() if endpoint != own), None)
+    if other is not None:
+        yield Finding(_SAME_NAME, ("name",), f"{other[-80:]} has the same name")
     tokens, metadata = contract.kept(document, "metadata")
     if not isinstance(metadata, dict):
         return
@@ -387,5 +391,5 @@ def _named(
         yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")
 
 
-def _endpoint(document: Mapping[str, Json]) -> Json:
-    return [document.get("url"), document.get("supportedInterfaces")]
+def _endpoint(document: Mapping[str, Json]) -> str:
+    return json.dumps([document.get("url"), document.get("supportedInterfaces")], sort_keys=True)

@@ -233,8 +233,7 @@ def skill_count(subject: Subject) -> Iterator[Found]:
 def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
     """A schema and those inside it, each with its place and whether it is a field's."""
     pending: list[tuple[Tokens, Json, bool, int]] = [(tokens, schema, False, 0)]
-    while pending:
-        at, one, is_field, depth = pending.pop(0)
+    for at, one, is_field, depth in pending:  # which grows as it is read
         if not isinstance(one, dict) or depth > _MAX_DEPTH:
             continue
         yield at, one, is_field

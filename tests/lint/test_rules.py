@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from cardsign.lint import (
     lint_card,
     lint_references,
 )
+from tests.explain.test_cost import calls
 from tests.support import DUAL, OLD, PORTABLE, put, without
 
 WITH_EXAMPLES = {name: one for name, one in RULES.items() if one.bad is not None}
@@ -257,6 +259,15 @@ def test_two_agents_of_one_name() -> None:
     two = lint_card(json.dumps(other).encode(), name="b.json")
     assert references(one, one) == []
     assert references(one, two) == [("meaning.same-name", "/name")] * 2
+    nameless = lint_card(json.dumps(without(PORTABLE, "/name")).encode(), name="c.json")
+    assert references(nameless, nameless, one) == []
+
+
+def test_cards_of_one_name_are_not_held_against_each_other_in_pairs() -> None:
+    """Twice as many copies of a card are twice the work, not four times."""
+    one = lint_card(json.dumps(PORTABLE).encode())
+    few, many = (calls(partial(lint_references, [one] * n)) for n in (60, 120))
+    assert many < 3 * few
 
 
 # ------------------------------------------------------------------ contract rows
