@@ -512,10 +512,9 @@ class _Work:
         if draft.is_complete:
             self._publish_keyset(draft)
             return
-        told = {task.who for task in self.left}
         for one in draft.signings:
-            holders = sorted({key.holder for key in one.quorum.keys} - one.signed - told)
-            if one.missing and holders:
+            if one.missing:
+                holders = sorted({key.holder for key in one.quorum.keys} - one.signed)
                 digest = draft.statement.digest
                 what = f"sign keyset {draft.number} for {one.whose}, digest {digest}"
                 who = ", ".join(holders)
