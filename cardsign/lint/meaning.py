@@ -31,7 +31,7 @@ _KNOWN_MODES: Final = {
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 # Hosts that documents use as examples (RFC 2606), and what templates leave open.
 _EXAMPLE_HOST: Final = re.compile(r"(?:.*\.)?(?:example\.(?:com|org|net)|your-[a-z-]+\..*)")
-_TEMPLATE: Final = re.compile(r"[<{$][^>}]*[>}]|\bYOUR[-_]|\bCHANGEME\b|\bTODO\b")
+_TEMPLATE: Final = re.compile(r"[<{$][^>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHANGEME\b|\bTODO\b")
 
 
 # Interfaces.

@@ -252,6 +252,15 @@ def test_B28_foreman_and_specialists_name_each_other() -> None:
     ]
 
 
+def test_a_text_that_was_to_be_replaced_is_a_placeholder() -> None:
+    """Seen in a real card; the url needs no second finding for its form."""
+    url = "/supportedInterfaces/0/url"
+    chosen = ("meaning",)
+    left = put(PORTABLE, url, "REPLACE_WITH_URL_AFTER_DEPLOYMENT")
+    assert found(left, groups=chosen) == ["meaning.placeholder"]
+    assert found(put(PORTABLE, url, "https://replace.tides/a2a"), groups=chosen) == []
+
+
 def test_two_agents_of_one_name() -> None:
     """The same card twice is no clash."""
     one = lint_card(json.dumps(PORTABLE).encode(), name="a.json")
