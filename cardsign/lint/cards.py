@@ -339,20 +339,18 @@ def lint_references(
         if one.document is not None and isinstance(one.document.get("name"), str):
             same_name = namesakes.setdefault(one.document["name"], {})
             same_name.setdefault(_endpoint(one.document), one.name)
-    return tuple(_with(one, _references(one, cards, namesakes), settings) for one in reports)
-
-
-def _with(report: CardReport, more: Iterable[Finding], settings: LintSettings) -> CardReport:
-    added = _sorted_out(report.name, more, settings, report.document)
-    findings = (*report.findings, *added.findings)
-    return replace(report, findings=findings, waived=(*report.waived, *added.waived))
+    return tuple(
+        with_findings(one, _references(one, cards, namesakes), settings) for one in reports
+    )
 
 
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
     """A report with what was found around the card, by the same settings."""
-    return _with(report, more, settings)
+    added = _sorted_out(report.name, more, settings, report.document)
+    findings = (*report.findings, *added.findings)
+    return replace(report, findings=findings, waived=(*report.waived, *added.waived))
 
 
 def _references(
