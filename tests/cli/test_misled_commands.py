@@ -39,7 +39,7 @@ class Misled(Story):
 
     def end(self, line: str) -> Ended:
         """The command that is or is not misled."""
-        ended = self.call(*(new for word in line.split()[1:] for new in self.meant(word)))
+        ended = self.call(*self.typed(line))
         newest = load_current(Path("public")).keysets.values()
         holders = {key.holder for data in newest for key in read_keyset(data).keys}
         assert holders == {"owner"}

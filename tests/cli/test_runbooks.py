@@ -151,10 +151,13 @@ class Story:
         if not line.startswith("cardsign "):
             subprocess.run(["bash", "-c", line], check=True)
             return
-        draft = next((word for word in line.split() if word.endswith(".json")), "")
-        words = [new for word in shlex.split(line)[1:] for new in self.meant(word, draft)]
-        ended = self.call(*words)
+        ended = self.call(*self.typed(line))
         assert (ended.status != 0) is bool(fails), (line, ended.err)
+
+    def typed(self, line: str) -> list[str]:
+        """The words of a command, as a reader would type them."""
+        draft = next((word for word in line.split() if word.endswith(".json")), "")
+        return [new for word in shlex.split(line)[1:] for new in self.meant(word, draft)]
 
     def meant(self, word: str, draft: str) -> list[str]:
         """What a reader would type in the place of a word in capitals."""
