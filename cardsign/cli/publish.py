@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import begin_check, dry_run_option, to_change
@@ -20,14 +22,17 @@ from cardsign.cli.options import (
     project_config,
     unlock_options,
 )
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import say_progress, say_withheld
 from cardsign.cli.watch import WatchOptions, watch_options
-from cardsign.config import ProjectConfig
+from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.issuer.cards import to_publish
+from cardsign.files import read_bytes
+from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.guided import Task, rotate_keys
 from cardsign.issuer.publishing import Published, newest_generation, publish_cards, usual_max_age
+from cardsign.keys.stores.base import KeyStore
+from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -109,14 +114,14 @@ def publish(
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
-    Without CARD the signed cards of cardsign.toml are published, extended ones included.
+    Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
+    ones included. What is done already stays as it is, to the byte.
     Every card must verify with the keys that are published with it. Each extended card must be
     marked as one (cardsign sign --extended), and CARD must not. A running server serves the new
     generation within seconds. The same content makes no new generation.
     If there is a keyset statement, only the keys that it lists are published, and the newest
     release must list the card. A keyset that no release names yet is not published.
-    --watch builds, signs, lists and publishes the cards of cardsign.toml whenever they change. If
-    a source is broken, what is published stays, and its release is renewed.
+    --watch publishes so whenever a source changes. While one is broken, what is published stays.
     The key store records the time of publication, because key rotation waits for caches.
     --export writes DIR/site, the public files in the layout of their URLs, with their headers in
     DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. Extended cards are never exported.
@@ -127,14 +132,17 @@ def publish(
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
     if watching.watch:
         return _watch(watching, replace(config, publish=directory), keystore)
-    public, others, older = _read_cards(card, extended, config)
-    before = newest_generation(directory)
+    cards = needed_cards(config) if card is None else ()
+    before, now = newest_generation(directory), moment()
+    store, target = keystore.open(), to_change(directory)
+    config = replace(config, publish=target)
+    public, others, older = _read_cards(card, cards, store, keystore, config, now)
     published = publish_cards(
-        keystore.open(),
+        store,
         public,
-        directory=to_change(directory),
-        now=datetime.now(UTC),
-        extended=others,
+        directory=target,
+        now=now,
+        extended=others | dict(_extended(one) for one in extended),
         max_age=usual_max_age(config.timeline) if max_age is None else max_age,
         settings=config.timeline,
         issuer=config.issuer,
@@ -144,10 +152,9 @@ def publish(
         drop_legacy=drop_legacy_card,
     )
     generation = published.generation
-    changes = _changes(before, generation)
     if export_to is not None:
-        export_files(generation, to_change(export_to), now=datetime.now(UTC))
-    (_print if as_json else _tell)(published, changes, directory)
+        export_files(generation, to_change(export_to), now=now)
+    (_print if as_json else _tell)(published, _changes(before, generation), directory)
     _tell_rest(published, export_to)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
@@ -222,16 +229,39 @@ def _changes(before: Generation | None, after: Generation) -> dict[str, str]:
 
 
 def _read_cards(
-    card: str | None, extended: tuple[str, ...], config: ProjectConfig
+    card: str | None,
+    cards: Sequence[ProjectCard],
+    store: KeyStore,
+    keystore: UnlockOptions,
+    config: ProjectConfig,
+    now: datetime,
 ) -> tuple[bytes, dict[str, bytes], bytes | None]:
-    """The public card, the extended ones and the older: as named, else the project's."""
-    named = dict(_extended(one) for one in extended)
+    """The card that is named; else those of the project, once all is done that they need."""
     if card is not None:
-        return read_input(card), named, None
-    public, others, older = to_publish(
-        [(one, read_input(str(one.signed))) for one in needed_cards(config)]
+        return read_input(card), {}, None
+    prepared = prepare_cards(
+        store,
+        cards,
+        keystore.access(),
+        now=now,
+        directory=config.publish,
+        settings=config.timeline,
+        build=config.build,
     )
-    return public, others | named, older
+    _say_lint(cards, config)
+    return prepared
+
+
+def _say_lint(cards: Sequence[ProjectCard], config: ProjectConfig) -> None:
+    """What lint calls an error is said; it stops nothing, since a peer may not mind."""
+    for one in cards:
+        data = read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)
+        found = lint_card(data, config.lint, name=str(one.signed)).findings
+        errors = [finding for finding in found if finding.severity == "error"]
+        if errors:
+            first = safe(f"{errors[0].rule.id}: {errors[0].message}", limit=200)
+            say(f"lint finds {len(errors)} errors in {safe(one.signed.name)}, the first is {first}")
+            say(f"  next: cardsign lint {safe(one.source.name)}")
 
 
 def _extended(option: str) -> tuple[str, bytes]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cardsign.issuer.beginning import init_issuer as init_issuer
     from cardsign.issuer.beginning import init_keys as init_keys
     from cardsign.issuer.cards import SignedProjectCard as SignedProjectCard
+    from cardsign.issuer.cards import prepare_cards as prepare_cards
     from cardsign.issuer.cards import sign_cards as sign_cards
     from cardsign.issuer.ending import destroy_key as destroy_key
     from cardsign.issuer.ending import retire_key as retire_key
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
-    "cards": "SignedProjectCard sign_cards",
+    "cards": "SignedProjectCard prepare_cards sign_cards",
     "ending": "destroy_key retire_key revoke_key",
     "guided": "Progress Task Unlocking revoke_and_replace rotate_keys",
     "keyset": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.assemble import build_card
@@ -16,7 +17,10 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.signers import card_signers
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
@@ -93,6 +97,41 @@ def sign_cards(
             marker = find_marker(Card.from_bytes(written).document)
             check_as_an_outsider(written, chosen.signers, marker=marker)
     return tuple(signed)
+
+
+def prepare_cards(
+    store: KeyStore,
+    cards: Sequence[ProjectCard],
+    access: Access | bytes,
+    *,
+    now: datetime,
+    directory: Path | None = None,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    build: BuildSettings = _BUILT_AS_USUAL,
+) -> tuple[bytes, dict[str, bytes], bytes | None]:
+    """Do all that the cards of a project need before they are published: build, sign, list them.
+
+    What is signed and listed already stays as it is, and asks for no passphrase. A key store
+    without a card key signs nothing, and one without a release key lists nothing: then the cards
+    are those that were signed elsewhere.
+
+    Returns:
+        The public card, the extended ones by audience, and the one for older clients.
+
+    Raises:
+        FileFault, BuildRefused, SigningRefused, SignerFault, PassphraseFault, StoreFault,
+            InputRefused, UsageFault: As :func:`sign_cards`.
+        PublishRefused: As :func:`cardsign.issuer.release.renew_release`.
+    """
+    roles = {role for key in store.load().keys for role in key.roles}
+    if "card" in roles and not is_card_withdrawn(store):
+        sign_cards(store, cards, access, now=now, build=build)
+    if "release" in roles and StatementHistory.of(store).newest_keyset() is not None:
+        listed = ReleaseChanges(cards=to_list(cards), by_name=False)
+        renew_release(
+            store, access, now=now, directory=directory, settings=settings, changes=listed
+        )
+    return to_publish([(one, read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)) for one in cards])
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:

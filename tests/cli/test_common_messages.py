@@ -193,7 +193,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a missing argument": (
         2,
-        "usage.invalid: Missing argument 'CARD|DIR|URL...'",
+        "usage.invalid: no CARD is named",
         "See cardsign verify --help.",
     ),
     "two subjects": (

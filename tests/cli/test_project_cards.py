@@ -96,6 +96,17 @@ def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
     assert not load_current(Path("public")).extended
 
 
+def test_publishing_says_what_lint_calls_an_error(issuer: Cardsign) -> None:
+    """It stops nothing; of a card without one not a word is said about lint."""
+    assert "lint finds" not in run(issuer("publish")).err
+    card = json.loads(Path("card.json").read_text())
+    skill = card["skills"][0]
+    Path("card.json").write_text(json.dumps({**card, "skills": [skill, skill]}))
+    said = run(issuer("publish")).err
+    assert "lint finds 1 errors in signed.json, the first is meaning.skill-id" in said
+    assert "  next: cardsign lint card.json" in said
+
+
 def test_a_card_of_the_settings_is_signed_whole_or_not_at_all(issuer: Cardsign) -> None:
     """A second card that cannot be signed leaves the first one as it was."""
     Path("more.json").write_text("{}")

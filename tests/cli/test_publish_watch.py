@@ -67,11 +67,11 @@ def tree() -> dict[str, bytes]:
 @pytest.mark.usefixtures("cheap")
 def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsign) -> None:
     """By the commands, and by the one that a rotation is: unchanged it stays, to the byte."""
-    for words in (("sign",), ("release", "renew"), ("publish",)):
-        run(issuer(*words))
+    run(issuer("publish"))
     assert tells() == "Says when the water comes."
     run(issuer("sign"))
     assert run(issuer("publish", "--json")).json["created"] is False
+    assert run(issuer("publish", "--check")).status == 0
     run(issuer("keys", "rotate"))  # which makes the successors of all keys once
     before = tree()
     run(issuer("sign"))
@@ -79,7 +79,9 @@ def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsig
     assert tree() == before
 
     write("Says when it goes.")
-    run(issuer("keys", "rotate"))
+    assert issuer("publish", "--check").status == 1
+    assert tree() == before
+    run(issuer("publish"))
     assert tells() == "Says when it goes."
     assert issuer("verify", "signed.json", "--jwks", "public/000001/jwks.json").status == 0
 
@@ -95,6 +97,8 @@ def test_L4_a_source_that_is_broken_harms_nothing_that_is_published(issuer: Card
     assert "agent.json" in ended.err
     assert load_current(PUBLIC).card == card
     assert issuer("sign").status != 0
+    assert issuer("publish").status != 0
+    assert load_current(PUBLIC).card == card
 
 
 def test_L4_a_watcher_follows_the_source(issuer: Cardsign) -> None:
