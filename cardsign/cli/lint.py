@@ -14,6 +14,7 @@ import click
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import moment
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
@@ -122,6 +123,7 @@ _lint_options = option_group(
     help="Write a fixed copy to OUT; only what loses nothing is fixed.",
 )
 @click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
+@dry_run_option
 @loopback_option
 @json_option
 def lint(
@@ -150,9 +152,9 @@ def lint(
     settings = options.settings()
     fixed: FixResult | None = None
     if fixing:
-        fixed = fix(read_input(cards[0]), options.target or "portable")
-        assert output is not None  # noqa: S101 - checked above
-        write_output(output, fixed.document)
+        fixed = fix(read_input(cards[0]), options.target)
+        if output is not None and not (is_dry_run() and output == STDIO):
+            write_output(output, fixed.document)
         _say_fixed(fixed)
         reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=cards[0])]
     elif cards == (STDIO,):
@@ -174,7 +176,9 @@ def lint(
 def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None) -> None:
     if not cards:
         raise UsageFault("usage.conflict", "no card is named", hint="cardsign lint card.json")
-    if fixing != (output is not None):
+    if is_dry_run() and not fixing:
+        raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
+    if fixing != (output is not None) and not (fixing and is_dry_run()):
         raise UsageFault("usage.conflict", "--fix and -o OUT belong together")
     if fixing and len(cards) > 1:
         raise UsageFault("usage.conflict", "--fix takes one card")
@@ -185,7 +189,10 @@ def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: s
 
 
 def _say_fixed(result: FixResult) -> None:
-    say(f"fixed {counted(len(result.fixed), 'finding')}")
+    done = "would fix" if is_dry_run() else "fixed"
+    say(f"{done} {counted(len(result.fixed), 'finding')}")
+    for one in result.fixed if is_dry_run() else ():
+        say(f"{done} {safe(one.pointer, limit=120)}: {safe(one.message)} ({one.rule.id})")
     if result.signatures_removed:
         say("the signatures were removed, because the card has changed; sign it again")
 

@@ -18,6 +18,12 @@ from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
 
 _URL: Final = "/supportedInterfaces/0/url"
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
+_BINDING_MEMBERS: Final = {
+    "supportedInterfaces": "protocolBinding",
+    "url": "preferredTransport",
+    "additionalInterfaces": "transport",
+}
+_BLANKS: Final = " \t\r\n"
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
 _ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+(?:\s*;.*)?")
@@ -123,13 +129,21 @@ def plain_http(subject: Subject) -> Iterator[Found]:
             yield one.tokens, f"{url.origin} is not https"
 
 
+def _in_its_letters(value: Json) -> Json:
+    """A binding of A2A that is written in other letters, or with white space around it."""
+    folded = value.strip(_BLANKS).upper() if isinstance(value, str) and value.isascii() else None
+    return folded if folded in _BINDINGS else value
+
+
 @card_rule(
     "meaning.binding",
     "warning",
     summary="An interface names a binding that A2A does not define.",
     why="Clients choose an interface by its binding, in exactly these letters. They pass over one "
     "that they do not know.",
-    fix="Write JSONRPC, GRPC or HTTP+JSON; a binding of your own is a URI.",
+    fix="Write JSONRPC, GRPC or HTTP+JSON; a binding of your own is a URI. --fix changes the case "
+    "of letters, and nothing else.",
+    repair=_in_its_letters,
     reference="A2A 1.0 4.4.6, 5.2",
     bad=Example({"/supportedInterfaces/0/protocolBinding": "JSON-RPC"}),
     good=Example({"/supportedInterfaces/0/protocolBinding": "HTTP+JSON"}),
@@ -139,7 +153,7 @@ def binding(subject: Subject) -> Iterator[Found]:
     for one in interfaces_of(subject.document):
         known = not isinstance(one.binding, str) or one.binding in _BINDINGS
         if not known and not _URI.fullmatch(str(one.binding)):
-            place = one.tokens if one.member == "url" else one.tokens[:-1]
+            place = (*one.tokens[:-1], _BINDING_MEMBERS[one.member])
             folded = re.sub(r"[^A-Z]", "", str(one.binding).upper())
             meant = next((b for b in _BINDINGS if re.sub(r"[^A-Z]", "", b) == folded), None)
             hint = f"; did you mean {meant}?" if meant else ""
@@ -205,6 +219,23 @@ def same_interface(subject: Subject) -> Iterator[Found]:
 
 # Texts, media types, skills.
 
+_MODES: Final = ("defaultInputModes", "defaultOutputModes", "inputModes", "outputModes")
+
+
+def _lists(subject: Subject, names: tuple[str, ...]) -> Iterator[tuple[Tokens, list[Json]]]:
+    """The lists of these names, of the card and of its skills."""
+    for tokens, owner in (((), subject.document), *subject.skills):
+        for name in names:
+            value = owner.get(name)
+            if isinstance(value, list) and (not tokens) == name.startswith("default"):
+                yield (*tokens, name), value
+
+
+def _without_blanks(value: Json) -> Json:
+    """A media type that has white space around it."""
+    bare = value.strip(_BLANKS) if isinstance(value, str) else ""
+    return bare if _MEDIA_TYPE.fullmatch(bare) else value
+
 
 @card_rule(
     "meaning.media-type",
@@ -212,25 +243,52 @@ def same_interface(subject: Subject) -> Iterator[Found]:
     summary="An input or output mode is no media type.",
     why="Clients compare modes with the media types that they have. A word like `text` matches "
     "none of them.",
-    fix="Write text/plain for `text`, application/json for `data`.",
+    fix="Write text/plain for `text`, application/json for `data`. --fix removes white space "
+    "around a media type.",
+    repair=_without_blanks,
     reference="A2A 1.0 4.4.1, RFC 6838",
     bad=Example({"/defaultInputModes": ["text"]}),
     good=Example({"/defaultInputModes": ["text/markdown"]}),
 )
 def media_type(subject: Subject) -> Iterator[Found]:
     """Of the card and of its skills."""
-    owners: list[tuple[Tokens, object]] = [
-        ((name,), subject.document.get(name))
-        for name in ("defaultInputModes", "defaultOutputModes")
-    ]
-    for tokens, skill in subject.skills:
-        owners += [((*tokens, name), skill.get(name)) for name in ("inputModes", "outputModes")]
-    for tokens, modes in owners:
-        for index, mode in enumerate(modes if isinstance(modes, list) else ()):
+    for tokens, modes in _lists(subject, _MODES):
+        for index, mode in enumerate(modes):
             if isinstance(mode, str) and mode and not _MEDIA_TYPE.fullmatch(mode):
                 meant = _KNOWN_MODES.get(mode.lower())
                 hint = f"; {meant} is one" if meant else ""
                 yield (*tokens, str(index)), f"{mode[:40]!r} is no media type{hint}"
+
+
+def _once_each(value: Json) -> Json:
+    return list(dict.fromkeys(value)) if _has_repeats(value) else value  # type: ignore[arg-type]
+
+
+def _has_repeats(value: Json) -> bool:
+    """Whether a list of texts holds one of them twice."""
+    return (
+        isinstance(value, list)
+        and all(isinstance(one, str) for one in value)
+        and len(set(map(str, value))) < len(value)
+    )
+
+
+@card_rule(
+    "meaning.repeated",
+    "note",
+    summary="A list of tags or modes says one thing twice.",
+    why="It is a set: readers take each of them once, and a person wonders which other one was "
+    "meant.",
+    fix="Keep the first. --fix does that.",
+    repair=_once_each,
+    bad=Example({"/skills/0/tags": ["sea", "tides", "sea"]}),
+    good=Example({"/skills/0/tags": ["sea", "tides", "Sea"]}),
+)
+def repeated(subject: Subject) -> Iterator[Found]:
+    """In the same letters."""
+    for tokens, texts in _lists(subject, (*_MODES, "tags")):
+        if _has_repeats(texts):
+            yield tokens, f"{len(texts) - len(set(map(str, texts)))} of {len(texts)} are repeated"
 
 
 @card_rule(

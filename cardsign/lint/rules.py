@@ -80,6 +80,8 @@ class Rule:
         bad: A card that breaks it.
         good: A card close to that which does not.
         fixable: Whether :func:`cardsign.lint.fix` fixes it, because that loses no meaning.
+        repair: What should stand at the place in place of its value; the value itself where no
+            single answer is certain. What it returns needs no further repair.
     """
 
     id: str
@@ -93,6 +95,7 @@ class Rule:
     on_spot: SpotCheck | None = field(default=None, compare=False)
     on_card: CardCheck | None = field(default=None, compare=False)
     fixable: Callable[[Spot], bool] | None = field(default=None, compare=False)
+    repair: Callable[[Json], Json] | None = field(default=None, compare=False)
 
     @property
     def group(self) -> str:
@@ -271,7 +274,18 @@ def asked(one: Rule, subject: Subject) -> Iterator[Finding]:
                 yield Finding(one, spot.tokens, message, fixable)
     if one.on_card is not None:
         for tokens, message in one.on_card(subject):
-            yield Finding(one, tokens, message)
+            fixable = False
+            if one.repair is not None:
+                value = _value_at(subject.document, tokens)
+                fixable = one.repair(value) != value
+            yield Finding(one, tokens, message, fixable)
+
+
+def _value_at(document: Json | Mapping[str, Json], tokens: Tokens) -> Json:
+    value: Any = document
+    for token in tokens:
+        value = value[int(token)] if isinstance(value, list) else value[token]
+    return value  # type: ignore[no-any-return]
 
 
 def weighed(finding: Finding, settings: LintSettings) -> Finding:

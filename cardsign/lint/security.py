@@ -182,6 +182,11 @@ def _places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json]]]:
     yield from subject.skills
 
 
+def _is_flat(requirement: Json) -> bool:
+    """Whether a requirement of 1.0 lacks `schemes`, as one in 0.3's form does."""
+    return isinstance(requirement, dict) and bool(requirement) and "schemes" not in requirement
+
+
 @card_rule(
     "meaning.requirement-form",
     "error",
@@ -202,7 +207,7 @@ def requirement_form(subject: Subject) -> Iterator[Found]:
             for index, one in enumerate(listed if isinstance(listed, list) else [None]):
                 if not isinstance(one, dict):
                     yield (*tokens, member, str(index)), "expected an object"
-                elif member == "securityRequirements" and one and "schemes" not in one:
+                elif member == "securityRequirements" and _is_flat(one):
                     yield (*tokens, member, str(index)), "expected an object with `schemes`"
 
 
@@ -258,9 +263,11 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
     good=Example({"/security": [{"harbour": ["read"]}]}, "0.3"),
 )
 def open_door(subject: Subject) -> Iterator[Found]:
-    """In either version's form."""
+    """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
     for tokens, owner in _places(subject):
-        if any(not names for names in requirements_of(owner)):
+        listed = owner.get("securityRequirements")
+        flat = sum(map(_is_flat, listed)) if isinstance(listed, list) else 0
+        if sum(not names for names in requirements_of(owner)) > flat:
             yield tokens, "an alternative without schemes lets everybody in"
 
 

@@ -330,6 +330,21 @@ def test_a_card_is_fixed_in_part(cardsign: Cardsign, signed: Path) -> None:
     assert ended.json["signatures_removed"] == len(json.loads(signed.read_bytes())["signatures"])
 
 
+@pytest.mark.parametrize("output", [(), ("-o", "fixed.json"), ("-o", "-")])
+def test_a_dry_run_says_what_would_be_fixed(cardsign: Cardsign, output: tuple[str, ...]) -> None:
+    """Each place, and what was wrong there; nothing is written."""
+    name = card("card.json", put(PORTABLE, "/supportedInterfaces/0/protocolBinding", "grpc"))
+    before = sorted(Path().iterdir())
+    ended = cardsign("lint", name, "--fix", "--dry-run", *output)
+
+    assert ended.status == 0
+    assert "would fix /supportedInterfaces/0/protocolBinding: 'grpc' is no" in ended.err
+    assert "(meaning.binding)" in ended.err
+    assert "dry run: nothing was changed" in ended.err
+    assert b"GRPC" not in ended.out
+    assert sorted(Path().iterdir()) == before
+
+
 def test_a_card_with_nothing_to_fix(cardsign: Cardsign, signed: Path) -> None:
     """It arrives byte for byte, signatures and all."""
     document = signed_portable()
@@ -341,6 +356,7 @@ def test_a_card_with_nothing_to_fix(cardsign: Cardsign, signed: Path) -> None:
 
 CONFLICTS = {
     "--fix to nowhere": ("--fix",),
+    "a dry run of what changes nothing": ("--dry-run",),
     "a place and nothing for it": ("-o", "out.json"),
     "two things on one stream": ("--fix", "-o", "-", "--json"),
     "an unknown target": ("--for", "everybody"),

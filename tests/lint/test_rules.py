@@ -425,6 +425,18 @@ def test_F7_F9_lint_knows_what_0_3_requires() -> None:
     assert found(OLD, groups=("members",)) == []
 
 
+def test_a_requirement_in_the_other_form_is_one_finding() -> None:
+    """It is malformed, and so no open door; the twin: an empty one beside it is."""
+    flat = put(PORTABLE, "/securityRequirements", [{"harbour": ["read"]}])
+    beside = put(PORTABLE, "/securityRequirements", [{"harbour": ["read"]}, {}])
+
+    assert found(flat, groups=("meaning",)) == ["meaning.requirement-form"]
+    assert set(found(beside, groups=("meaning",))) == {
+        "meaning.requirement-form",
+        "meaning.open-door",
+    }
+
+
 # ------------------------------------------------------------------ what other tools check
 
 #: The rules of a2a-inspector and of the conformance kit, by a card that breaks each.
