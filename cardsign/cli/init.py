@@ -276,7 +276,9 @@ def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | N
         click.echo(made.recovery_text, nl=False)
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
-    if card is not None:
+    if card is not None and not Path(card).exists():
+        say(f"  next: write {card}, which is not there yet; then cardsign keys rotate")
+    elif card is not None:
         say("  next: cardsign keys rotate, which signs the card and publishes it")
     else:
         say("  next: cardsign sign card.json -o signed.json")

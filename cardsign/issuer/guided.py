@@ -388,10 +388,9 @@ class _Work:
         if keyset is None or keyset.recovery is None:
             what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
             return Task("you", what, f"{_ADD_ROOT}; then {again}")
-        number = f"{keyset.epoch}.{keyset.version + 1}"
         what = (
-            f"revoke {names}: not done, since it has yet to sign keyset {number}, which revokes "
-            "the other keys and lists those in their places"
+            f"revoke {names}: not done, since it has yet to sign keyset {keyset.epoch}."
+            f"{keyset.version + 1}, which revokes the other keys and lists those in their places"
         )
         command = f"cardsign keyset sign {self.draft}; then {again}"
         return Task(needed[0].holder or "who holds the root key", what, command)
@@ -499,11 +498,9 @@ class _Work:
                 f"{self.now:%Y-%m-%d}: keyset {draft.previous.epoch}.{draft.previous.version} has "
                 "ended by this machine's clock, which may be ahead"
             )
-            self._needs(
-                "each root holder", what, f"cardsign keyset sign {file}; then {self.again}", None
-            )
+            self._needs("each root holder", what, self._sign(file, draft.statement.digest), None)
             return
-        ours, apart = self.unlocking.access, self.unlocking.root_access
+        ours, apart, told = self.unlocking.access, self.unlocking.root_access, len(self.left)
         for store, access in ((self.store, ours), (self.unlocking.roots, apart or ours)):
             signed = None if store is None else self._signed_by(store, access, draft, until)
             if signed is not None:
@@ -512,15 +509,21 @@ class _Work:
         if draft.is_complete:
             self._publish_keyset(draft)
             return
+        asked = {task.who for task in self.left[told:]}
         for one in draft.signings:
-            if one.missing:
-                holders = sorted({key.holder for key in one.quorum.keys} - one.signed)
-                digest = draft.statement.digest
-                what = f"sign keyset {draft.number} for {one.whose}, digest {digest}"
+            holders = sorted({key.holder for key in one.quorum.keys} - one.signed - asked)
+            if one.missing and holders:
+                what = (
+                    f"sign keyset {draft.number} for {one.whose}, digest {draft.statement.digest}"
+                )
                 who = ", ".join(holders)
                 if one.missing < len(holders):
                     who = f"{one.missing} of these root holders: {who}"
-                self._needs(who, what, f"cardsign keyset sign {file}; then {self.again}", until)
+                self._needs(who, what, self._sign(file, draft.statement.digest), until)
+
+    def _sign(self, file: Path, digest: str) -> str:
+        """What a root holder types, whose key store is DIR."""
+        return f"cardsign keyset sign {file} --digest {digest} --keystore DIR; then {self.again}"
 
     def _signed_by(
         self, store: KeyStore, access: Access, draft: KeysetDraft, until: datetime | None
@@ -539,7 +542,9 @@ class _Work:
             reviewed = review_keyset(store, draft.statement, now=self.now)
             made = sign_keyset(store, reviewed, access, digest=draft.statement.digest)
         except _NEEDS_A_PERSON as fault:
-            what = f"sign keyset {draft.number}: {fault.message}"
+            what = f"sign keyset {draft.number}, digest {draft.statement.digest}: {fault.message}"
+            if isinstance(fault, PassphraseFault):
+                what += "; CARDSIGN_ROOT_PASSPHRASE gives that of root keys"
             holder = here[0].holder or "who holds the root key"
             self._needs(holder, what, self.again, until)
             return None

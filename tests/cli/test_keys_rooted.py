@@ -66,7 +66,9 @@ def tick(cardsign: Cardsign, passphrase: str | None = None) -> Any:
 
 def digest_of(told: Any) -> str | None:
     """The digest of the draft that waits for the roots; None where none does."""
-    found = [re.search(r"^sign keyset .* digest (\S+)$", one["what"]) for one in told["left"]]
+    found = [
+        re.search(r"^sign keyset .* digest ([0-9a-f]{64})", one["what"]) for one in told["left"]
+    ]
     return next((match[1] for match in found if match), None)
 
 
@@ -104,8 +106,8 @@ def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     digest = run(issuer("keyset", "show", DRAFT, "--json")).json["digest"]
     assert digest_of(first.json) == digest
     text = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).err
-    assert f"sign keyset 1.2 for its own root, digest {digest}" in text
-    assert f"next: cardsign keyset sign {DRAFT}; then cardsign keys rotate\n" in text
+    assert f"sign keyset 1.2, digest {digest}" in text
+    assert "next: cardsign keys rotate\n" in text
 
 
 def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:

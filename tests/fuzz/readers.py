@@ -83,7 +83,7 @@ def check_entry(data: bytes) -> None:
     document = parse_object(data)
     entry = read_entry(document)
     assert entry.header.alg in ("ES256", "RS256")
-    base64url.decode(entry.signature)
+    assert base64url.encode(entry.signature) == document["signature"]
     assert base64url.decode(entry.protected)
     assert read_entry(document, algorithms=ALGORITHMS).header == entry.header
 
