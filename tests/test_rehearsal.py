@@ -15,6 +15,7 @@ from cardsign.issuer import IssuerPassphrases, Unlocking, init_issuer, init_keys
 from cardsign.keys import ScryptCost, TimelineSettings, UnsafeScryptCost
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.publish import load_current
 from cardsign.rehearsal import Rehearsal, rehearse
 from tests.support import PORTABLE
 
@@ -129,3 +130,11 @@ def test_without_a_card_key_or_a_card_there_is_nothing_to_rehearse(tmp_path: Pat
     bare = replace(config, publish=None, cards=())
     with pytest.raises(SigningRefused, match="no card is published"):
         rehearse(store, bare, now=NOW, folder=tmp_path)
+
+
+def test_the_keysets_are_counted_on_from_the_newest(tmp_path: Path) -> None:
+    """So that what it says can be held against what comes."""
+    rehearsal = told(tmp_path, rooted=True)
+    version = max(int(number[2:]) for number in load_current(tmp_path / "public").keysets)
+    (first, *_) = [one.what for one in rehearsal.events if "signed keyset" in one.what]
+    assert f"keyset 1.{version + 1}" in first

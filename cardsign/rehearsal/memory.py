@@ -102,7 +102,7 @@ def stand_in(
     """A store in memory in the state of another, with fresh keys under the same kids.
 
     So a rotation can be rehearsed without any passphrase. Of the statements only the newest
-    keyset stands in, as number 1.1 with its own times; releases are not taken over.
+    keyset stands in, under its version and with its own times; releases are not taken over.
 
     Args:
         store: The real store; it is only read.
@@ -175,10 +175,11 @@ def _keep(
         revoked=frozenset(names.get(name, name) for name in newest.revoked),
     )
     lifetime = datetime.fromtimestamp(newest.exp, UTC) - begun
-    payload = draft_next(plan, None, now=begun, lifetime=lifetime).envelope.payload
     signers = [private_keys[key.public.thumbprint] for key in plan.root.keys]
-    data = sign_statement(payload, signers, TYP_KEYSET)
-    statement = read_keyset(data)
-    for one in (copy, roots):
-        StatementHistory.of(one).keep_keyset(statement, write_draft(statement))
-        note_keyset(one, statement, now=begun)
+    statement = None
+    for _ in range(newest.version):
+        payload = draft_next(plan, statement, now=begun, lifetime=lifetime).envelope.payload
+        statement = read_keyset(sign_statement(payload, signers, TYP_KEYSET))
+        for one in (copy, roots):
+            StatementHistory.of(one).keep_keyset(statement, write_draft(statement))
+            note_keyset(one, statement, now=begun)
