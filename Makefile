@@ -42,6 +42,9 @@ RELEASE_1.1 := 1.1.3
 ACTIONLINT := 1.7.7
 HADOLINT := 2.15.1
 ZENSICAL := 0.0.73
+JUNITPARSER := 5.0.3
+# This package of Microsoft's carries the schema of SARIF 2.1.0; no package of the Python index does.
+JEST_SARIF := 1.0.0-beta.0
 SCHEMATHESIS := 4.32.5
 OPENAPI_VALIDATOR := 0.9.0
 
@@ -192,7 +195,7 @@ serving-env: $(VENV)/.serving $(addsuffix /.installed,.venv-browser .venv-schema
 	    >$(VENV)/serving.log 2>&1 || { cat $(VENV)/serving.log >&2; exit 1; }; \
 	else echo "install$$missing yourself (apt-get needs root): their tests are left out"; fi
 
-linters-env: $(VENV)/.linters  ## install what workflows and the image are linted with
+linters-env: $(VENV)/.linters $(VENV)/sarif-2.1.0.json  ## install what workflows and the image are linted with
 	@:
 
 cluster-env: $(VENV)/.cluster  ## install what many cards are verified with: Dask, fsspec
@@ -267,6 +270,15 @@ $(VENV)/.linters: $(VENV)/.dev
 	  GOBIN=$(CURDIR)/$(BIN) go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT) && \
 	  touch $@; \
 	else echo "no go on this machine: actionlint is left out"; fi
+
+$(VENV)/sarif-2.1.0.json: $(VENV)/.dev
+	@if command -v npm >/dev/null; then \
+	  echo "installing junitparser and the schema of SARIF into $(VENV), once ..."; \
+	  $(BIN)/$(PIP) install junitparser==$(JUNITPARSER) && \
+	  npm pack --silent --pack-destination $(VENV) @microsoft/jest-sarif@$(JEST_SARIF) >/dev/null && \
+	  tar -xzOf $(VENV)/microsoft-jest-sarif-$(JEST_SARIF).tgz \
+	    package/lib/schemas/sarif-2.1.0-rtm.5.json > $@; \
+	else echo "no npm on this machine: reports are not held against the schema of SARIF"; fi
 
 $(VENV)/.postgres: $(VENV)/.dev
 	@echo "installing SQLAlchemy and psycopg into $(VENV), once ..."

@@ -74,6 +74,7 @@ A2A_INSTALLABLE = "`make a2a-env` installs it"
 SERVING_INSTALLABLE = "`make serving-env` installs it"
 CLUSTER_INSTALLABLE = "`make cluster-env` installs it"
 #: What a publication is served with and looked at by: marker, name, and whether it is here.
+SARIF_SCHEMA = Path(__file__).resolve().parents[1] / ".venv" / "sarif-2.1.0.json"
 BROWSER = Path(__file__).resolve().parents[1] / ".venv-browser"
 SCHEMATHESIS = Path(__file__).resolve().parents[1] / ".venv-schemathesis"
 SERVING = (
@@ -169,6 +170,9 @@ def _why_left_out(item: pytest.Item) -> str:
         programs = [Path(sys.executable).with_name(name) for name in ("actionlint", "hadolint")]
         if not all(program.is_file() for program in programs):
             return "no actionlint and hadolint; `make linters-env` installs them where there is Go"
+    readers_are_here = SARIF_SCHEMA.is_file() and _is_importable("junitparser")
+    if item.get_closest_marker("needs_report_readers") and not readers_are_here:
+        return "no schema of SARIF or no junitparser; `make linters-env` installs them by npm, pip"
     if item.get_closest_marker("needs_node") and not shutil.which("node"):
         return "no node to run JavaScript"
     if item.get_closest_marker("needs_a2a") and not all(map(_is_importable, A2A_MODULES)):
