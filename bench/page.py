@@ -126,9 +126,17 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         PUBLIC,
         TOKEN,
         0.5,
-        "",
+        "a public answer is looked up; this request is read by werkzeug, and its caller is checked "
+        "anew each time",
     ),
-    ("by a JWT that was seen before, likewise", ("serving", "wall"), PUBLIC, JWT, 0.3, ""),
+    (
+        "by a JWT that was seen before, likewise",
+        ("serving", "wall"),
+        PUBLIC,
+        JWT,
+        0.3,
+        "the same, and the digest and the times of the token",
+    ),
     ("200 peers, side by side against one by one", ("many",), ONE_BY_ONE, SIDE_BY_SIDE, 8, ""),
 )
 #: MiB of a process that serves 1,000 agents.
