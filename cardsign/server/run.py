@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import multiprocessing
 import os
 import socket
 import sys
@@ -23,6 +24,8 @@ from cardsign.server.host import Host
 from cardsign.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from multiprocessing.synchronize import Lock
+
     from _typeshed.wsgi import WSGIApplication
 
 #: Seconds that requests under way are given at a shutdown.
@@ -99,18 +102,24 @@ def _run(make: Callable[[], Host], address: str, port: int, as_json: bool, worke
         workers_kill_timeout=SHUTDOWN_SECONDS,
     )
     try:
-        loader = partial(_load, make, (address, port), os.getpid(), as_json)
+        unsaid = multiprocessing.Lock()  # whichever worker takes it says where; nobody releases it
+        loader = partial(_load, make, (address, port), os.getpid(), as_json, unsaid)
         server.serve(target_loader=loader, wrap_loader=False)
     except SystemExit as exc:  # granian's way to say that the worker ended unasked
         raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
 
 
 def _load(
-    make: Callable[[], Host], address: tuple[str, int], parent: int, as_json: bool
+    make: Callable[[], Host],
+    address: tuple[str, int],
+    parent: int,
+    as_json: bool,
+    unsaid: Lock,
 ) -> AsgiApplication:
     """Make the application; called in the worker process, which need not be a fork."""
     live = make()
-    threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
+    watched = (live, address, parent, as_json, unsaid)
+    threading.Thread(target=_watch, args=watched, daemon=True).start()
     settings = live.settings
     application: WSGIApplication = live
     if settings.rate or settings.access_log:
@@ -129,23 +138,28 @@ def _unsaid(line: str) -> None:
     """The worker will say it."""
 
 
-def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool) -> None:
-    """Say when requests are accepted; then end this worker if its parent was killed.
+def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool, unsaid: Lock) -> None:
+    """Say once, for all workers, when requests are accepted; end this one if its parent is killed.
 
     A worker left alone would go on answering at the port, and nothing would stop it.
     """
     deadline = time.monotonic() + _START_SECONDS
     while not _accepts(address) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    number, count = live.number, live.count
-    if as_json:
-        said = {"generation": number} if number else {"agents": count}
-        print(json.dumps({**said, "url": _url(address)}), flush=True)
-    what = f"generation {number}" if number else f"{count} agents"
-    to_stderr(f"serving {what} on {_url(address)}")
+    if unsaid.acquire(block=False):
+        _say(live, _url(address), as_json)
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
+
+
+def _say(live: Host, url: str, as_json: bool) -> None:
+    number, count = live.number, live.count
+    if as_json:
+        said = {"generation": number} if number else {"agents": count}
+        print(json.dumps({**said, "url": url}), flush=True)
+    what = f"generation {number}" if number else f"{count} agents"
+    to_stderr(f"serving {what} on {url}")
 
 
 def _accepts(address: tuple[str, int]) -> bool:

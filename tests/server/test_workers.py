@@ -78,7 +78,7 @@ def running(directory: Path, key: PrivateKey, settings: str) -> Iterator[Running
 
 
 def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> None:
-    """The other one answers meanwhile; a signal ends both."""
+    """The other one answers meanwhile; a signal ends both; where they serve was said once."""
     with running(tmp_path, key, "") as server:
         deadline = time.monotonic() + PATIENCE
         while len(server.workers()) < 2 and time.monotonic() < deadline:
@@ -96,6 +96,8 @@ def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> No
                 assert server.get().status_code == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(PATIENCE) == 0
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == ""
 
 
 def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: PrivateKey) -> None:
