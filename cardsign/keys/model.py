@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
 
 from cardsign.card.strictjson import Json, parse_object
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 FORMAT: Final = 3
+#: States that are not read again for as long as their bytes are the same; a command loads often.
+MAX_READ_BEFORE: Final = 4
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -627,8 +629,9 @@ def state_digest(state: StoreState) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+@lru_cache(maxsize=MAX_READ_BEFORE)
 def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
-    """Read what :func:`dump_state` wrote.
+    """Read what :func:`dump_state` wrote; the same bytes are not read again.
 
     Not checked: that the audit log tells of it; see :func:`cardsign.keys.audit.check_vouched`.
 

@@ -7,6 +7,7 @@ checks by what right it says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
@@ -186,6 +187,11 @@ class KeysetStatement:
         return self.epoch, self.version
 
 
+#: Keyset statements that are not read again; an issuer's whole history is read at each step.
+MAX_READ_BEFORE: Final = 64
+
+
+@lru_cache(maxsize=MAX_READ_BEFORE)
 def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
     """Read a keyset statement (K1 to K4, and the span of K9). No signature is verified.
 
