@@ -96,7 +96,8 @@ def _is_configuration(document: Document) -> bool:
 def _is_ours(document: Document) -> bool:
     value = document.value
     is_manifest = "name" in value and ("module" in value or "model" in value or "tools" in value)
-    return document.file.endswith(".toml") and (is_manifest or _is_configuration(document))
+    is_configuration = _is_configuration(document) and value.keys() != {"mcp_servers"}
+    return document.file.endswith(".toml") and (is_manifest or is_configuration)
 
 
 KIND: Final = Kind(

@@ -77,7 +77,7 @@ def test_O27_a_list_of_servers_runs_nothing(
     monkeypatch.setattr("os.posix_spawn", run)
     path = write(f"servers.{suffix}", LISTS[suffix])
     with pytest.raises(BuildRefused, match="not what they offer") as caught:
-        built(f"mcp:{path}")
+        built(path)
     assert "tools/list" in caught.value.hint
 
 
