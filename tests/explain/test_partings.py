@@ -134,10 +134,11 @@ def test_partings_are_bounded() -> None:
 
 def test_there_are_partings_exactly_where_the_bytes_differ() -> None:
     """Of random cards; and each parting tells at least two profiles apart."""
-    parted = 0
+    parted = total = 0
     for _, card in spoilt_cards():
         explanation = explained(card)
         payloads = set()
+        total += 1
         for profile in DEFAULT_PROFILES:
             try:
                 payloads.add(canonicalize(card, profile).data)
@@ -147,7 +148,7 @@ def test_there_are_partings_exactly_where_the_bytes_differ() -> None:
         for parting in explanation.partings:
             assert len({repr(place) for place in parting.places.values()}) > 1, dump(card)
         parted += bool(explanation.partings)
-    assert parted > 20
+    assert parted * 20 > total
 
 
 @pytest.mark.parametrize("card", [LAX, OLD, DUAL], ids=["lax", "of 0.3", "of both"])

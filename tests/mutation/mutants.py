@@ -86,7 +86,9 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
             where = path, change.first.lineno, ".".join(function) or "module"
             what = change.operator, source[start:end].decode(), change.after
             mutant = Mutant(*where, *what, start, end)
-            if what[1] != change.after and _compiles(mutant.applied(source)):
+            # What only a type checker reads is no fault that a test could see.
+            is_typing = what[1] == "TYPE_CHECKING"
+            if what[1] != change.after and not is_typing and _compiles(mutant.applied(source)):
                 found.setdefault((start, end, change.after), mutant)
     return sorted(found.values(), key=lambda one: (one.start, one.end, one.after))
 

@@ -117,7 +117,10 @@ AREAS: Final = {
     "server": Area(("cardsign/server/**/*.py",), ("tests/server", "tests/integrations")),
     "publish": Area(
         ("cardsign/publish/**/*.py",),
-        ("tests/test_publish.py", "tests/test_recorded.py", "tests/test_publication_order.py"),
+        (
+            *("tests/test_publish.py", "tests/test_recorded.py", "tests/test_publication_order.py"),
+            *("tests/test_export.py", "tests/cli/test_publishing.py", "tests/server"),
+        ),
     ),
     "cli": Area(
         ("cardsign/cli/**/*.py",),
