@@ -176,6 +176,17 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
         card(skills__0__id="tide_times"),
         [("breaking", "/skills/0", "the id of skill 'tides' is 'tide_times' now")],
     ),
+    "a skill of the same name, with another id and description": (
+        card(skills__0__id="tide_times", skills__0__description="Something else."),
+        [
+            (
+                "breaking",
+                "/skills/0",
+                "skill 'tides' was removed, and was not marked as deprecated before",
+            ),
+            ("additive", "/skills/0", "skill 'tide_times' is new"),
+        ],
+    ),
     "skills in another order": (card(skills=CARD["skills"][::-1]), []),
     "tags": (
         card(skills__0__tags=["sea", "moon"]),

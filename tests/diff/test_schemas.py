@@ -108,6 +108,8 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     ),
     "1 and 1.0 are one value": ({"enum": [1]}, {"enum": [1.0]}, [], []),
     "a lower maximum": (TASK, with_depth(maximum=5), ["breaking"], ["additive"]),
+    "a maximum that is higher by one": (TASK, with_depth(maximum=10), ["additive"], ["breaking"]),
+    "a minimum that is lower by one": (TASK, with_depth(minimum=0), ["additive"], ["breaking"]),
     "no maximum": (TASK, with_depth(maximum=None), ["additive"], ["breaking"]),
     "a minimum that is itself refused now": (
         TASK,
@@ -174,6 +176,12 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["breaking"],
         ["additive"],
     ),
+    "no alternatives any more": (
+        {"type": "array", "anyOf": [{"maxItems": 3}]},
+        {"type": "array"},
+        ["additive"],
+        ["breaking"],
+    ),
     "alternatives in another order": (
         {"anyOf": [{"type": "null"}, TEXT]},
         {"anyOf": [TEXT, {"type": "null"}]},
@@ -206,6 +214,12 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     "a reference to another document": (
         TEXT,
         {"$ref": "https://x.example/s"},
+        ["unclear"],
+        ["unclear"],
+    ),
+    "a reference to another document, whose path leads somewhere in this one too": (
+        {"$ref": "other.json#/$defs/a", "$defs": {"a": TEXT}},
+        TEXT,
         ["unclear"],
         ["unclear"],
     ),
@@ -248,6 +262,17 @@ def test_a_change_says_where_and_what() -> None:
     assert [(one.path, one.message) for one in found] == [
         ("/skills/0/input_schema/properties/depth", "its maximum was 9, and is 5")
     ]
+
+
+def test_listed_values_are_told_from_any_value() -> None:
+    """Each way has its own sentence."""
+    listed = {"type": "string", **MODE}
+    (less,), (more,) = (
+        compare_schemas(TEXT, listed, "input"),
+        compare_schemas(listed, TEXT, "input"),
+    )
+    assert less.message == "only listed values are taken now"
+    assert more.message == "any value is taken now"
 
 
 def test_the_work_is_bounded() -> None:
