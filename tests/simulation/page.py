@@ -14,15 +14,17 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reports" / "simula
 _TEXT: Final = """# The simulation: does a rotation break anybody, or leave a thief in?
 
 `make simulate` lets worlds run under a virtual clock, each for 45 days and each from one seed.
-Random issuers rotate and revoke keys with cardsign's own code (`keys/life`, `timeline`, `rotation`,
-`renewal`, `operations`, `statements`, `releases`, and `sign`); they skip ticks, lose a host, deploy
-hours or days late, let the roots wait, edit their card, and their clocks differ. A new key waits
-until the roots have listed it, and meanwhile hinders nothing. A cache lies between each
-verifier and each URL. Random verifiers come after each change, with copies as fresh or as old as
-the timeline assumes at worst, and with clocks that are off: those with a keyset anchor run
-`trust/refresh.py` and `examine_card` with a memory, which they lose now and then; others have a
-JWK Set and a card, and are content with one good signature or want every one to be good. In three
-worlds of four a thief takes the active card key, in one of these the release key, too.
+Random issuers rotate and revoke keys with cardsign's own code: `cardsign.keys`, `cardsign.issuer` and
+`cardsign.sign`. They miss runs of cron, lose a host and deploy hours or days late. They let the
+roots wait, they edit their card, and their clocks differ. A new key waits until the roots have
+listed it, and hinders nothing meanwhile.
+
+A cache lies between each verifier and each URL. Random verifiers come after each change. Their
+copies are as fresh or as old as the timeline assumes at worst, and their clocks are off. Those with
+a keyset anchor refresh their issuers as `cardsign verify` does, and lose their state now and then.
+Others have a JWK Set and a card. Some of these want one good signature, the others want every
+signature to be good. In three worlds of four a thief takes the active card key. In one of these
+three the thief takes the release key, too.
 
 ## Three statements
 
@@ -54,7 +56,7 @@ Honest cards that were refused, of which the assumptions say nothing:
   that was retired since; that ends card_max_age after the card that is signed anew is live. The
   longest was {after} s after the revocation was decided, by an issuer who deploys days late. That
   everybody believes the standby at once needs that it was published for max(A, W) before.
-* What has ended because of missed ticks is refused until it is signed anew.
+* What has ended because of missed runs of cron is refused until it is signed anew.
 
 ## How long a thief is believed
 

@@ -144,7 +144,7 @@ class World:
             card if verifier.handed else self.clockwork.site.live(CARD, t) or card
         ]
         if ended(self.clockwork, t, t + verifier.offset):
-            self.figures.excluded["missed ticks: what is live has ended"] += 1
+            self.figures.excluded["missed runs of cron: what is live has ended"] += 1
         elif self._revocation_ended(signers):
             revoked = [kid for kid in signers if self.issuer.was_revoked(kid)]
             self._measure_after_revocation(t, revoked)
