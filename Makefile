@@ -185,7 +185,7 @@ postgres-env: $(VENV)/.postgres  ## install PostgreSQL for tests of key stores, 
 	else echo "install postgresql and systemd yourself (apt-get needs root): its tests are left out"; fi
 
 serving-env: $(VENV)/.serving $(addsuffix /.installed,.venv-browser .venv-schemathesis)  ## install what serving is tested with: nginx, Redis, Chromium; and shells
-	@for each in nginx:nginx-light redis-server:redis-server wrk:wrk chromium:chromium systemd-analyze:systemd zsh:zsh fish:fish; do \
+	@for each in nginx:nginx-light curl:curl redis-server:redis-server wrk:wrk chromium:chromium systemd-analyze:systemd zsh:zsh fish:fish; do \
 	  command -v "$${each%:*}" >/dev/null || missing="$$missing $${each#*:}"; done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

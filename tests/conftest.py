@@ -91,6 +91,7 @@ SERVING = (
     ("needs_shells", "zsh and fish", lambda: shutil.which("zsh") and shutil.which("fish")),
     ("needs_systemd", "systemd-analyze", lambda: shutil.which("systemd-analyze")),
     ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
+    ("needs_curl", "curl", lambda: shutil.which("curl")),
     (
         "needs_redis",
         "Redis",

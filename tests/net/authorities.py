@@ -34,6 +34,14 @@ class Authority:
         self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False
     ) -> ssl.SSLContext:
         """A server's context with a certificate for these names, valid between these days."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate(*names, days=days, self_signed=self_signed))
+        return context
+
+    def certificate(
+        self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False
+    ) -> Path:
+        """A file with such a certificate and its key."""
         issuer = None if self_signed else self._issuer
         certificate, key = _certificate(names[0], issuer, names, days)
         file = self._folder / f"{x509.random_serial_number():x}.pem"
@@ -45,9 +53,7 @@ class Authority:
                 serialization.NoEncryption(),
             )
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return file
 
 
 def _certificate(

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Any
 
 from authorities import Authority
 from peers import PATIENCE, http, read_head
@@ -100,7 +101,7 @@ class Host:
             connection = _Listening(self.tls.wrap_socket(raw, server_side=True), received)
             with connection.socket:
                 if self.relay_port is not None:
-                    _relay(connection, self.relay_port)
+                    hand_on(connection, self.relay_port)
                 while self.relay_port is None and self._answer(connection):
                     pass
 
@@ -232,7 +233,7 @@ def _some(connection: _Listening, size: int) -> bytes:
     return data
 
 
-def _relay(connection: _Listening, port: int) -> None:
+def hand_on(connection: Any, port: int) -> None:
     """Hand bytes on in both directions until the server or the client hangs up."""
     with socket.create_connection(("127.0.0.1", port), 5) as server:
         server.settimeout(None)
