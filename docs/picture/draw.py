@@ -52,14 +52,14 @@ PEERS = ("asks every time", "has an old key set", "has an old card")
 READINGS = (
     (
         ("reads by prune-empty,", "as a2a-sdk does"),
-        ("name, url, skills", "the login is dropped: no scopes"),
+        ("name, url, skills", "login dropped: its scopes are empty"),
         ("name, url, skills", ""),
         ("the same bytes: valid", "it calls without a login"),
         "bad",
     ),
     (
         ("reads by served-as-is,", "as cardsign does"),
-        ("name, url, skills,", "login: bearer"),
+        ("name, url, skills,", "login: bearer, scopes: []"),
         ("name, url, skills", ""),
         ("other bytes: untrusted", "it calls nobody"),
         "good",
@@ -138,7 +138,7 @@ def flow() -> str:
         parts += arrow(before[0] + before[1], after[0], label)
     parts += column(16, "on your side", OWN_SIDE, "✓", "good")
     parts += column(484, "what can happen there", ATTACKS, "✗", "bad")
-    parts += column(778, "four answers", ANSWERS, "✓", "good")
+    parts += column(778, "four answers", ANSWERS, "?", "ink")
     title = "A card is signed, passes hands that can change it, and is verified."
     return drawing(300, title, parts)
 
@@ -184,7 +184,7 @@ def attack() -> str:
     """A requirement is deleted on the way: which reading sees it."""
     parts = [
         *box(
-            232, 236, "card as signed", ("login: bearer, any scope", "signed for both readings"), 20
+            232, 236, "card as signed", ("login: bearer, scopes: []", "signed for each reading"), 20
         ),
         *box(560, 236, "card as received", ("no login", "the same signatures"), 20),
         '<path d="M474 66H548" class="line-line" fill="none" stroke-width="2"/>',
@@ -196,7 +196,7 @@ def attack() -> str:
     heads = (
         (16, "a peer that"),
         (232, "payload as signed"),
-        (480, "as received"),
+        (504, "as received"),
         (704, "so it says"),
     )
     parts += [text(x, 164, words, "soft", "start") for x, words in heads]

@@ -323,7 +323,7 @@ def add(
     like: Path | None,
     known: Comparison,
 ) -> None:
-    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
+    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or URL's own keyset.
 
     URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
     origin is fetched and pinned. Ask the issuer for the digest over another channel first. With
