@@ -27,67 +27,31 @@ const need = (holds, code, message) => holds || refuse(code, message);
 
 /** One JSON value, read strictly: objects as Map, so that no member is lost and none is inherited. */
 export function parseJson(bytes, { depth, code, integers = false }) {
-  let text;
+  let text, value;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    value = JSON.parse(text);
   } catch {
-    refuse(code, "not UTF-8");
+    refuse(code, "not JSON in UTF-8");
   }
-  let at = 0;
-  const fail = (what) => refuse(code, `${what} at character ${at}`);
-  const space = () => {
-    while (" \t\n\r".includes(text[at] ?? "x")) at += 1;
-  };
-  const token = (pattern) => {
-    pattern.lastIndex = at;
-    const found = pattern.exec(text);
-    if (found) at += found[0].length;
-    return found?.[0];
-  };
-  const string = () => {
-    const raw = token(/"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y) ?? fail("no string");
-    const value = JSON.parse(raw);
-    return value.isWellFormed() ? value : fail("a lone surrogate");
-  };
-  const value = (left) => {
-    space();
-    const first = text[at];
-    if (first === '"') return string();
-    if (first === "{" || first === "[") {
-      if (left === 0) fail("nested too deeply");
-      at += 1;
-      space();
-      const isObject = first === "{";
-      const end = isObject ? "}" : "]";
-      const all = isObject ? new Map() : [];
-      if (text[at] === end) return (at += 1), all;
-      for (;;) {
-        if (isObject) {
-          space();
-          const name = string();
-          if (all.has(name)) fail(`"${name}" occurs twice`);
-          space();
-          if (text[at++] !== ":") fail("no colon");
-          all.set(name, value(left - 1));
-        } else all.push(value(left - 1));
-        space();
-        const next = text[at++];
-        if (next === end) return all;
-        if (next !== ",") fail("no comma");
-      }
-    }
-    const word = token(/true|false|null/y);
-    if (word) return JSON.parse(word);
-    const digits = token(/-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y) ?? fail("no value");
-    const number = Number(digits);
-    if (!Number.isFinite(number)) fail("a number that is too large");
+  const strings = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
+  for (const digits of text.replace(strings, "").match(/-?[0-9][0-9.eE+-]*/g) ?? []) {
     const whole = /^-?[0-9]+$/.test(digits);
-    if (whole && !Number.isSafeInteger(number)) fail("an integer beyond 2^53-1");
-    return integers && !whole ? fail("no integer") : number;
+    need(whole ? Number.isSafeInteger(+digits) : Number.isFinite(+digits), code, "a number that is too large");
+    need(whole || !integers, code, "no integer");
+  }
+  // JSON.parse keeps the last of several members of one name, so they are counted in the text.
+  let names = [...text.matchAll(strings)].filter((found) => found[1]).length;
+  const read = (each, left) => {
+    if (typeof each === "string") return need(each.isWellFormed(), code, "a lone surrogate") && each;
+    if (each === null || typeof each !== "object") return each;
+    need(left > 0, code, "nested too deeply");
+    if (Array.isArray(each)) return each.map((one) => read(one, left - 1));
+    names -= Object.keys(each).length;
+    return new Map(Object.entries(each).map(([name, one]) => [read(name, left), read(one, left - 1)]));
   };
-  const whole = value(depth);
-  space();
-  return at === text.length ? whole : fail("more than one value");
+  const whole = read(value, depth);
+  return need(names === 0, code, "a name occurs twice") && whole;
 }
 
 /** RFC 8785: names by UTF-16, numbers and strings as ECMAScript writes them. */
