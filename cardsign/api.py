@@ -144,6 +144,8 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
+    if len(given) > 1:
+        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
     return trusted_card(examine_card(*given, **named))
 
 

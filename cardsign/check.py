@@ -1,4 +1,4 @@
-"""What a stranger can know of any card: signed by what, kept by whom, open where; with a grade.
+"""What anyone can see of a card: signed by what, kept by whom, open where; with a grade.
 
 Nobody is enrolled and no credential is sent. Of a URL only its own origin is asked, by the rules
 of ``net``: the card, its key set, and whether the extended card is given to anyone. So a check
@@ -39,7 +39,7 @@ Grade: TypeAlias = Literal["A", "B", "C", "D", "F"]
 
 #: The rules of the grade, the worst first: the first that fits decides.
 GRADES: Final[dict[Grade, str]] = {
-    "F": "it cannot be read, a signature is forged, or a secret or the extended card is given away",
+    "F": "it cannot be read, a signature is forged, or it leaks a secret or the extended card",
     "D": "there is an error: some reader refuses the card, or is misled",
     "C": "no signature is known to cover all of it",
     "B": "there is a warning",
@@ -119,7 +119,8 @@ class CheckReport:
         """Why this grade. An A names the key set: only of a URL was the origin asked."""
         if self.grade == "A":
             return f"signed as a whole by a key of {self.keys_name}, and nothing to warn of"
-        return GRADES[self.grade]
+        errors = dict.fromkeys(one.rule.id for one in self.findings if one.severity == "error")
+        return f"errors: {', '.join(errors)}" if errors else GRADES[self.grade]
 
     @property
     def clients(self) -> tuple[Prediction, ...]:

@@ -469,11 +469,9 @@ def _what_they_lose(
         if one.compat and (lost := _shown(planned.payload)):
             readers.setdefault(lost, []).extend(one.verifiers)
     for lost, names in readers.items():
-        who = "; ".join(names) or "Some SDKs"
-        verb = "does" if len(names) == 1 else "do"
         yield Reason.of(
             "sign.compat_lossy",
-            f"{who} {verb} not check {lost}, and would not notice a change there; cardsign does",
+            f"a change of {lost} is noticed by cardsign, but not by {'; '.join(names) or 'SDKs'}",
         )
 
 
@@ -512,9 +510,10 @@ def _who_refuses(
             lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
         opens = f", which lets anybody change {loses} for that SDK" if loses else ""
+        pause = "," if "," in verifier.name else ""
         yield Reason.of(
             "sign.sdk_refuses",
-            f"{verifier.name}: will refuse this card. {lint}; or sign with "
+            f"{verifier.name}{pause} will refuse this card. {lint}; or sign with "
             f"`--compat {verifier.profile}`{opens}",
         )
 

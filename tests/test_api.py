@@ -263,6 +263,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "verify_card(data, jwks="),
     "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "verify_card(data, jwks="),
     "a path for the bytes": (lambda: V(Path("card.json"), jwks=KEYS), "verify_card(data, jwks="),
+    "keys without their name": (lambda: V(SIGNED, KEYS), "verify_card(data, jwks="),
     "neither keys nor policy": (lambda: V(SIGNED), "jwks=Path('jwks.json').read_bytes()"),
     "keys and policy": (lambda: V(SIGNED, jwks=KEYS, policy=POLICY), "either jwks or policy"),
     "keys and an issuer": (lambda: V(SIGNED, jwks=KEYS, issuer="x"), "issuer='NAME'"),

@@ -284,7 +284,7 @@ def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: Priv
     (line,) = refusing(sign(PORTABLE, alice))
 
     assert line == (
-        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver: will refuse this card. `cardsign lint CARD "
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver, will refuse this card. `cardsign lint CARD "
         "--for js-resolver` says why; or sign with `--compat js-instance`, which lets anybody "
         "change /securitySchemes for that SDK"
     )
@@ -316,7 +316,7 @@ def test_an_sdk_that_is_served_is_not_named(alice: PrivateKey) -> None:
 def test_without_compat_signatures_every_sdk_that_differs_is_named(alice: PrivateKey) -> None:
     """And `lint --fix` is proposed where that is enough."""
     lines = refusing(sign(WITH_DEFAULTS, alice, compat="none"))
-    assert [line.partition(":")[0] for line in lines] == [
+    assert [line.partition(", will")[0] for line in lines] == [
         "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver"
     ]
     lines = refusing(sign(put(WITH_DEFAULTS, "/iconUrl", None), alice, compat="none"))
@@ -398,9 +398,9 @@ def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message == (
-        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 "
-        "to 1.1.3 do not check /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth, and would "
-        "not notice a change there; cardsign does"
+        "a change of /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth is noticed by cardsign, "
+        "but not by a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; "
+        "a2a-sdk 1.0.0 to 1.1.3"
     )
 
 
@@ -410,8 +410,8 @@ def test_all_readers_of_a_lossy_payload_are_named(alice: PrivateKey) -> None:
     (note,) = [one for one in signing.notes if one.code == "sign.compat_lossy"]
 
     assert note.message == (
-        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 "
-        "to 1.1.3 do not check /x-berth, and would not notice a change there; cardsign does"
+        "a change of /x-berth is noticed by cardsign, but not by a2a-sdk 1.1.4 to 1.3.0; "
+        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 to 1.1.3"
     )
 
 
@@ -955,7 +955,7 @@ def test_at_most_five_things_that_a_signature_leaves_open_are_named(
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message.count("/") - note.message.count("a2a-js/sdk") == 5
-    assert f"{more}, and would not notice" in note.message
+    assert f"{more} is noticed by cardsign, but not" in note.message
 
 
 def test_a_bad_signature_beside_a_good_one_is_seen(alice: PrivateKey, bob: PrivateKey) -> None:

@@ -1,4 +1,4 @@
-"""``cardsign check``: what a stranger can know of any card, with a grade."""
+"""``cardsign check``: a grade by what anyone can see of a card."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check(
     insecure_loopback_http: bool,
     as_json: bool,
 ) -> int:
-    """Say what a stranger can know of a card: a file, a URL, or '-' for stdin.
+    """Grade a card by what anyone can see of it: a file, a URL, or '-' for stdin.
 
     Of a URL only its own origin is asked, without credentials: the card, its key set, and
     whether the extended card is given to anyone. Nothing is trusted by it. The grade goes from A

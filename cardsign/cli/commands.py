@@ -53,7 +53,7 @@ _COMMANDS: Final = {
     ),
     "build": ("cardsign.cli.build:build", "Build a card from an agent's files, or convert one."),
     "lint": ("cardsign.cli.lint:lint", "Find what is wrong with cards, and fix what can be."),
-    "check": ("cardsign.cli.check:check", "Say what a stranger can know of a card, with a grade."),
+    "check": ("cardsign.cli.check:check", "Grade a card by what anyone can see of it."),
     "contract": (
         "cardsign.cli.contract:contract",
         "Hold tasks and responses against a verified card.",

@@ -236,7 +236,8 @@ def _signature(
         yield f"    fits {', '.join(signature.profiles)}"
     for reason in signature.reasons:
         yield f"    {reason.code}: {safe(reason.message, limit=300)}"
-        if reason.code not in hinted:
+        # What to do about a bad signature is to come here; what was signed is said below.
+        if reason.code not in hinted and reason.code != "sig.bad":
             hinted.add(reason.code)
             yield f"        {reason.hint}"
     if signature.verdict == "invalid":
@@ -249,8 +250,8 @@ def _what_was_signed(signature: SignatureExplanation, against: str | None) -> It
     if signature.signed is not None:
         yield from _signed(signature.signed, signature.tried, against)
     elif signature.tried:
-        cut = "" if signature.exhausted else "; the search was cut off there"
-        yield f"    what was signed was not found, {signature.tried} payloads tried{cut}"
+        cut = "" if signature.exhausted else ", then the search stopped at its limit"
+        yield f"    what was signed was not found: {signature.tried} payloads tried{cut}"
 
 
 def _header(signature: SignatureExplanation) -> str:

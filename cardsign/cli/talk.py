@@ -111,9 +111,9 @@ def ask_first(warning: str, *, hint: str = "") -> None:
     if sys.stdin.isatty() and sys.stderr.isatty():
         if click.confirm(f"cardsign: {warning}. Go on?", err=True):
             return
-        raise UsageFault("usage.unanswered", f"{warning}; the answer was no")
+        raise UsageFault("usage.unanswered", f"the answer was no: {warning}")
     raise UsageFault(
-        "usage.unanswered", f"{warning}; and there is no terminal to ask at", hint=hint
+        "usage.unanswered", f"this needs a yes, and there is no terminal: {warning}", hint=hint
     )
 
 
@@ -230,7 +230,7 @@ def _bar() -> Bar:
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
 _COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completions
 # Where a file or an option belongs, somebody may have given the text of a private key.
-_KEY_TEXT: Final = r"""(?s)-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+_KEY_TEXT: Final = r"""(?s)`?-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
 # Files are written elsewhere, under a name: here these can only mean standard output.
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -177,7 +177,7 @@ class FetchSettings:
             raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
         if url.origin.scheme == "http" and not self.insecure_loopback_http:
             hint = "Use https; for a test server on this machine: --insecure-loopback-http."
-            raise FetchFailed("fetch.url", f"{url} would be asked over plain http", hint=hint)
+            raise FetchFailed("fetch.url", f"{url} is plain http, which others can read", hint=hint)
         return url
 
     def trust(self) -> ssl.SSLContext:
@@ -344,7 +344,7 @@ class Exchange:
             raise FetchFailed("fetch.tls", message) from exc
         except OSError as exc:
             reason = exc.strerror or "no reason was given"
-            raise FetchFailed("fetch.failed", f"{url} could not be asked: {reason}") from exc
+            raise FetchFailed("fetch.failed", f"{url} could not be reached: {reason}") from exc
         except httpcore.ProxyError as exc:
             status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
             said = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"

@@ -215,7 +215,7 @@ def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
             if parse_url(url).origin.scheme == "http" and not found.insecure_loopback_http:
                 raise _bad(
                     path,
-                    f"{which}: {url} would be asked over plain http",
+                    f"{which}: {url} is plain http, which others can read and change",
                     hint="Use https; for a server on this machine, to try it: "
                     "insecure_loopback_http = true.",
                 )

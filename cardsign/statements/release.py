@@ -163,9 +163,7 @@ def check_release(
     if release.issuer != keyset.issuer:
         raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
     if release.keyset != keyset.id:
-        raise StatementRefused(
-            "statement.keyset", f"expected it to name {keyset.id}", path="/keyset"
-        )
+        raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
     revocable = {key.public.thumbprint for key in keyset.keys}
     if others := release.revoked - revocable:
         raise StatementRefused(
@@ -195,7 +193,7 @@ def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None)
             return keyset.revoked | release.revoked
         if release.keyset < keyset.id:
             return keyset.revoked
-    raise StatementRefused("statement.keyset", f"expected it to name {keyset.id}", path="/keyset")
+    raise StatementRefused("statement.keyset", f"the newest is {keyset.id}", path="/keyset")
 
 
 def _check_signer(

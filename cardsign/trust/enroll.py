@@ -144,11 +144,15 @@ def propose_published(
     state = IssuerState.begin(issuer)
     trust = resolve_issuer(issuer, limits, refreshed.supplied, state, now=now)
     if trust.keyset is None:
-        why = next((reason.message for reason in (*refreshed.reasons, *trust.notes)), "")
+        first = next(iter((*refreshed.reasons, *trust.notes)), None)
+        why = first.message if first else ""
         raise FetchFailed(
             "trust.no_keys",
             f"{origin} publishes no keyset statement that could be pinned" + (why and f": {why}"),
-            hint="Add it by keys instead: --jwks FILE, --jwks-url URL or --tofu. None of them "
+            hint="Check the URL and the network. A server on this machine needs "
+            "--insecure-loopback-http."
+            if first and first.code == "refresh.no_answer"
+            else "Add it by keys instead: --jwks FILE, --jwks-url URL or --tofu. None of them "
             "shows revocation.",
         )
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)

@@ -90,8 +90,8 @@ def examine_signature(
     if payload is None:
         # Which of the three it is, `explain` searches for: a verdict does not depend on it.
         unfit = (
-            "the signature fits no payload of this card: it was changed after signing, is another "
-            "card, or JSON was signed that is not canonical"
+            "the signature does not fit this card: the card was changed after signing, or is "
+            "another one, or the signed JSON was not canonical"
         )
         bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))

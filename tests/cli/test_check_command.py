@@ -45,7 +45,8 @@ def test_a_report_in_every_format(cardsign: Cardsign, keys: str) -> None:
     assert "wrote out.html" in page.err
     assert "wrote" not in cardsign("check", "card.json", "--format", "html").err
     assert Path("out.html").read_text().startswith("<!doctype html>")
-    assert cardsign("check", "-", stdin=b"{").status == 1
+    broken = cardsign("check", "-", stdin=b"{")
+    assert (broken.status, broken.text.splitlines()[0]) == (1, "F  -: errors: json.syntax")
 
 
 def test_a_url_is_checked_by_its_own_keys(cardsign: Cardsign, keys: str) -> None:

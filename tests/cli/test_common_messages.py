@@ -133,17 +133,17 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a card that was changed": (
         1,
-        "sig.bad: the signature fits no payload of this card: it was changed after "
-        "signing, is another card, or JSON was signed that is not canonical "
+        "sig.bad: the signature does not fit this card: the card was changed after "
+        "signing, or is another one, or the signed JSON was not canonical "
         "(/signatures/0)",
-        "Do not use this card. Fetch it again; else see why: cardsign explain CARD --jwks FILE",
+        "Do not use this card. Fetch it again, or see why: cardsign explain CARD --jwks FILE",
     ),
     "JSON that is not canonical": (
         1,
-        "sig.bad: the signature fits no payload of this card: it was changed after "
-        "signing, is another card, or JSON was signed that is not canonical "
+        "sig.bad: the signature does not fit this card: the card was changed after "
+        "signing, or is another one, or the signed JSON was not canonical "
         "(/signatures/0)",
-        "Do not use this card. Fetch it again; else see why: cardsign explain CARD --jwks FILE",
+        "Do not use this card. Fetch it again, or see why: cardsign explain CARD --jwks FILE",
     ),
     "an unknown key": (
         1,
@@ -169,7 +169,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     "no key set": (
         2,
         "jwks.malformed: `keys` is missing or no list (keys.json/keys)",
-        'A JWK Set is {"keys": [...]} of at most 64 KiB.',
+        'A JWK Set is {"keys": [...]} of at most 64 KiB. Yours: cardsign keys jwks -o jwks.json',
     ),
     "no key store": (
         2,

@@ -145,7 +145,7 @@ def test_a_file_that_was_not_signed_is_named(cardsign: Cardsign, alice: PrivateK
     other = written(put(LAX, "/name", "Third"), "third.json")
     text = cardsign("explain", edited, "--jwks", "jwks.json", "--against", other).text
     assert "third.json is not what was signed: no payload of it verifies either" in text
-    assert re.search(r"what was signed was not found, \d+ payloads tried\n", text)
+    assert re.search(r"what was signed was not found: \d+ payloads tried\n", text)
 
 
 FAULTS: dict[str, tuple[list[str], str]] = {

@@ -177,6 +177,7 @@ def test_a_pem_in_the_place_of_a_file_is_not_printed(
     done = cardsign(*words, "--json")
     printed = done.err + done.text
     assert (done.status, "not shown: it may be a key" in printed) == (2, True)
+    assert "`(not shown" not in printed
     body = PLAIN.decode().splitlines()[1]
     assert not [at for at in range(len(body) - 12) if body[at : at + 12] in printed]
 

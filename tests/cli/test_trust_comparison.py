@@ -394,3 +394,11 @@ def test_a_key_set_is_no_card(cardsign: Cardsign) -> None:
     assert refused.status == 2
     assert "this is a JWK Set, not a card (jwks.json)" in refused.err
     assert "keys with --jwks" in refused.err
+
+
+def test_an_origin_that_was_not_asked_gets_the_cause_as_its_hint(cardsign: Cardsign) -> None:
+    """That it publishes nothing is not known, so no weaker anchor is proposed."""
+    refused = cardsign("trust", "add", "https://127.0.0.1:1/", "--name", "here")
+    assert (refused.status, "trust.no_keys" in refused.err) == (3, True)
+    assert "--insecure-loopback-http" in refused.err
+    assert "--tofu" not in refused.err

@@ -102,7 +102,7 @@ def test_good_urls(url: str, host: str, port: int) -> None:
 def test_plain_http(host: str) -> None:
     """Plain http is refused before anything is resolved."""
     names, dial = Names(["127.0.0.1"]), NoDial()
-    with pytest.raises(FetchFailed, match=r"fetch\.url: .* over plain http") as refused:
+    with pytest.raises(FetchFailed, match=r"fetch\.url: .* is plain http") as refused:
         fetch_document(f"http://{host}/", FetchSettings(resolver=names, dial=dial))
 
     assert "--insecure-loopback-http" in refused.value.hint

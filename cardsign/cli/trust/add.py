@@ -261,7 +261,7 @@ class Comparison:
             return
         check_told(proposal.keyset, digest=self.digest, words=self.words)
         if not self.is_told and not self.yes and not is_dry_run():
-            say("\n".join(keyset_lines(proposal.keyset)))
+            click.echo("\n".join(keyset_lines(proposal.keyset)), err=True)
             ask_first(
                 "compare the digest or the words above with the issuer over another channel",
                 hint="If they agree, type the same command with --digest "
@@ -339,7 +339,11 @@ def add(
     members = _members(url, who, name, entry)
     says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
-        raise UsageFault("usage.conflict", "expected --origin, or a URL")
+        raise UsageFault(
+            "usage.conflict",
+            "expected --origin, or a URL",
+            hint="cardsign trust add URL, or: cardsign trust add NAME --origin ORIGIN --jwks FILE",
+        )
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
