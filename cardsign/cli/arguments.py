@@ -17,6 +17,8 @@ from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, write_atomic
 
 STDIO: Final = "-"
+#: The type of an option or argument that is a file or a folder, which need not exist.
+PATH: Final = click.Path(path_type=Path)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -48,9 +50,30 @@ def option_group(
     return decorate
 
 
-def json_option(command: _Command) -> _Command:
-    """``--json``: print data for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+def option(
+    usage: str, told: str, *, into: str = "", **settings: Any
+) -> Callable[[_Command], _Command]:
+    """An option, as its help shows it: `-o --output FILE`; what takes no value is a flag.
+
+    Args:
+        usage: Its names and its value; three dots after them if it may be repeated.
+        told: The text of the help.
+        into: The parameter of the command, if it is not called as the option is.
+        settings: As for :func:`click.option`; a `type` or a `default` takes a value as well.
+    """
+    words = usage.removesuffix("...").split()
+    names = [word for word in words if word.startswith("-")]
+    value = " ".join(words[len(names) :]) or None
+    decorate: Callable[[_Command], _Command] = click.option(
+        *names,
+        *filter(None, (into,)),
+        metavar=value,
+        is_flag=value is None and settings.keys().isdisjoint({"type", "default"}),
+        multiple=usage.endswith("..."),
+        help=told,
+        **settings,
+    )
+    return decorate
 
 
 def _be_paranoid(context: click.Context, _parameter: click.Parameter, chosen: bool) -> None:

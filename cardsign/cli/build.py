@@ -13,7 +13,12 @@ from cardsign.build.assemble import BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
 from cardsign.build.reading import Document
 from cardsign.card.convert import A2aVersion
-from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    option,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, safe, say, say_notes
@@ -25,46 +30,35 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
 
 @command(example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json")
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@click.option("-o", "--output", required=True, metavar="CARD", help="The card; '-' for stdout.")
-@click.option(
+@option("-o --output CARD", "The card; '-' for stdout.", required=True)
+@option(
     "--a2a",
-    type=click.Choice(_VERSIONS),
-    help="The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
+    "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
     "suffix [default: 0.3 from Forge, else 1.0].",
+    type=click.Choice(_VERSIONS),
 )
-@click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
-@click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
-@click.option(
-    "--set",
-    "members",
-    multiple=True,
-    metavar="MEMBER=VALUE",
-    help="A member of the card, such as description or skills.ID.name; wins over every source.",
+@option("--base-url URL", "Where the server is; the source's path follows.")
+@option("--url TEMPLATE", "Where the agent is; {name} stands for its name.")
+@option(
+    "--set MEMBER=VALUE...",
+    "A member of the card, such as description or skills.ID.name; wins over every source.",
+    into="members",
 )
-@click.option("--agent", metavar="NAME", help="Which one, where the sources define several.")
-@click.option("--keep-going", is_flag=True, help="Leave out what is refused, and build the rest.")
-@click.option(
-    "--prompt-excerpt",
-    is_flag=True,
-    help="Take a missing description from a prompt's first sentence.",
+@option("--agent NAME", "Which one, where the sources define several.")
+@option("--keep-going", "Leave out what is refused, and build the rest.")
+@option("--prompt-excerpt", "Take a missing description from a prompt's first sentence.")
+@option(
+    "--ask-mcp URL...",
+    "Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
+    into="asked",
 )
-@click.option(
-    "--ask-mcp",
-    "asked",
-    multiple=True,
-    metavar="URL",
-    help="Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
-)
-@click.option(
-    "--run-mcp",
-    "run",
-    multiple=True,
-    metavar="COMMAND",
-    help="Run this program, an MCP server, and ask it for its tools over stdio.",
+@option(
+    "--run-mcp COMMAND...",
+    "Run this program, an MCP server, and ask it for its tools over stdio.",
+    into="run",
 )
 @loopback_option
-@click.option("--explain", is_flag=True, help="Show the source and line of each member.")
-@json_option
+@option("--explain", "Show the source and line of each member.")
 def build(
     sources: tuple[str, ...],
     output: str,

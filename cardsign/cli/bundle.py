@@ -8,7 +8,7 @@ import click
 
 from cardsign.cli.arguments import (
     STDIO,
-    json_option,
+    option,
     read_input,
     refuse_two_documents,
     write_output,
@@ -23,10 +23,7 @@ from cardsign.trust.bundle import write_bundle
 @command(example="cardsign bundle signed.json --statements public/ -o card.bundle.json")
 @click.argument("card")
 @statements_option
-@click.option(
-    "-o", "--output", metavar="OUT", default=STDIO, help="Where the bundle goes [default: stdout]."
-)
-@json_option
+@option("-o --output OUT", "Where the bundle goes [default: stdout].", default=STDIO)
 def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) -> None:
     """Put CARD ('-' for stdin) and its issuer's statements into one file.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, option_group
+from cardsign.cli.arguments import STDIO, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.talk import complain, print_json, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
@@ -78,14 +78,10 @@ class TaskOptions:
 task_options: Final = option_group(
     TaskOptions,
     "about",
-    click.option(
-        "--task", default="", metavar="ID", help="Continue this task, or --get or --cancel it."
-    ),
-    click.option(
-        "--context", default="", metavar="ID", help="Continue this conversation with a new message."
-    ),
-    click.option("--get", is_flag=True, help="Print the state and result of the task."),
-    click.option("--cancel", is_flag=True, help="Cancel the task."),
+    option("--task ID", "Continue this task, or --get or --cancel it.", default=""),
+    option("--context ID", "Continue this conversation with a new message.", default=""),
+    option("--get", "Print the state and result of the task."),
+    option("--cancel", "Cancel the task."),
 )
 
 
@@ -93,16 +89,14 @@ task_options: Final = option_group(
 @click.argument("url", metavar="URL")
 @click.argument("text", metavar="[TEXT]", required=False)
 @task_options
-@click.option(
-    "--timeout",
+@option(
+    "--timeout SECONDS",
+    "The time limit for the whole answer, streamed events included.",
     type=click.FloatRange(0.1, 3600),
     default=DEFAULT_TIMEOUT,
     show_default=True,
-    metavar="SECONDS",
-    help="The time limit for the whole answer, streamed events included.",
 )
 @visit_options
-@json_option
 def call(
     url: str,
     text: str | None,

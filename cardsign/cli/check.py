@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.cli.arguments import STDIO, option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe, say
@@ -27,23 +27,18 @@ _PASSED: Final = ("A", "B", "C")
 
 @command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
 @click.argument("card", metavar="CARD")
-@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
-@click.option(
-    "--other-hosts",
-    is_flag=True,
-    help="Also ask the card's interfaces on other hosts for the extended card.",
-)
-@click.option(
+@option("--jwks FILE", "The keys to check a file's signatures by.")
+@option("--other-hosts", "Also ask the card's interfaces on other hosts for the extended card.")
+@option(
     "--format",
-    "form",
+    "html: one page without scripts.",
+    into="form",
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="html: one page without scripts.",
 )
-@click.option("-o", "--output", metavar="OUT", default=STDIO, help="Where the report goes.")
+@option("-o --output OUT", "Where the report goes.", default=STDIO)
 @loopback_option
-@json_option
 def check(
     card: str,
     jwks: str | None,

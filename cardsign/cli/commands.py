@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -68,6 +69,7 @@ _COMMANDS: Final = {
     "help": ("cardsign.cli.commands:help_", "Show the help of a command, or what a code means."),
 }
 
+JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on stdout.")
 _QUIET: Final = click.Option(
     ["-q", "--quiet"],
     is_flag=True,
@@ -78,11 +80,13 @@ _QUIET: Final = click.Option(
 
 
 class Command(click.Command):
-    """A command with an example in its help, and with ``--quiet``."""
+    """A command with an example in its help, with ``--quiet``, and ``--json`` as its `as_json`."""
 
     def __init__(self, *settings: Any, example: str = "", **named: Any) -> None:
         super().__init__(*settings, **named)
         self.example = example
+        if self.callback is not None and "as_json" in signature(self.callback).parameters:
+            self.params.append(JSON)
         self.params.append(_QUIET)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -189,7 +193,6 @@ def command_line() -> None:
     example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def completion(shell: str, as_json: bool) -> None:
     """Print the code that makes SHELL complete cardsign's commands and options.
 
@@ -212,7 +215,6 @@ def completion(shell: str, as_json: bool) -> None:
 
 @command("help", example="cardsign help verify\ncardsign help sig.bad")
 @click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def help_(words: tuple[str, ...], as_json: bool) -> None:
     """Show the help of COMMAND, as COMMAND --help does, or what CODE means.
 

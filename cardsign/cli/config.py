@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import group
 from cardsign.cli.options import KeystoreOptions, project_config
 from cardsign.cli.talk import counted, print_json, safe, say
@@ -20,7 +19,6 @@ def config() -> None:
 
 
 @config.command(example="cardsign config check")
-@json_option
 def check(as_json: bool) -> None:
     """Check the settings, and that the cards are there.
 

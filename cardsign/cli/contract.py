@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cardsign.api import verify_card
-from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.arguments import option, read_input
 from cardsign.cli.commands import group
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe
@@ -27,11 +27,10 @@ def contract() -> None:
     example="cardsign contract check task.json --card card.json --jwks jwks.json",
 )
 @click.argument("envelope")
-@click.option("--card", "card_file", required=True, metavar="CARD", help="The agent's card.")
-@click.option("--jwks", metavar="FILE", help="The keys that you trust.")
-@click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
-@click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
-@json_option
+@option("--card CARD", "The agent's card.", into="card_file", required=True)
+@option("--jwks FILE", "The keys that you trust.")
+@option("--trust FILE", "Your policy, in place of --jwks.", into="policy_file")
+@option("--issuer NAME", "With --trust: whose card it must be.")
 def contract_check(
     envelope: str,
     card_file: str,

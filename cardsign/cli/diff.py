@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import option
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe
@@ -28,9 +28,8 @@ _STATUS: Final = {"enough": EXIT_OK, "too-low": EXIT_NOT_TRUSTED, "unclear": EXI
 @command(example="cardsign diff HEAD~1:agent-card.json agent-card.json")
 @click.argument("old")
 @click.argument("new")
-@click.option("--github", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@option("--github", "Print Markdown, for a comment on a pull request.")
 @loopback_option
-@json_option
 def diff(old: str, new: str, github: bool, insecure_loopback_http: bool, as_json: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.arguments import option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe
@@ -16,9 +16,8 @@ from cardsign.loading import load_card
 @command(example="cardsign drift card.json https://agent.example/.well-known/agent-card.json")
 @click.argument("committed")
 @click.argument("live", required=False)
-@click.option("--tools", metavar="FILE", help="A recorded tools/list, in place of LIVE.")
+@option("--tools FILE", "A recorded tools/list, in place of LIVE.")
 @loopback_option
-@json_option
 def drift(
     committed: str,
     live: str | None,

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, read_input
+from cardsign.cli.arguments import STDIO, option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.policy import TrustOptions, trust_options
 from cardsign.cli.talk import print_json, safe
@@ -39,19 +39,14 @@ _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 
 @command(example="cardsign explain signed.json --jwks jwks.json")
 @click.argument("card")
-@click.option("--jwks", metavar="FILE", help="The keys to check the signatures with.")
-@click.option(
-    "--issuer",
-    metavar="NAME",
-    help="Use the keys of this issuer of your policy, as far as they are known here.",
+@option("--jwks FILE", "The keys to check the signatures with.")
+@option(
+    "--issuer NAME", "Use the keys of this issuer of your policy, as far as they are known here."
 )
 @trust_options
-@click.option(
-    "--against",
-    metavar="FILE",
-    help="What the issuer says it signed: its own copy of the card, or the payload.",
+@option(
+    "--against FILE", "What the issuer says it signed: its own copy of the card, or the payload."
 )
-@json_option
 def explain(
     card: str,
     jwks: str | None,

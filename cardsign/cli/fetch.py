@@ -9,7 +9,7 @@ import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
@@ -20,27 +20,19 @@ from cardsign.trust.policy import CardUrl
 
 @command(example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
+@option(
+    "-o --output OUT",
+    "Write the verified payload here [default: stdout]; where nothing is trusted, OUT stays as "
+    "it was.",
     default=STDIO,
-    help="Write the verified payload here [default: stdout]; where nothing is trusted, OUT stays "
-    "as it was.",
 )
-@click.option(
-    "--extended",
-    is_flag=True,
-    help="Fetch the extended card, at an endpoint that the trusted public card names.",
-)
-@click.option(
-    "--audience",
-    metavar="ID",
-    help="For whom the extended card must be, as the issuer told you [default: as "
-    "credentials.toml says].",
+@option("--extended", "Fetch the extended card, at an endpoint that the trusted public card names.")
+@option(
+    "--audience ID",
+    "For whom the extended card must be, as the issuer told you [default: as credentials.toml "
+    "says].",
 )
 @visit_options
-@json_option
 def fetch(
     url: str,
     output: str,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, option_group
+from cardsign.cli.arguments import PATH, STDIO, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
@@ -45,7 +45,7 @@ from cardsign.keys.stores.opening import StorePlace, is_taken
 from cardsign.records import dataclass
 from cardsign.statements.words import digest_words
 
-_FILE = click.Path(path_type=Path)
+_FILE = PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,89 +102,69 @@ class FullOptions:
 _full_options = option_group(
     FullOptions,
     "full",
-    click.option("--holder", default="owner", show_default=True, help="Who holds the keys."),
-    click.option(
-        "--root-keystore",
+    option("--holder", "Who holds the keys.", default="owner", show_default=True),
+    option(
+        "--root-keystore DIR",
+        "Where the root key is kept, such as on a USB stick [default: with the others].",
         type=read_place,
-        metavar="DIR",
-        help="Where the root key is kept, such as on a USB stick [default: with the others].",
     ),
-    click.option(
-        "--root-passphrase-file",
+    option("--root-passphrase-file FILE", "A passphrase of its own for the root key.", type=_FILE),
+    option(
+        "--release-passphrase-file FILE",
+        "A passphrase of its own for the release key, which cron has to open.",
         type=_FILE,
-        metavar="FILE",
-        help="A passphrase of its own for the root key.",
     ),
-    click.option(
-        "--release-passphrase-file",
-        type=_FILE,
-        metavar="FILE",
-        help="A passphrase of its own for the release key, which cron has to open.",
-    ),
-    click.option(
-        "--recovery-out",
-        metavar="FILE",
+    option(
+        "--recovery-out FILE",
+        "Write the encrypted recovery key here [default: print it once, on stdout].",
         default=STDIO,
-        help="Write the encrypted recovery key here [default: print it once, on stdout].",
     ),
     recovery_passphrase_option,
-    click.option(
-        "--no-recovery",
-        is_flag=True,
-        help="Make no recovery key. Then a stolen root key cannot be replaced.",
-    ),
+    option("--no-recovery", "Make no recovery key. Then a stolen root key cannot be replaced."),
 )
 _unlock_options = option_group(
     UnlockOptions,
     "keystore",
-    click.option(
-        "--keystore",
-        "place",
-        type=read_place,
-        metavar="DIR",
-        help="The folder for the keys, or the URL of a database "
+    option(
+        "--keystore DIR",
+        "The folder for the keys, or the URL of a database "
         f"[default: {KEYSTORE_VARIABLE}, then keys].",
+        into="place",
+        type=read_place,
     ),
     *passphrase_options,
 )
 
 
 @command(example="cardsign init --issuer https://agents.example.com")
-@click.option(
-    "--issuer",
-    metavar="ORIGIN",
-    help="The https origin of the cards, such as https://a.example; needed unless --simple.",
+@option(
+    "--issuer ORIGIN",
+    "The https origin of the cards, such as https://a.example; needed unless --simple.",
 )
-@click.option(
-    "--publish",
-    "publish_dir",
+@option(
+    "--publish DIR",
+    "The folder for publications.",
+    into="publish_dir",
     default="public",
     show_default=True,
-    metavar="DIR",
-    help="The folder for publications.",
 )
-@click.option(
-    "--card",
-    metavar="FILE",
-    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish "
-    "need no arguments.",
+@option(
+    "--card FILE",
+    "The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
+    "no arguments.",
 )
-@click.option(
-    "--simple",
-    is_flag=True,
-    help="Make only a card key: no statements, and no revocation that verifiers can see.",
+@option(
+    "--simple", "Make only a card key: no statements, and no revocation that verifiers can see."
 )
-@click.option(
-    "--agent",
-    metavar="NAME",
-    help="Make a new agent instead: its contract card, code, test, make targets and workflow. "
-    "NAME is department-agent.",
+@option(
+    "--agent NAME",
+    "Make a new agent instead: its contract card, code, test, make targets and workflow. NAME is "
+    "department-agent.",
 )
 @_full_options
 @alg_option
 @_unlock_options
 @dry_run_option
-@json_option
 def init(
     issuer: str | None,
     publish_dir: str,

@@ -9,7 +9,7 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.cli.arguments import STDIO, option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe, say
@@ -20,14 +20,12 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES
 
 @command(example="cardsign inspect card.json\ncardsign inspect public --html page.html")
 @click.argument("card")
-@click.option(
-    "--html",
-    "page",
-    metavar="OUT",
-    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+@option(
+    "--html OUT",
+    "Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+    into="page",
 )
-@click.option("--jwks", metavar="FILE", help="The keys that the page judges signatures by.")
-@json_option
+@option("--jwks FILE", "The keys that the page judges signatures by.")
 def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> None:
     """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
 

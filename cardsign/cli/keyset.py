@@ -11,8 +11,9 @@ from typing import Final
 import click
 
 from cardsign.cli.arguments import (
+    PATH,
     STDIO,
-    json_option,
+    option,
     option_group,
     read_input,
     refuse_two_documents,
@@ -139,63 +140,33 @@ def _public(store: KeyStore, name: str) -> PublicKey:
 _change_options = option_group(
     ChangeOptions,
     "changes",
-    click.option("--issuer", help="The issuer's name [default: the host of the first origin]."),
-    click.option(
-        "--origin",
-        "origins",
-        multiple=True,
-        metavar="ORIGIN",
-        help="An origin for interfaces; replaces all origins of before. May be repeated.",
+    option("--issuer TEXT", "The issuer's name [default: the host of the first origin]."),
+    option(
+        "--origin ORIGIN...",
+        "An origin for interfaces; replaces all origins of before. May be repeated.",
+        into="origins",
     ),
-    click.option("--days", type=click.IntRange(1, 400), help="How long it is valid [default: 90]."),
-    click.option(
-        "--add-root",
-        multiple=True,
-        metavar="HOLDER=KEY",
-        help="Add a root key: a kid of the key store, or a file with a JWK.",
+    option("--days", "How long it is valid [default: 90].", type=click.IntRange(1, 400)),
+    option(
+        "--add-root HOLDER=KEY...", "Add a root key: a kid of the key store, or a file with a JWK."
     ),
-    click.option(
-        "--remove-root",
-        multiple=True,
-        metavar="HOLDER",
-        help="Remove the root keys of this holder.",
+    option("--remove-root HOLDER...", "Remove the root keys of this holder."),
+    option("--threshold", "How many root holders must sign.", type=click.IntRange(min=1)),
+    option(
+        "--recovery HOLDER=KEY...",
+        "A recovery key; replaces all earlier ones, and those must sign this too.",
     ),
-    click.option(
-        "--threshold", type=click.IntRange(min=1), help="How many root holders must sign."
-    ),
-    click.option(
-        "--recovery",
-        multiple=True,
-        metavar="HOLDER=KEY",
-        help="A recovery key; replaces all earlier ones, and those must sign this too.",
-    ),
-    click.option(
-        "--recovery-threshold", type=click.IntRange(min=1), help="How many of them [default: 1]."
-    ),
-    click.option(
-        "--add-card",
-        multiple=True,
-        metavar="HOLDER=KEY",
-        help="A card key that is not in this key store.",
-    ),
-    click.option(
-        "--add-release",
-        multiple=True,
-        metavar="HOLDER=KEY",
-        help="A release key that is not in this key store.",
-    ),
-    click.option(
-        "--drop",
-        multiple=True,
-        metavar="KID",
-        help="A key outside this key store that is no longer listed. The key store's own keys are "
+    option("--recovery-threshold", "How many of them [default: 1].", type=click.IntRange(min=1)),
+    option("--add-card HOLDER=KEY...", "A card key that is not in this key store."),
+    option("--add-release HOLDER=KEY...", "A release key that is not in this key store."),
+    option(
+        "--drop KID...",
+        "A key outside this key store that is no longer listed. The key store's own keys are "
         "listed by their state.",
     ),
-    click.option(
-        "--revoke",
-        multiple=True,
-        metavar="KID",
-        help="A key outside this key store that is revoked. For others use cardsign keys revoke.",
+    option(
+        "--revoke KID...",
+        "A key outside this key store that is revoked. For others use cardsign keys revoke.",
     ),
 )
 
@@ -203,10 +174,9 @@ _change_options = option_group(
 @keyset.command(
     short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
 )
-@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
+@option("-o --output DRAFT", DRAFT_HELP)
 @_change_options
 @keystore_options
-@json_option
 def draft(
     output: str | None, changes: ChangeOptions, keystore: KeystoreOptions, as_json: bool
 ) -> None:
@@ -241,20 +211,16 @@ def draft(
 
 @keyset.command(example="cardsign keyset sign next.json")
 @click.argument("draft", metavar="DRAFT")
-@click.option(
-    "-o", "--output", metavar="FILE", help="Where the signed draft goes [default: DRAFT]."
-)
-@click.option(
-    "--digest",
-    metavar="SHA-256",
-    help="The draft's digest, as its author told you over another channel [default: a prompt on a "
+@option("-o --output FILE", "Where the signed draft goes [default: DRAFT].")
+@option(
+    "--digest SHA-256",
+    "The draft's digest, as its author told you over another channel [default: a prompt on a "
     "terminal].",
 )
-@click.option("--key", "kids", multiple=True, metavar="KID", help="Only this key of the store.")
+@option("--key KID...", "Only this key of the store.", into="kids")
 @recovery_options
 @unlock_options
 @dry_run_option
-@json_option
 def sign(
     draft: str,
     output: str | None,
@@ -311,27 +277,22 @@ def _told_digest(told: str | None) -> str:
     short_help="Open the next epoch with the recovery key.",
     example="cardsign keyset recover --recovery-file recovery.pem",
 )
-@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
-@click.option(
-    "--root-holder",
-    metavar="HOLDER",
-    help="Who holds the new root key [default: the holder of the first old root key].",
+@option("-o --output DRAFT", DRAFT_HELP)
+@option(
+    "--root-holder HOLDER",
+    "Who holds the new root key [default: the holder of the first old root key].",
 )
-@click.option(
-    "--new-recovery-out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Make a new recovery key too, encrypted, because the old one has been used.",
+@option(
+    "--new-recovery-out FILE",
+    "Make a new recovery key too, encrypted, because the old one has been used.",
+    type=PATH,
 )
-@click.option(
-    "--drop", multiple=True, metavar="KID", help="An online key that is listed no longer."
-)
+@option("--drop KID...", "An online key that is listed no longer.")
 @publication_option
 @recovery_options
 @unlock_options
 @yes_option
 @dry_run_option
-@json_option
 def recover(
     output: str | None,
     root_holder: str | None,
@@ -412,15 +373,13 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
     example="cardsign keyset publish next.json",
 )
 @click.argument("file", metavar="STATEMENT")
-@click.option(
+@option(
     "--without-release",
-    is_flag=True,
-    help="Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
+    "Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
 )
 @publication_option
 @unlock_options
 @dry_run_option
-@json_option
 def publish(
     file: str,
     without_release: bool,
@@ -471,7 +430,6 @@ def publish(
 @keyset.command(short_help="Show the newest statement, or a draft.", example="cardsign keyset show")
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_options
-@json_option
 def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it."""
     shown = show_keyset(keystore.open(), read_statement(file) if file is not None else None)
@@ -495,7 +453,6 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
 )
 @click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
 @keystore_options
-@json_option
 def verify(files: tuple[str, ...], keystore: KeystoreOptions, as_json: bool) -> None:
     """Check statements by the ones in the key store, each by the one before it. Nothing is kept.
 

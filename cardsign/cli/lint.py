@@ -12,7 +12,13 @@ from xml.etree import ElementTree
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    option,
+    option_group,
+    read_input,
+    write_output,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import moment
@@ -71,43 +77,36 @@ class LintOptions:
 _lint_options = option_group(
     LintOptions,
     "options",
-    click.option(
+    option(
         "--for",
-        "target",
-        type=click.Choice(list(TARGETS)),
-        help="Only what one kind of reader needs. portable: the clients of the default profiles. "
+        "Only what one kind of reader needs. portable: the clients of the default profiles. "
         "js-resolver: these and the resolver of @a2a-js/sdk. py-1.1: these and a2a-sdk before "
         "1.1.4.",
+        into="target",
+        type=click.Choice(list(TARGETS)),
     ),
-    click.option(
-        "--group",
-        "groups",
-        multiple=True,
+    option(
+        "--group ...",
+        "Only these groups of rules [default: all; contract for contract cards].",
+        into="groups",
         type=click.Choice(list(GROUPS)),
-        help="Only these groups of rules [default: all; contract for contract cards].",
     ),
-    click.option(
-        "--ignore", multiple=True, metavar="RULE", help="Leave out a rule or group; repeatable."
-    ),
-    click.option(
-        "--strict",
-        is_flag=True,
-        help="A contract card needs description, spiffe_id and authentication, too.",
-    ),
-    click.option(
+    option("--ignore RULE...", "Leave out a rule or group; repeatable."),
+    option("--strict", "A contract card needs description, spiffe_id and authentication, too."),
+    option(
         "--fail-on",
+        "The lightest finding that makes the exit status 1.",
         type=click.Choice(_SEVERITIES),
         default="warning",
         show_default=True,
-        help="The lightest finding that makes the exit status 1.",
     ),
-    click.option(
+    option(
         "--format",
-        "form",
+        "sarif: for code scanning. junit: for test reports. github: annotations.",
+        into="form",
         type=click.Choice(FORMATS),
         default="text",
         show_default=True,
-        help="sarif: for code scanning. junit: for test reports. github: annotations.",
     ),
 )
 
@@ -115,17 +114,11 @@ _lint_options = option_group(
 @command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
 @click.argument("cards", nargs=-1, metavar="[CARD]...")
 @_lint_options
-@click.option("--explain", metavar="RULE", help="Explain a rule with its examples; or all, by id.")
-@click.option(
-    "--fix",
-    "fixing",
-    is_flag=True,
-    help="Write a fixed copy to OUT; only what loses nothing is fixed.",
-)
-@click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
+@option("--explain RULE", "Explain a rule with its examples; or all, by id.")
+@option("--fix", "Write a fixed copy to OUT; only what loses nothing is fixed.", into="fixing")
+@option("-o --output OUT", "Where the fixed card goes; '-' for stdout.")
 @dry_run_option
 @loopback_option
-@json_option
 def lint(
     cards: tuple[str, ...],
     options: LintOptions,

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import option_group, read_input
+from cardsign.cli.arguments import PATH, option, option_group, read_input
 from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.talk import safe, say
 from cardsign.config import (
@@ -71,30 +71,27 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def alg_option(command: _Command) -> _Command:
     """``--alg``: what a new key is for."""
-    return click.option(
+    return option(
         "--alg",
+        "ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
+        "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
         type=click.Choice(SIGNING_ALGORITHMS),
         default="ES256",
         show_default=True,
-        help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
-        "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
     )(command)
 
 
-public_option: Final = click.option(
-    "--public",
-    metavar="FILE",
-    help="The public key that belongs to it: a JWK or PEM ('-' for stdin).",
+public_option: Final = option(
+    "--public FILE", "The public key that belongs to it: a JWK or PEM ('-' for stdin)."
 )
 
 
 def publication_option(command: _Command) -> _Command:
     """``--publication``: what is served."""
-    return click.option(
-        "--publication",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="The publication directory [default: `publish` of cardsign.toml].",
+    return option(
+        "--publication DIR",
+        "The publication directory [default: `publish` of cardsign.toml].",
+        type=PATH,
     )(command)
 
 
@@ -264,26 +261,21 @@ class GuidedOptions:
         )
 
 
-_KEYSTORE: Final = click.option(
-    "--keystore",
-    "place",
-    type=read_place,
-    metavar="DIR",
-    help="The key store, or the URL of its database "
+_KEYSTORE: Final = option(
+    "--keystore DIR",
+    "The key store, or the URL of its database "
     f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
+    into="place",
+    type=read_place,
 )
-_PASSPHRASE_FILE: Final = click.option(
-    "--passphrase-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read the passphrase from a file of mode 0600 [default: CARDSIGN_PASSPHRASE, "
-    "then a prompt on a terminal].",
+_PASSPHRASE_FILE: Final = option(
+    "--passphrase-file FILE",
+    "Read the passphrase from a file of mode 0600 [default: "
+    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
+    type=PATH,
 )
-_PASSPHRASE_FD: Final = click.option(
-    "--passphrase-fd",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Read the passphrase from an open descriptor.",
+_PASSPHRASE_FD: Final = option(
+    "--passphrase-fd N", "Read the passphrase from an open descriptor.", type=click.IntRange(min=0)
 )
 passphrase_options: Final = (_PASSPHRASE_FILE, _PASSPHRASE_FD)
 
@@ -297,19 +289,17 @@ unlock_options: Final = option_group(UnlockOptions, "keystore", _KEYSTORE, *pass
 guided_options: Final = option_group(
     GuidedOptions,
     "guided",
-    click.option(
-        "--draft",
-        type=click.Path(path_type=Path),
+    option(
+        "--draft FILE",
+        "Where the draft goes if a keyset statement is the next step.",
+        type=PATH,
         default=DRAFT_FILE,
         show_default=True,
-        metavar="FILE",
-        help="Where the draft goes if a keyset statement is the next step.",
     ),
-    click.option(
-        "--root-keystore",
+    option(
+        "--root-keystore DIR",
+        "A key store with root keys, such as on a USB stick; it signs the draft too.",
         type=read_place,
-        metavar="DIR",
-        help="A key store with root keys, such as on a USB stick; it signs the draft too.",
     ),
 )
 
@@ -348,21 +338,19 @@ def recovery_source(file: Path | None) -> PassphraseSource:
     return PassphraseSource(file, None, environment, terminal_prompt())
 
 
-recovery_passphrase_option: Final = click.option(
-    "--recovery-passphrase-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
+recovery_passphrase_option: Final = option(
+    "--recovery-passphrase-file FILE",
+    f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
+    type=PATH,
 )
 #: ``--recovery-file`` and ``--recovery-passphrase-file``, as `recovery`.
 recovery_options: Final = option_group(
     RecoveryOptions,
     "recovery",
-    click.option(
-        "--recovery-file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Sign with the recovery key that was printed or written to this file.",
+    option(
+        "--recovery-file FILE",
+        "Sign with the recovery key that was printed or written to this file.",
+        type=PATH,
     ),
     recovery_passphrase_option,
 )

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from cardsign.batch import LastCheck, Outcome, add_checks, heaviest, in_threads, read_checks
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import option
 from cardsign.cli.commands import group
 from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.talk import (
@@ -65,7 +65,6 @@ _VERDICTS: Final = {
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
-@json_option
 def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     """Show what is known about all issuers, or those with NAME, without any request.
 
@@ -191,17 +190,15 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 @peers.command(example="cardsign peers verify --concurrency 8")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--concurrency",
+@option(
+    "--concurrency N",
+    "How many cards are verified at once.",
     type=click.IntRange(1, MAX_CONCURRENCY),
     default=CONCURRENCY,
     show_default=True,
-    metavar="N",
-    help="How many cards are verified at once.",
 )
 @loopback_option
 @trust_options
-@json_option
 def verify(
     names: tuple[str, ...],
     concurrency: int,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import option_group
+from cardsign.cli.arguments import PATH, option, option_group
 from cardsign.cli.talk import safe, say
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.records import dataclass
@@ -73,25 +73,21 @@ class TrustOptions:
         return NO_STATES if loaded is None or self.no_state else self.stored
 
 
-_TRUST: Final = click.option(
-    "--trust",
-    "trust_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"The policy [default: {POLICY_VARIABLE}, then ./{POLICY_FILE}, then "
+_TRUST: Final = option(
+    "--trust FILE",
+    f"The policy [default: {POLICY_VARIABLE}, then ./{POLICY_FILE}, then "
     f"$XDG_CONFIG_HOME/{USER_FOLDER}/{POLICY_FILE}].",
+    into="trust_file",
+    type=PATH,
 )
-_STATE: Final = click.option(
-    "--state",
-    "state_dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{USER_FOLDER}].",
+_STATE: Final = option(
+    "--state DIR",
+    f"Where issuers are remembered [default: $XDG_STATE_HOME/{USER_FOLDER}].",
+    into="state_dir",
+    type=PATH,
 )
-_NO_STATE: Final = click.option(
-    "--no-state",
-    is_flag=True,
-    help="Remember nothing. Then only trust.lock can show that a card is too old.",
+_NO_STATE: Final = option(
+    "--no-state", "Remember nothing. Then only trust.lock can show that a card is too old."
 )
 #: ``--trust``, as `trust`.
 policy_options: Final = option_group(TrustOptions, "trust", _TRUST)
@@ -105,23 +101,22 @@ trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_S
 
 def accept_option(command: _Command) -> _Command:
     """``--accept``: whose signatures count."""
-    return click.option(
+    return option(
         "--accept",
+        "full: only signatures over the whole card count. sdk: those of the SDKs count "
+        "too, which may leave parts of it unsigned [default: as the policy says, else "
+        "full].",
         type=click.Choice(tuple(ACCEPTED)),
-        help="full: only signatures over the whole card count. sdk: those of the SDKs count too, "
-        "which may leave parts of it unsigned [default: as the policy says, else full].",
     )(command)
 
 
 def statements_option(command: _Command) -> _Command:
     """``--statements``: what came along with the card."""
-    return click.option(
-        "--statements",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE|DIR",
-        help="Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
+    return option(
+        "--statements FILE|DIR...",
+        "Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
         "*.json files are searched, subfolders too. May be repeated.",
+        type=PATH,
     )(command)
 
 

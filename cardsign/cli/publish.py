@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.arguments import PATH, option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import begin_check, dry_run_option, to_change
 from cardsign.cli.options import (
@@ -40,63 +40,46 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 @command(example="cardsign publish signed.json -o public")
 @click.argument("card", required=False)
-@click.option(
-    "--extended",
-    multiple=True,
-    metavar="NAME=FILE",
-    help="An extended card that was signed for the audience NAME. May be repeated.",
+@option(
+    "--extended NAME=FILE...",
+    "An extended card that was signed for the audience NAME. May be repeated.",
 )
-@click.option(
-    "--drop-extended",
-    multiple=True,
-    metavar="NAME",
-    help="Publish no extended card for the audience NAME any longer. May be repeated.",
+@option(
+    "--drop-extended NAME...",
+    "Publish no extended card for the audience NAME any longer. May be repeated.",
 )
-@click.option(
-    "--legacy-card",
-    metavar="FILE",
-    help="The same agent as a signed card of A2A 0.3, for older clients "
-    "[default: the one that is published].",
+@option(
+    "--legacy-card FILE",
+    "The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
+    "published].",
 )
-@click.option(
-    "--drop-legacy-card", is_flag=True, help="Publish no card of A2A 0.3 for older clients."
+@option("--drop-legacy-card", "Publish no card of A2A 0.3 for older clients.")
+@option(
+    "-o --output DIR", "The publication directory [default: `publish` of cardsign.toml].", type=PATH
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The publication directory [default: `publish` of cardsign.toml].",
-)
-@click.option(
-    "--max-age",
-    type=click.IntRange(min=0),
-    metavar="SECONDS",
-    help="How long caches may keep what is served "
+@option(
+    "--max-age SECONDS",
+    "How long caches may keep what is served "
     f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is less].",
+    type=click.IntRange(min=0),
 )
-@click.option(
-    "--not-live",
-    is_flag=True,
-    help="Do not record it as live, because you deploy it later; see cardsign keys look.",
+@option(
+    "--not-live", "Do not record it as live, because you deploy it later; see cardsign keys look."
 )
-@click.option(
-    "--export",
-    "export_to",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also write the public files for a static host, nginx or an object store.",
+@option(
+    "--export DIR",
+    "Also write the public files for a static host, nginx or an object store.",
+    into="export_to",
+    type=PATH,
 )
-@click.option(
+@option(
     "--check",
-    is_flag=True,
+    "Change nothing; say what would change, with exit status 1 if anything would.",
     callback=begin_check,
-    help="Change nothing; say what would change, with exit status 1 if anything would.",
 )
 @watch_options(60, "the cards of cardsign.toml: build, sign, list and publish what changes")
 @unlock_options
 @dry_run_option
-@json_option
 def publish(
     card: str | None,
     extended: tuple[str, ...],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import json_option, option_group, read_input
+from cardsign.cli.arguments import option, option_group, read_input
 from cardsign.cli.commands import group
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import (
@@ -68,35 +68,26 @@ def _card(text: str) -> tuple[str | None, bytes]:
 _change_options = option_group(
     ChangeOptions,
     "changes",
-    click.option(
-        "--card",
-        "cards",
-        multiple=True,
-        metavar="[URL=]FILE",
-        help="A signed card to list, before it is published [default URL: the issuer's "
+    option(
+        "--card [URL=]FILE...",
+        "A signed card to list, before it is published [default URL: the issuer's "
         f"{CARD_PATH}]. May be repeated.",
+        into="cards",
     ),
-    click.option(
-        "--withdraw", multiple=True, metavar="URL", help="No card at this URL is current any more."
-    ),
-    click.option(
+    option("--withdraw URL...", "No card at this URL is current any more."),
+    option(
         "--raise-floor",
-        is_flag=True,
-        help="Make older cards at the URL of each --card invalid now, even if caches still have "
-        "them.",
+        "Make older cards at the URL of each --card invalid now, even if caches still have them.",
     ),
-    click.option(
-        "--extended-floor",
+    option(
+        "--extended-floor SEQ",
+        "Make extended cards for an earlier release than SEQ invalid.",
         type=click.IntRange(min=1),
-        metavar="SEQ",
-        help="Make extended cards for an earlier release than SEQ invalid.",
     ),
-    click.option(
-        "--revoke",
-        multiple=True,
-        metavar="KID",
-        help="Revoke a card or release key that is not in this key store. For the others use "
-        "cardsign keys revoke.",
+    option(
+        "--revoke KID...",
+        "Revoke a card or release key that is not in this key store. For the others use cardsign "
+        "keys revoke.",
     ),
 )
 
@@ -111,18 +102,17 @@ def release() -> None:
     example="cardsign release renew --card signed.json",
 )
 @_change_options
-@click.option(
+@option(
     "--days",
+    "How long it is valid.",
     type=click.IntRange(1, 14),
     default=RELEASE_LIFETIME.days,
     show_default=True,
-    help="How long it is valid.",
 )
-@click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
+@option("--force", "Sign a release even if nothing is new.")
 @publication_option
 @unlock_options
 @dry_run_option
-@json_option
 def renew(
     changes: ChangeOptions,
     days: int,
@@ -165,7 +155,6 @@ def renew(
 
 @release.command(example="cardsign release show --json")
 @keystore_options
-@json_option
 def show(keystore: KeystoreOptions, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 

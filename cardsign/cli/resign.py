@@ -11,7 +11,7 @@ import click
 
 from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import STDIO, json_option, option_group, write_output
+from cardsign.cli.arguments import STDIO, option, option_group, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, moment, unlock_options
@@ -33,16 +33,13 @@ from cardsign.verify.report import Report
 _upstream_options: Final = option_group(
     VerifierOptions,
     "named",
-    click.option(
-        "--issuer",
-        metavar="NAME",
-        help="The upstream, by your policy's name [default: the issuer that the policy trusts "
-        "for the URL]. A file needs it.",
+    option(
+        "--issuer NAME",
+        "The upstream, by your policy's name [default: the issuer that the policy trusts for the "
+        "URL]. A file needs it.",
     ),
-    click.option(
-        "--jwks",
-        metavar="FILE|URL",
-        help="The upstream is the holder of these keys. Revocation cannot be seen.",
+    option(
+        "--jwks FILE|URL", "The upstream is the holder of these keys. Revocation cannot be seen."
     ),
     accept_option,
     trust_options,
@@ -53,19 +50,17 @@ _upstream_options: Final = option_group(
 
 @command(example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json")
 @click.argument("card", metavar="URL|FILE")
-@click.option(
-    "--url",
+@option(
+    "--url NEW",
+    "The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
     required=True,
-    metavar="NEW",
-    help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
-@click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
+@option("-o --output OUT", "'-' for stdout, the default.", default=STDIO)
 @watch_options(300, "the card; needs -o")
-@click.option("--key", "uris", multiple=True, metavar="URI", help="As for `cardsign sign`.")
+@option("--key URI...", "As for `cardsign sign`.", into="uris")
 @_upstream_options
 @unlock_options
 @dry_run_option
-@json_option
 def resign(
     card: str,
     url: str,

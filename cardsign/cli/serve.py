@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import project_config
@@ -18,46 +18,41 @@ from cardsign.files import read_bytes, write_atomic
 
 
 @command(example="cardsign serve public --bind 127.0.0.1:8080")
-@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
-@click.option(
-    "--bind",
+@click.argument("directory", required=False, type=PATH, metavar="[DIR]")
+@option(
+    "--bind HOST:PORT",
+    "Where to listen; port 0 is any free one.",
     default="127.0.0.1:8080",
     show_default=True,
-    metavar="HOST:PORT",
-    help="Where to listen; port 0 is any free one.",
 )
-@click.option(
-    "--settings",
-    "settings_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="How it is served, as TOML; the options here override it.",
+@option(
+    "--settings FILE",
+    "How it is served, as TOML; the options here override it.",
+    into="settings_file",
+    type=PATH,
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The digests of the bearer tokens that open the extended card; written by cardsign "
-    "tokens create.",
+@option(
+    "--token-file FILE",
+    "The digests of the bearer tokens that open the extended card; written by cardsign tokens "
+    "create.",
+    type=PATH,
 )
 @click.option(
     "--legacy/--no-legacy",
-    default=None,
     help="Whether /.well-known/agent.json, the path of before A2A 0.3, answers with the same card "
     "[default: legacy].",
+    default=None,
 )
-@click.option(
-    "--sunset",
+@option(
+    "--sunset DATE",
+    "When the legacy path will no longer answer; told to its clients.",
     type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="When the legacy path will no longer answer; told to its clients.",
 )
-@click.option(
+@option(
     "--workers",
+    "Processes that answer; one that ends is started again [default: 1].",
     type=click.IntRange(1, 64),
-    help="Processes that answer; one that ends is started again [default: 1].",
 )
-@json_option
 def serve(
     directory: Path | None,
     bind: str,
@@ -111,21 +106,18 @@ def tokens() -> None:
 
 
 @tokens.command(example="cardsign tokens create --audience partners --token-file tokens")
-@click.option("--audience", required=True, metavar="NAME", help="Whose extended card it opens.")
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Add the digest to this file [default: print the line on stderr].",
+@option("--audience NAME", "Whose extended card it opens.", required=True)
+@option(
+    "--token-file FILE",
+    "Add the digest to this file [default: print the line on stderr].",
+    type=PATH,
 )
-@click.option(
-    "--expires",
+@option(
+    "--expires DATE",
+    "From when on it opens nothing, at 0:00 UTC [default: never].",
     type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="From when on it opens nothing, at 0:00 UTC [default: never].",
 )
 @dry_run_option
-@json_option
 def create(audience: str, token_file: Path | None, expires: datetime | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
     from cardsign.server.tokens import create_token
@@ -143,18 +135,11 @@ def create(audience: str, token_file: Path | None, expires: datetime | None, as_
         say(f"added its digest to {token_file}; a running server takes it up within a second")
 
 
-_token_file = click.option(
-    "--token-file",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where the digests are.",
-)
+_token_file = option("--token-file FILE", "Where the digests are.", required=True, type=PATH)
 
 
 @tokens.command("list", example="cardsign tokens list --token-file tokens")
 @_token_file
-@json_option
 def list_tokens(token_file: Path, as_json: bool) -> None:
     """List digest, audience and end of each token."""
     from cardsign.server.tokens import TokenTable
@@ -182,7 +167,6 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 @click.argument("digest")
 @_token_file
 @dry_run_option
-@json_option
 def revoke(digest: str, token_file: Path, as_json: bool) -> None:
     """Take the token whose digest begins so out of a file.
 

@@ -19,7 +19,7 @@ from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.arguments import (
     STDIO,
-    json_option,
+    option,
     option_group,
     paranoid_option,
     read_input,
@@ -114,9 +114,9 @@ class CardOptions:
         Raises:
             UsageFault: ``usage.conflict``: a public key or a kid without exactly one URI.
         """
-        for option, value in (("--public", self.public), ("--kid", self.kid)):
+        for named, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
-                raise UsageFault("usage.conflict", f"{option} goes with one --key")
+                raise UsageFault("usage.conflict", f"{named} goes with one --key")
         access = keystore.access(*self.uris)
         if not self.uris:
             return card_signers(keystore.open(), access, now=now)
@@ -141,69 +141,57 @@ def _compat(words: tuple[str, ...]) -> Compat:
 card_options: Final = option_group(
     CardOptions,
     "options",
-    click.option(
-        "--compat",
-        multiple=True,
+    option(
+        "--compat ...",
+        "Which compat signatures to add: other SDKs accept them, and cardsign does not count "
+        "them. safe (default): those that cover every endpoint, security scheme and scope. all: "
+        "for every SDK. none: for cardsign and strict verifiers only. A profile: this one and the "
+        "safe ones; may be repeated.",
         type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
-        help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
-        "them. safe (default): those that cover every endpoint, security scheme and scope. "
-        "all: for every SDK. none: for cardsign and strict verifiers only. A profile: this one and "
-        "the safe ones; may be repeated.",
     ),
-    click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members."),
-    click.option(
-        "--force",
-        is_flag=True,
-        help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
+    option("--strict", "Refuse a card that lacks REQUIRED members."),
+    option("--force", "Sign it even if it is not a proper Agent Card, and say what is wrong."),
+    option(
+        "--known-keys JWKS",
+        "Keys of other signers, to check their signatures. Those that do not fit are dropped.",
     ),
-    click.option(
-        "--known-keys",
-        metavar="JWKS",
-        help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
+    option("--drop-foreign", "Drop the signatures of other signers."),
+    option(
+        "--extended AUDIENCE",
+        "Mark the card as the extended one of an audience, best a random id such as `openssl rand "
+        "-hex 16` prints; with --seq and --expires.",
+        into="audience",
     ),
-    click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers."),
-    click.option(
-        "--extended",
-        "audience",
-        metavar="AUDIENCE",
-        help="Mark the card as the extended one of an audience, best a random id such as "
-        "`openssl rand -hex 16` prints; with --seq and --expires.",
-    ),
-    click.option(
-        "--seq",
+    option(
+        "--seq N",
+        "The number of the release that the extended card is made for.",
         type=click.IntRange(1, MAX_SEQ),
-        metavar="N",
-        help="The number of the release that the extended card is made for.",
     ),
-    click.option(
-        "--expires",
-        metavar="DATE",
-        help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD, with all of that "
-        "day, or YYYY-MM-DDThh:mm:ss; in UTC where no offset is given.",
+    option(
+        "--expires DATE",
+        "When the extended card ends, at most 400 days ahead: YYYY-MM-DD, with all of that day, "
+        "or YYYY-MM-DDThh:mm:ss; in UTC where no offset is given.",
     ),
-    click.option(
-        "--key",
-        "uris",
-        multiple=True,
-        metavar="URI",
-        help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or "
-        "the URI of a signer, such as awskms:///ID. A URI that you type may run the program or "
-        "load the library that it names. May be repeated.",
+    option(
+        "--key URI...",
+        "Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
+        "a signer, such as awskms:///ID. A URI that you type may run the program or load the "
+        "library that it names. May be repeated.",
+        into="uris",
     ),
     public_option,
-    click.option("--kid", metavar="KID", help="The kid under which the key of --key is published."),
+    option("--kid KID", "The kid under which the key of --key is published."),
 )
 
 
 @command(example="cardsign sign card.json -o signed.json")
 @click.argument("card", required=False)
-@click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
+@option("-o --output OUT", "'-' for stdout, the default.", default=STDIO)
 @card_options
 @unlock_options
 @dry_run_option
-@click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
+@option("--explain", "Say what each signature covers and leaves open.")
 @paranoid_option
-@json_option
 def sign(
     card: str | None,
     output: str,
@@ -307,10 +295,7 @@ def _lines(
 
 @command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")
 @click.argument("card")
-@click.option(
-    "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="Under which rule."
-)
-@json_option
+@option("--profile", "Under which rule.", type=click.Choice(tuple(PROFILES)), required=True)
 def canonicalize(card: str, profile: ProfileName, as_json: bool) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document

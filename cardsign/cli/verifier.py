@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from cardsign.batch import Verifier
 from cardsign.card.canonical import ProfileName
-from cardsign.cli.arguments import option_group
+from cardsign.cli.arguments import option, option_group
 from cardsign.cli.policy import (
     TrustOptions,
     accept_option,
@@ -54,10 +52,9 @@ if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.fetcher import DocumentFetcher
 
 #: ``--insecure-loopback-http``: ask this machine, and without TLS.
-loopback_option: Final = click.option(
+loopback_option: Final = option(
     "--insecure-loopback-http",
-    is_flag=True,
-    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
+    "Allow URLs of this machine, also over plain HTTP; for trying things out.",
 )
 
 
@@ -275,25 +272,22 @@ def summary(statuses: Sequence[int], of: str = "") -> str:
 visit_options: Final = option_group(
     VerifierOptions,
     "named",
-    click.option(
-        "--issuer",
-        metavar="NAME",
-        help="Whose card it must be, by the policy's own name [default: the issuer that "
-        "the policy trusts for the URL].",
+    option(
+        "--issuer NAME",
+        "Whose card it must be, by the policy's own name [default: the issuer that the policy "
+        "trusts for the URL].",
     ),
-    click.option(
-        "--jwks",
-        metavar="FILE|URL",
-        help="Whose card it must be: the holder of these keys. No policy is read, and "
-        "revocation cannot be seen.",
+    option(
+        "--jwks FILE|URL",
+        "Whose card it must be: the holder of these keys. No policy is read, and revocation "
+        "cannot be seen.",
     ),
     accept_option,
     trust_options,
     loopback_option,
-    click.option(
-        "--credential",
-        metavar="SOURCE",
-        help="Where to read the credential: env:NAME, file:/PATH or exec:/PATH?arg=A. It is sent "
-        "only to the origin of URL [default: as your own credentials.toml says].",
+    option(
+        "--credential SOURCE",
+        "Where to read the credential: env:NAME, file:/PATH or exec:/PATH?arg=A. It is sent only "
+        "to the origin of URL [default: as your own credentials.toml says].",
     ),
 )

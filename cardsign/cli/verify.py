@@ -27,7 +27,7 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import (
     STDIO,
-    json_option,
+    option,
     option_group,
     paranoid_option,
     read_input,
@@ -96,39 +96,33 @@ def read_time(text: str) -> datetime:
 named_options: Final = option_group(
     VerifierOptions,
     "named",
-    click.option(
-        "--issuer", metavar="NAME", help="The card must be one of this issuer of the policy."
+    option("--issuer NAME", "The card must be one of this issuer of the policy."),
+    option(
+        "--origin ORIGIN",
+        "The card must be one of the issuer that the policy trusts for this origin. With --jwks "
+        "alone: every interface must be at this origin.",
     ),
-    click.option(
-        "--origin",
-        metavar="ORIGIN",
-        help="The card must be one of the issuer that the policy trusts for this origin. With "
-        "--jwks alone: every interface must be at this origin.",
-    ),
-    click.option(
-        "--jwks",
-        metavar="FILE|URL",
-        help="Alone: one of these keys must have signed the card, at any origin. No policy is read "
-        "and revocation cannot be seen. With --issuer or --trust: use this instead of asking the "
-        "URL of the issuer's `jwks` anchor.",
+    option(
+        "--jwks FILE|URL",
+        "Alone: one of these keys must have signed the card, at any origin. No policy is read and "
+        "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
+        "of the issuer's `jwks` anchor.",
     ),
     trust_options,
     statements_option,
-    click.option(
-        "--at",
+    option(
+        "--at TIME",
+        "Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 with "
+        "an offset. Nothing is trusted by such a verdict, and nothing remembered.",
         type=read_time,
-        metavar="TIME",
-        help="Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 "
-        "with an offset. Nothing is trusted by such a verdict, and nothing remembered.",
     ),
     accept_option,
-    click.option(
-        "--profile",
-        "profiles",
-        multiple=True,
-        type=click.Choice(DEFAULT_PROFILES),
-        help="For experts: count signatures only under this one of the accepted profiles. May be "
+    option(
+        "--profile ...",
+        "For experts: count signatures only under this one of the accepted profiles. May be "
         "repeated; --profile served-as-is is the strictest choice.",
+        into="profiles",
+        type=click.Choice(DEFAULT_PROFILES),
     ),
     loopback_option,
 )
@@ -174,35 +168,29 @@ class ManyOptions:
 many_options: Final = option_group(
     ManyOptions,
     "many",
-    click.option(
-        "-j",
-        "--jobs",
+    option(
+        "-j --jobs N",
+        "Verify cards in N processes at once.",
         type=click.IntRange(1, MAX_JOBS),
         default=1,
         show_default=True,
-        metavar="N",
-        help="Verify cards in N processes at once.",
     ),
-    click.option(
-        "--cluster",
-        metavar="URL",
-        help="Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
+    option(
+        "--cluster URL",
+        "Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
         "cluster. Workers read objects and URLs, and are sent everything else.",
     ),
-    click.option(
-        "--list",
-        "lists",
-        multiple=True,
-        metavar="FILE",
-        help="Verify the cards that this file or object names too, one a line; '-' for stdin. May "
-        "be repeated.",
+    option(
+        "--list FILE...",
+        "Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
+        "repeated.",
+        into="lists",
     ),
-    click.option(
-        "--results",
+    option(
+        "--results FILE",
+        "Append each verdict to FILE as a line of JSON, and leave out cards that have one there: "
+        "a run that was stopped goes on. What was a fault is tried again.",
         type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Append each verdict to FILE as a line of JSON, and leave out cards that have one "
-        "there: a run that was stopped goes on. What was a fault is tried again.",
     ),
 )
 
@@ -215,35 +203,23 @@ many_options: Final = option_group(
 )
 @click.argument("cards", nargs=-1, metavar="CARD|DIR|URL...")
 @named_options
-@click.option(
-    "--extended",
-    metavar="FILE",
-    help="Verify this extended card beside its public CARD; with --audience.",
-)
-@click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
+@option("--extended FILE", "Verify this extended card beside its public CARD; with --audience.")
+@option("--audience ID", "The audience that the extended card must be for.")
 @many_options
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    help="Write the verified payload of CARD, or with --extended of the extended card, only if "
-    "it is trusted; '-' for stdout.",
+@option(
+    "-o --output OUT",
+    "Write the verified payload of CARD, or with --extended of the extended card, only if it is "
+    "trusted; '-' for stdout.",
 )
-@click.option(
+@option(
     "--format",
-    "form",
+    "How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document for "
+    "all cards.",
+    into="form",
     type=click.Choice(FORMATS),
-    help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
-    "for all cards.",
 )
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show the four answers, the statements, every signature and every reason.",
-)
+@option("-v --verbose", "Show the four answers, the statements, every signature and every reason.")
 @paranoid_option
-@json_option
 def verify(
     cards: tuple[str, ...],
     named: VerifierOptions,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from cardsign.cli.arguments import option_group
+from cardsign.cli.arguments import option, option_group
 from cardsign.cli.talk import safe, say
 from cardsign.errors import CardsignError
 from cardsign.records import dataclass
@@ -46,13 +46,12 @@ def watch_options(every: int, follows: str) -> Callable[..., Callable[..., objec
     return option_group(
         WatchOptions,
         "watching",
-        click.option("--watch", is_flag=True, help=f"Go on, and follow {follows}."),
-        click.option(
-            "--every",
+        option("--watch", f"Go on, and follow {follows}."),
+        option(
+            "--every SECONDS",
+            "How often --watch looks.",
             type=click.IntRange(1, 86_400),
             default=every,
             show_default=True,
-            metavar="SECONDS",
-            help="How often --watch looks.",
         ),
     )

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.arguments import (
+    PATH,
+    STDIO,
+    option,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
@@ -35,18 +41,14 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 
 
 @command(example="cardsign keys backup -r age1qqqq -o keys.age")
-@click.option(
-    "-r",
-    "--recipient",
-    "recipients",
-    multiple=True,
+@option(
+    "-r --recipient AGE1......",
+    "An age recipient who can open the backup alone. May be repeated.",
+    into="recipients",
     required=True,
-    metavar="AGE1...",
-    help="An age recipient who can open the backup alone. May be repeated.",
 )
-@click.option("-o", "--output", required=True, metavar="FILE", help="A new file; '-': stdout.")
+@option("-o --output FILE", "A new file; '-': stdout.", required=True)
 @keystore_options
-@json_option
 def backup(
     recipients: tuple[str, ...], output: str, keystore: KeystoreOptions, as_json: bool
 ) -> None:
@@ -72,18 +74,15 @@ def backup(
 
 
 @command("restore", example="cardsign keys restore keys.age -i identity.txt")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "-i",
-    "--identity",
-    type=click.Path(path_type=Path),
+@click.argument("file", type=PATH)
+@option(
+    "-i --identity FILE",
+    "The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
+    type=PATH,
     required=True,
-    metavar="FILE",
-    help="The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
 )
 @keystore_options
 @dry_run_option
-@json_option
 def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: bool) -> None:
     """Make a key store from the backup FILE. There must be none in its place.
 
@@ -107,7 +106,6 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
 @click.argument("to", metavar="TO")
 @keystore_options
 @dry_run_option
-@json_option
 def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import counted, print_json, safe, say
@@ -26,22 +26,18 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
 
 
 @command(example="cardsign keys doctor --expires-within 14d")
-@click.option("--fix", is_flag=True, help="Remove leftovers, and close what others can access.")
-@click.option(
-    "--expires-within",
-    metavar="SPAN",
-    help="Raise an alarm for what will be due by then, such as 14d, 12h or 30m.",
+@option("--fix", "Remove leftovers, and close what others can access.")
+@option(
+    "--expires-within SPAN", "Raise an alarm for what will be due by then, such as 14d, 12h or 30m."
 )
-@click.option(
-    "--draft",
-    type=click.Path(path_type=Path),
+@option(
+    "--draft FILE",
+    "Where keys rotate puts the keyset statement that waits for the roots.",
+    type=PATH,
     default=DRAFT_FILE,
     show_default=True,
-    metavar="FILE",
-    help="Where keys rotate puts the keyset statement that waits for the roots.",
 )
 @keystore_options
-@json_option
 def doctor(
     fix: bool,
     expires_within: str | None,
@@ -85,7 +81,7 @@ def _span(text: str) -> timedelta:
 
 @group(invoke_without_command=True)
 @keystore_options
-@json_option
+@option("--json", "Print JSON on stdout.", into="as_json")
 @click.pass_context
 def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show what happened to the keys: the audit log."""
@@ -101,7 +97,6 @@ def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> N
     example="cardsign keys audit list",
 )
 @keystore_options
-@json_option
 def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     """List the changes of the key store, oldest first. keys audit alone does the same."""
     lines, _ = _verified(keystore)
@@ -119,7 +114,6 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     example="cardsign keys audit verify",
 )
 @keystore_options
-@json_option
 def verify(keystore: KeystoreOptions, as_json: bool) -> None:
     """Check that the audit log is complete and unchanged, and agrees with the key store's state.
 

@@ -10,8 +10,9 @@ from typing import Any, Final, Literal
 import click
 
 from cardsign.cli.arguments import (
+    PATH,
     STDIO,
-    json_option,
+    option,
     read_input,
     refuse_two_documents,
     write_output,
@@ -58,13 +59,13 @@ _DOES: Final = {
     "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
 }
 
-role_option = click.option(
+role_option = option(
     "--role",
+    "What it signs: cards, or the issuer's statements. Keep root and recovery keys "
+    "in a key store of their own.",
     type=click.Choice(ROLES),
     default="card",
     show_default=True,
-    help="What it signs: cards, or the issuer's statements. Keep root and recovery keys in a key "
-    "store of their own.",
 )
 
 
@@ -77,24 +78,21 @@ def check_kid(_context: click.Context, _option: click.Parameter, kid: str | None
     return kid
 
 
-standby_option = click.option(
-    "--standby",
-    is_flag=True,
-    help="Do not let it sign before it is activated, even if it is the first.",
+standby_option = option(
+    "--standby", "Do not let it sign before it is activated, even if it is the first."
 )
 
 
 @command(example="cardsign keys generate --alg ES256")
 @click.argument("words", metavar="", nargs=-1)
 @alg_option
-@click.option(
-    "--kid", callback=check_kid, help="The kid to publish, such as card-2026 [default: thumbprint]."
+@option(
+    "--kid TEXT", "The kid to publish, such as card-2026 [default: thumbprint].", callback=check_kid
 )
 @role_option
 @standby_option
 @unlock_options
 @dry_run_option
-@json_option
 def generate(
     words: tuple[str, ...],
     alg: SigningAlg,
@@ -128,28 +126,23 @@ def generate(
     example="cardsign keys import key.pem --kid key-001",
 )
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option(
-    "--kid",
+@option(
+    "--kid TEXT",
+    "The kid to publish [default: a JWK's own, else the thumbprint].",
     callback=check_kid,
-    help="The kid to publish [default: a JWK's own, else the thumbprint].",
 )
-@click.option(
-    "--import-passphrase-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The passphrase of FILE itself, if it is encrypted.",
+@option(
+    "--import-passphrase-file FILE", "The passphrase of FILE itself, if it is encrypted.", type=PATH
 )
-@click.option(
-    "--custody",
-    metavar="URI",
-    help="Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
+@option(
+    "--custody URI",
+    "Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
 )
 @public_option
 @role_option
 @standby_option
 @unlock_options
 @dry_run_option
-@json_option
 def import_(
     file: str | None,
     kid: str | None,
@@ -231,18 +224,10 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     short_help="Change the passphrase of a role's keys.",
     example="cardsign keys passwd --role release",
 )
-@click.option(
-    "--role", type=click.Choice(ROLES), required=True, help="Whose keys: each role has its own."
-)
-@click.option(
-    "--new-passphrase-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The new passphrase [default: a prompt].",
-)
+@option("--role", "Whose keys: each role has its own.", type=click.Choice(ROLES), required=True)
+@option("--new-passphrase-file FILE", "The new passphrase [default: a prompt].", type=PATH)
 @unlock_options
 @dry_run_option
-@json_option
 def passwd(
     role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions, as_json: bool
 ) -> None:
@@ -288,22 +273,20 @@ _PUBLIC: Final = ("jwk", "pem")
     short_help="Write one key for another program.", example="cardsign keys export vzTO --as pem"
 )
 @click.argument("kid")
-@click.option(
+@option(
     "--as",
-    "form",
+    "jwk or pem for the public key [default: jwk]; pkcs8 or pkcs12 with --private.",
+    into="form",
     type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
-    help="jwk or pem for the public key [default: jwk]; pkcs8 or pkcs12 with --private.",
 )
-@click.option("--private", is_flag=True, help="Export the private key, encrypted, to -o FILE.")
-@click.option(
-    "--export-passphrase-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The passphrase for the exported file [default: a prompt].",
+@option("--private", "Export the private key, encrypted, to -o FILE.")
+@option(
+    "--export-passphrase-file FILE",
+    "The passphrase for the exported file [default: a prompt].",
+    type=PATH,
 )
-@click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
+@option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
 @unlock_options
-@json_option
 def export(
     kid: str,
     form: Form | None,

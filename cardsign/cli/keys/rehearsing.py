@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import json_option, write_output
+from cardsign.cli.arguments import option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.keys.picture import draw_svg
 from cardsign.cli.options import (
@@ -32,16 +32,13 @@ from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
     short_help="Show what peers would say through the next rotation or a theft.",
     example="cardsign keys rehearse --revoke vzTO",
 )
-@click.option(
-    "--revoke",
-    "stolen",
-    multiple=True,
-    metavar="KID",
-    help="Rehearse the theft of this key instead of a rotation. May be repeated.",
+@option(
+    "--revoke KID...",
+    "Rehearse the theft of this key instead of a rotation. May be repeated.",
+    into="stolen",
 )
-@click.option("--svg", metavar="FILE", help="Write a picture as well.")
+@option("--svg FILE", "Write a picture as well.")
 @keystore_options
-@json_option
 def rehearse_(
     stolen: tuple[str, ...], svg: str | None, keystore: KeystoreOptions, as_json: bool
 ) -> int:

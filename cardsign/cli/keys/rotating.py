@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import click
-
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import option
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import (
@@ -25,15 +23,12 @@ from cardsign.keys.lifecycle import withdraw
 
 @command(short_help="Do all that is due.", example="cardsign keys rotate --dry-run")
 @guided_options
-@click.option(
-    "--withdrawn",
-    metavar="URL",
-    help="First forget the publications of the card with this endpoint, because it is no longer "
-    "served.",
+@option(
+    "--withdrawn URL",
+    "First forget the publications of the card with this endpoint, because it is no longer served.",
 )
 @unlock_options
 @dry_run_option
-@json_option
 def rotate(
     guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
 ) -> int:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, write_output
+from cardsign.cli.arguments import STDIO, option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.keys.rotating import show_progress
@@ -37,7 +37,6 @@ from cardsign.publish.publication import published_card
 
 @command("list", example="cardsign keys list")
 @keystore_options
-@json_option
 def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     """List the keys, oldest first."""
     records = keystore.open().state.keys
@@ -54,7 +53,6 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
 @command(example="cardsign keys show vzTO")
 @click.argument("kid")
 @keystore_options
-@json_option
 def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show one key, by its KID or the beginning of it."""
     record = keystore.open().state.find(kid)
@@ -69,9 +67,8 @@ def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 
 
 @command(example="cardsign keys jwks -o jwks.json")
-@click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
+@option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
 @keystore_options
-@json_option
 def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Write the JWK Set of the public keys, for peers.
 
@@ -96,10 +93,9 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
 # ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's lifecycle.
 
 
-custody_option = click.option(
+custody_option = option(
     "--same-custody-accepted",
-    is_flag=True,
-    help="Activate a key although it is in the same custody as a compromised one.",
+    "Activate a key although it is in the same custody as a compromised one.",
 )
 
 
@@ -108,7 +104,6 @@ custody_option = click.option(
 @custody_option
 @keystore_options
 @dry_run_option
-@json_option
 def activate(
     kid: str, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
 ) -> None:
@@ -132,7 +127,6 @@ def activate(
 @click.argument("kid")
 @keystore_options
 @dry_run_option
-@json_option
 def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
@@ -155,26 +149,22 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     example="cardsign keys revoke vzTO --reason compromised",
 )
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
-@click.option(
+@option(
     "--reason",
+    "compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
     type=click.Choice(REVOCATION_REASONS),
     required=True,
-    help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
-@click.option(
+@option(
     "--stored-with",
-    is_flag=True,
-    help="Revoke the keys that were stored with them too, but no root key that is still needed.",
+    "Revoke the keys that were stored with them too, but no root key that is still needed.",
 )
 @custody_option
-@click.option(
-    "--store-only", is_flag=True, help="Change only the key store; tell nobody, replace nothing."
-)
+@option("--store-only", "Change only the key store; tell nobody, replace nothing.")
 @guided_options
 @unlock_options
 @yes_option
 @dry_run_option
-@json_option
 def revoke(
     kids: tuple[str, ...],
     reason: RevocationReason,
@@ -249,7 +239,6 @@ def _wait(until: datetime) -> datetime:
 @keystore_options
 @yes_option
 @dry_run_option
-@json_option
 def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> None:
     """Destroy the private key of the key KID, which is retired or revoked. The record stays.
 
@@ -275,13 +264,10 @@ def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
     example="cardsign keys look https://agents.example.com/.well-known/agent-card.json --jwks https://agents.example.com/.well-known/jwks.json",
 )
 @click.argument("card_url")
-@click.option("--jwks", "jwks_url", required=True, metavar="URL", help="The live key set.")
-@click.option(
-    "--insecure-loopback-http", is_flag=True, help="Allow http to this machine, for tests."
-)
+@option("--jwks URL", "The live key set.", into="jwks_url", required=True)
+@option("--insecure-loopback-http", "Allow http to this machine, for tests.")
 @keystore_options
 @dry_run_option
-@json_option
 def look(
     card_url: str,
     jwks_url: str,
@@ -297,11 +283,11 @@ def look(
     from cardsign.net.fetch import FetchSettings, fetch_document
 
     settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
-    for option, url in (("--jwks", jwks_url), ("CARD_URL", card_url)):
+    for named, url in (("--jwks", jwks_url), ("CARD_URL", card_url)):
         try:
             settings.target(url)
         except FetchFailed as exc:
-            raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
+            raise UsageFault("usage.invalid", f"{named}: {exc.message}", path=url) from exc
     store = keystore.open()
     untrusted_jwks = fetch_document(jwks_url, settings).untrusted_body
     untrusted_card = fetch_document(card_url, settings).untrusted_body

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import json_option, write_output
+from cardsign.cli.arguments import option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.keys.picture import MEANINGS, draw_svg
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
@@ -40,9 +40,8 @@ _AHEAD: Final = "▁"
 @command(
     short_help="Draw when each key signs, and what comes next.", example="cardsign keys timeline"
 )
-@click.option("-o", "--output", metavar="FILE", help="Write an SVG picture instead.")
+@option("-o --output FILE", "Write an SVG picture instead.")
 @keystore_options
-@json_option
 def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     """Draw when each key signs, and say which step is next and what it waits for.
 

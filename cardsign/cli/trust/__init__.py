@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import dry_run_option, is_dry_run, to_change
 from cardsign.cli.policy import (
@@ -53,7 +53,6 @@ def known() -> None:
     example="cardsign trust known list",
 )
 @state_options
-@json_option
 def list_known(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers about which something is remembered, each with its policy."""
     states = trust.stored
@@ -74,7 +73,6 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
 @known.command("show", example="cardsign trust known show partner")
 @click.argument("name")
 @edit_options
-@json_option
 def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what is remembered about the issuer that the policy calls NAME."""
     policy = _identity(trust)
@@ -89,7 +87,6 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
 @click.argument("name")
 @edit_options
 @dry_run_option
-@json_option
 def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
 
@@ -130,17 +127,14 @@ def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
     example="cardsign trust pin partner",
 )
 @click.argument("name")
-@click.option(
-    "--keyset",
-    "keysets",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE|DIR",
-    help="Keyset statements that follow the pinned one. May be repeated.",
+@option(
+    "--keyset FILE|DIR...",
+    "Keyset statements that follow the pinned one. May be repeated.",
+    into="keysets",
+    type=PATH,
 )
 @edit_options
 @dry_run_option
-@json_option
 def pin(
     name: str,
     keysets: tuple[Path, ...],
@@ -187,10 +181,9 @@ trust_commands.add_command(known)
     short_help="Write an empty trust.toml, or begin the state of one.",
     example="cardsign trust init",
 )
-@click.option("--yes", is_flag=True, help="Allow first contacts for a policy found in this folder.")
+@option("--yes", "Allow first contacts for a policy found in this folder.")
 @edit_options
 @dry_run_option
-@json_option
 def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
     """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
@@ -229,7 +222,6 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
 @policy_options
-@json_option
 def list_(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers: name, anchor, freshness and origins."""
     loaded = trust.needed()
@@ -248,7 +240,6 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
 )
 @click.argument("name")
 @edit_options
-@json_option
 def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
     loaded = trust.needed()
@@ -277,10 +268,9 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@click.option("--forget", is_flag=True, help="Forget what is remembered about the issuer too.")
+@option("--forget", "Forget what is remembered about the issuer too.")
 @edit_options
 @dry_run_option
-@json_option
 def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
 

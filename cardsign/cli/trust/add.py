@@ -12,7 +12,7 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import json_option, option_group
+from cardsign.cli.arguments import PATH, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.policy import TrustOptions, accept_option, edit_options
@@ -47,7 +47,7 @@ from cardsign.trust.policy import Accept, Limits
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
-_FILE: Final = click.Path(path_type=Path)
+_FILE: Final = PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,41 +117,23 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
 _ANCHOR: Final = option_group(
     AnchorOptions,
     "source",
-    click.option(
-        "--keyset",
-        "keysets",
-        multiple=True,
+    option(
+        "--keyset FILE...",
+        "Pin this keyset statement. Of several, which must follow one another, the newest.",
+        into="keysets",
         type=_FILE,
-        metavar="FILE",
-        help="Pin this keyset statement. Of several, which must follow one another, the newest.",
     ),
-    click.option(
-        "--release",
-        "releases",
-        multiple=True,
+    option(
+        "--release FILE...",
+        "A release statement under that keyset. May be repeated.",
+        into="releases",
         type=_FILE,
-        metavar="FILE",
-        help="A release statement under that keyset. May be repeated.",
     ),
-    click.option(
-        "--roots",
-        is_flag=True,
-        help="Pin the root set of --keyset or URL instead of the statement.",
-    ),
-    click.option("--jwks", type=_FILE, metavar="FILE", help="Pin the keys of a JWK Set."),
-    click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there."),
-    click.option(
-        "--tofu",
-        is_flag=True,
-        help="Trust what the first contact shows, and follow it from then on.",
-    ),
-    click.option(
-        "--holder",
-        "holders",
-        multiple=True,
-        metavar="KID=NAME",
-        help="Who holds a key of --jwks. May be repeated.",
-    ),
+    option("--roots", "Pin the root set of --keyset or URL instead of the statement."),
+    option("--jwks FILE", "Pin the keys of a JWK Set.", type=_FILE),
+    option("--jwks-url URL", "Trust any key set that is published there."),
+    option("--tofu", "Trust what the first contact shows, and follow it from then on."),
+    option("--holder KID=NAME...", "Who holds a key of --jwks. May be repeated.", into="holders"),
     loopback_option,
 )
 
@@ -181,66 +163,48 @@ class EntryOptions:
 _ENTRY: Final = option_group(
     EntryOptions,
     "entry",
-    click.option(
-        "--origin",
-        "origins",
-        multiple=True,
-        metavar="ORIGIN",
-        help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
+    option(
+        "--origin ORIGIN...",
+        "Where its cards and interfaces may be: https://host, or https://host/path/ for "
         "everything below it. May be repeated [default: the URL's origin].",
+        into="origins",
     ),
-    click.option(
-        "--card",
-        "cards",
-        multiple=True,
-        metavar="URL",
-        help="A card that `cardsign peers verify` checks. May be repeated [default: the URL, or "
-        "the card of each origin].",
+    option(
+        "--card URL...",
+        "A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
+        "card of each origin].",
+        into="cards",
     ),
-    click.option(
+    option(
         "--peer",
+        "Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
         type=click.Choice(["required", "optional"]),
-        help="Whether `cardsign peers verify` fails where a card is not trusted "
-        "[default: required].",
     ),
-    click.option(
+    option(
         "--enforce",
-        type=click.Choice(["strict", "warn"]),
-        help="warn: programs that ask for it may use unverified cards of this issuer [default: "
+        "warn: programs that ask for it may use unverified cards of this issuer [default: "
         "strict]. Needs --trust.",
+        type=click.Choice(["strict", "warn"]),
     ),
-    click.option(
-        "--network",
-        "networks",
-        multiple=True,
-        metavar="CIDR",
-        help="A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs "
-        "--trust.",
+    option(
+        "--network CIDR...",
+        "A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs --trust.",
+        into="networks",
     ),
-    click.option(
-        "--proxy",
-        metavar="URL",
-        help="The proxy for requests to it, http://host:port. Needs --trust.",
-    ),
-    click.option(
-        "--require",
-        multiple=True,
-        metavar="HOLDER",
-        help="Holders who must all have signed a card. May be repeated.",
-    ),
+    option("--proxy URL", "The proxy for requests to it, http://host:port. Needs --trust."),
+    option("--require HOLDER...", "Holders who must all have signed a card. May be repeated."),
     accept_option,
-    click.option(
-        "--algorithm",
-        "algorithms",
-        multiple=True,
+    option(
+        "--algorithm ...",
+        "The only algorithms that count. May be repeated.",
+        into="algorithms",
         type=click.Choice(tuple(ALGORITHMS)),
-        help="The only algorithms that count. May be repeated.",
     ),
-    click.option(
+    option(
         "--freshness",
+        "Whether it must be shown that a card is current [default: required with --keyset; waived "
+        "with anchors that cannot show it].",
         type=click.Choice(["required", "waived"]),
-        help="Whether it must be shown that a card is current [default: required with --keyset; "
-        "waived with anchors that cannot show it].",
     ),
 )
 
@@ -277,20 +241,15 @@ class Comparison:
 _COMPARISON: Final = option_group(
     Comparison,
     "known",
-    click.option(
-        "--digest",
-        metavar="HEX",
-        help="The keyset's digest, as the issuer told it; another keyset is refused.",
+    option(
+        "--digest HEX", "The keyset's digest, as the issuer told it; another keyset is refused."
     ),
-    click.option(
-        "--words",
-        metavar="WORDS",
-        help="The digest as eight words, which the issuer's `cardsign keyset show` prints.",
+    option(
+        "--words WORDS",
+        "The digest as eight words, which the issuer's `cardsign keyset show` prints.",
     ),
-    click.option(
-        "--yes",
-        is_flag=True,
-        help="Do not ask: take the keyset without a comparison, or the entry that is proposed.",
+    option(
+        "--yes", "Do not ask: take the keyset without a comparison, or the entry that is proposed."
     ),
 )
 
@@ -300,19 +259,17 @@ _COMPARISON: Final = option_group(
     example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
 )
 @click.argument("who", metavar="NAME|URL")
-@click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
+@option("--name NAME", "Your name for it [default: the URL's host].")
 @_ENTRY
 @_ANCHOR
-@click.option(
-    "--like",
+@option(
+    "--like CARD",
+    "Propose the entry that this card of a partner needs, and say what it leaves unchecked.",
     type=_FILE,
-    metavar="CARD",
-    help="Propose the entry that this card of a partner needs, and say what it leaves unchecked.",
 )
 @_COMPARISON
 @edit_options
 @dry_run_option
-@json_option
 def add(
     who: str,
     name: str | None,
@@ -454,10 +411,9 @@ def _url(text: str) -> Url:
     example="cardsign trust import config.toml",
 )
 @click.argument("listing", metavar="FILE", type=_FILE)
-@click.option("--yes", is_flag=True, help="Add them without asking.")
+@option("--yes", "Add them without asking.")
 @dry_run_option
 @edit_options
-@json_option
 def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import json_option, option_group, read_input
+from cardsign.cli.arguments import option, option_group, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
@@ -25,13 +25,9 @@ from cardsign.verify.decision import Decision, decided_by
 _ASKED: Final = option_group(
     VerifierOptions,
     "named",
-    click.option("--issuer", metavar="NAME", help="Judge it as a card of this issuer."),
-    click.option("--origin", metavar="ORIGIN", help="Judge it as a card of this origin."),
-    click.option(
-        "--jwks",
-        metavar="FILE",
-        help="Use this instead of asking the URL of the issuer's `jwks` anchor.",
-    ),
+    option("--issuer NAME", "Judge it as a card of this issuer."),
+    option("--origin ORIGIN", "Judge it as a card of this origin."),
+    option("--jwks FILE", "Use this instead of asking the URL of the issuer's `jwks` anchor."),
     accept_option,
     statements_option,
     trust_options,
@@ -44,7 +40,6 @@ _ASKED: Final = option_group(
 )
 @click.argument("card")
 @_ASKED
-@json_option
 def test(card: str, named: VerifierOptions, as_json: bool) -> int:
     """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
 
