@@ -454,7 +454,7 @@ _TABLE: Final = (
     ("keystore.still_needed", "Without this key no next keyset statement can be signed.",
      "First list another root: cardsign keyset draft --add-root HOLDER=KID; sign and publish it."),
     ("keystore.same_custody", "The key is in a compromised key's custody, so it may be stolen too.",
-     "Make a key in another custody, or accept the risk with --same-custody-accepted."),
+     "Make a key that is stored elsewhere, or accept the risk with --same-custody-accepted."),
     ("keystore.audit_broken", "The key store is not the one that its audit log records.",
      "Somebody changed a file or put an old one back: compare it with a backup."),
     ("keystore.other_history", "The key store's audit log does not continue what you saw of it.",

@@ -57,7 +57,7 @@ _COMMANDS: Final = {
     "check": ("cardsign.cli.check:check", "Grade a card by what anyone can see of it."),
     "contract": (
         "cardsign.cli.contract:contract",
-        "Hold tasks and responses against a verified card.",
+        "Check tasks and responses against a verified card.",
     ),
     "drift": ("cardsign.cli.drift:drift", "Compare what is live with what was committed."),
     "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),

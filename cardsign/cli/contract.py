@@ -19,7 +19,7 @@ from cardsign.trust.policy import Policy
 
 @group()
 def contract() -> None:
-    """Hold tasks and responses against the schemas in a verified card."""
+    """Check tasks and responses against the schemas of a verified card."""
 
 
 @contract.command(
@@ -41,7 +41,7 @@ def contract_check(
 ) -> int:
     """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
 
-    The card is verified first; of one that is not trusted no schema counts. Exit status 0: it
+    The card is verified first. If it is not trusted, nothing is checked. Exit status 0: it
     keeps the contract. 1: it does not, or the card is not trusted.
     """
     from cardsign.contract import check_envelope

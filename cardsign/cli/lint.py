@@ -135,7 +135,7 @@ def lint(
     verified.
 
     Exit status 0: nothing as heavy as --fail-on was found. 1: something was. If --fix changes
-    the card, it removes the signatures. Settings and waivers stand in cardsign.toml.
+    the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
     if explain is not None:
         _explain(explain)

@@ -98,14 +98,17 @@ def publish(
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
     Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
-    ones included. What is done already stays as it is, to the byte.
+    ones included. What is done already stays as it is, to the byte. --watch does so whenever a
+    source changes. While a source is broken, what is published stays.
+
     Every card must verify with the keys that are published with it. Each extended card must be
     marked as one (cardsign sign --extended), and CARD must not. A running server serves the new
     generation within seconds. The same content makes no new generation.
+
     If there is a keyset statement, only the keys that it lists are published, and the newest
     release must list the card. A keyset that no release names yet is not published.
-    --watch publishes so whenever a source changes. While one is broken, what is published stays.
     The key store records the time of publication, because key rotation waits for caches.
+
     --export writes DIR/site, the public files in the layout of their URLs, with their headers in
     DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. Extended cards are never exported.
     """

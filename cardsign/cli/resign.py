@@ -74,8 +74,8 @@ def resign(
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy says which issuer and which payload it came from. It carries none of the issuer's
-    signatures. Where the card was revoked or withdrawn, OUT is removed. Where an answer is
-    missing or no card of the issuer, OUT stays until what showed that it is current has ended.
+    signatures. Where the card was revoked or withdrawn, OUT is removed. Without an
+    answer, or with one that is no card of the issuer, OUT stays until its `valid_until`.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """

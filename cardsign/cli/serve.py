@@ -39,7 +39,7 @@ from cardsign.files import read_bytes, write_atomic
 )
 @click.option(
     "--legacy/--no-legacy",
-    help="Whether /.well-known/agent.json, the path of before A2A 0.3, answers with the same card "
+    help="Whether /.well-known/agent.json, the path before A2A 0.3, answers with the same card "
     "[default: legacy].",
     default=None,
 )
@@ -114,7 +114,7 @@ def tokens() -> None:
 )
 @option(
     "--expires DATE",
-    "From when on it opens nothing, at 0:00 UTC [default: never].",
+    "The day on which it ends, at 0:00 UTC [default: never].",
     type=click.DateTime(["%Y-%m-%d"]),
 )
 @dry_run_option
@@ -168,7 +168,7 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 @_token_file
 @dry_run_option
 def revoke(digest: str, token_file: Path, as_json: bool) -> None:
-    """Take the token whose digest begins so out of a file.
+    """Revoke the token whose digest begins with DIGEST.
 
     A running server follows within a second.
     """

@@ -233,23 +233,23 @@ def verify(
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
-    A CARD may also be an object of a store, as s3://BUCKET/CARD; with a final slash or a pattern,
-    all that it means. That needs the extra cluster.
+    A CARD may also be an object of a store, as s3://BUCKET/CARD; a final slash or a pattern
+    names several. That needs the extra cluster.
 
     Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
     without a path means /.well-known/agent-card.json there, then the legacy path. The statements
-    that the issuer's anchor needs are fetched too, and remembered. A file may be a bundle: it is
-    judged with the statements in it, which are not trusted for being there.
+    that the issuer's anchor needs are fetched too, and remembered. A file may be a bundle. Its
+    statements are used, but not trusted for being there.
 
     With --json one object is printed for each card, with the card's name as `input`; several are
     JSON Lines. If a fault of this machine kept a card from being read, the object has `error`
     instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no
     verdict. Of several cards, 2 counts before 1, 1 before 3, and 3 before 0.
 
-    Several files may be of different issuers. If you name none, each card is judged as one of the
-    issuer that the policy trusts for its first interface, and the verdict names that issuer.
-    Results are printed as they come, and a summary follows on stderr. A trusted card takes one
-    line, or none with --quiet. An error in one card does not stop the others.
+    Several files may be of different issuers. If you name none, the issuer is the one that the
+    policy trusts for the card's first interface. The verdict names it. Results are printed as
+    they come, and a summary follows on stderr. A trusted card takes one line, or none with
+    --quiet. An error in one card does not stop the others.
     """
     if as_json and form not in (None, "json"):
         both = f"--json and --format {form} ask for two formats"

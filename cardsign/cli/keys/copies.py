@@ -109,7 +109,7 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
 def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
-    The old one stays, and says where the new one is. Cut off half-way, the same command goes on.
+    The old one stays, and says where the new one is. If it is interrupted, run it again.
     Afterwards change `keystore` in cardsign.toml.
     """
     place = keystore.located()

@@ -233,7 +233,7 @@ def passwd(
 ) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
-    It can be cut off anywhere and run again. Backups keep the old passphrase.
+    If it is interrupted, run it again. Backups keep the old passphrase.
     """
     store = keystore.open()
     records = [

@@ -49,8 +49,8 @@ def rehearse_(
     peers look: one that pinned today's keys, one with the oldest copies that [timeline] allows,
     and one that follows the keysets.
 
-    Exit status 1: a peer that asks again would refuse an honest card, or believe a thief to the
-    end.
+    Exit status 1: a peer that asks again would refuse an honest card, or go on
+    believing a thief.
     """
     config, store = project_config(), keystore.open()
     config = replace(config, cards=project_cards(config))

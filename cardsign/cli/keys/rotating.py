@@ -40,7 +40,7 @@ def rotate(
     listed and published. The command may be stopped anywhere, and run at any time on any number
     of hosts; each step is taken once.
 
-    A draft that still says all that it should is left as it is.
+    A draft that is still right is left as it is.
 
     Exit status 1: something is left for a person. It says who, what and until when.
     """

@@ -95,7 +95,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
 
 custody_option = option(
     "--same-custody-accepted",
-    "Activate a key although it is in the same custody as a compromised one.",
+    "Activate a key although it is stored with a compromised one.",
 )
 
 
@@ -145,7 +145,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 
 
 @command(
-    short_help="Revoke keys, now and for ever.",
+    short_help="Revoke keys for ever.",
     example="cardsign keys revoke vzTO --reason compromised",
 )
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
@@ -176,12 +176,12 @@ def revoke(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Revoke the keys KID..., now and for ever, and walk the emergency to its end.
+    """Revoke the keys KID... for ever, and do all that must follow.
 
     Name all that may be stolen at once, or say --stored-with. They leave the published key set,
-    and the next release revokes them. Standbys of another custody or new keys take their places.
-    The root keys that are here sign one keyset that lists them. The cards are signed again and
-    published. What needs a person is said at the end. The command can be repeated, and goes on.
+    and the next release revokes them. Standby keys that are stored elsewhere, or new keys, replace
+    them. The root keys that are here sign one keyset that lists them. The cards are signed again
+    and published. What needs a person is said at the end. The command can be repeated.
 
     Exit status 1: something is left for a person.
     """
