@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.diff.schemas import MAX_STEPS as MAX_STEPS
     from cardsign.diff.schemas import Change as Change
+    from cardsign.diff.schemas import Work as Work
     from cardsign.diff.schemas import compare_schemas as compare_schemas
 
 _NAMES = {
     "cards": "BUMPS CardDiff diff_cards",
-    "schemas": "Change MAX_STEPS compare_schemas",
+    "schemas": "Change MAX_STEPS Work compare_schemas",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

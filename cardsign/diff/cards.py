@@ -6,7 +6,7 @@ matters who made them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json, append, pointer
-from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas
+from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas
 from cardsign.urls import without_userinfo
 
 #: The part of a version (SemVer 2.0.0) that has to grow.
@@ -56,7 +56,10 @@ _SKILL_COMPARED: Final = frozenset(
     {"id", "skill_id", "inputModes", "outputModes", "securityRequirements", "security", *_SCHEMAS}
 )
 _SKILL_WORDS: Final = frozenset(["name", "description", "tags", "examples", "deprecated"])
-_MODES: Final = {"inputModes": "defaultInputModes", "outputModes": "defaultOutputModes"}
+_MODES: Final = (
+    ("input", "inputModes", "defaultInputModes"),
+    ("output", "outputModes", "defaultOutputModes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +148,17 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
         CardRefused: One of them is ambiguous; as for :meth:`cardsign.card.Card.from_bytes`.
     """
     old, new = Card.from_bytes(untrusted_old).document, Card.from_bytes(untrusted_new).document
+    schemes = schemes_of(old), schemes_of(new)
+    changed = {
+        name for name, one in schemes[0].items() if _scheme_changed(one, schemes[1].get(name))
+    }
     changes = [
         *_others("", old, new, _WORDS, _COMPARED),
         *_interfaces(old, new),
         *_capabilities(old, new),
-        *_security(old, new, old, new, ""),
-        *_skills(old, new),
+        *_security(old, new, changed, ""),
+        *_schemes(*schemes),
+        *_skills(old, new, changed),
     ]
     return CardDiff(old.get("version"), new.get("version"), tuple(changes))
 
@@ -252,27 +260,17 @@ def _flags(card: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[s
 
 
 def _security(
-    old: Mapping[str, Json],
-    new: Mapping[str, Json],
-    old_card: Mapping[str, Json],
-    new_card: Mapping[str, Json],
-    path: str,
+    old: Mapping[str, Json], new: Mapping[str, Json], changed: Set[str], path: str
 ) -> Iterator[Change]:
     """Hold each way in that the old one lists against those of the new one.
 
     A way in stays if the new one asks for no more than it: no other scheme, no other scope.
     """
-    schemes_before, schemes_after = schemes_of(old_card), schemes_of(new_card)
     place = append(path, "security" if "security" in new else "securityRequirements")
     # Without a requirement everybody is let in.
     ways_before, ways_after = ([*requirements_of(one)] or [{}] for one in (old, new))
 
     known, same = ({frozenset(way.items()) for way in ways} for ways in (ways_before, ways_after))
-    changed = {
-        name
-        for name, scheme in schemes_before.items()
-        if _scheme_changed(scheme, schemes_after.get(name))
-    }
 
     def stays(way: Mapping[str, frozenset[str]]) -> bool:
         return any(
@@ -297,10 +295,11 @@ def _security(
         if frozenset(way.items()) not in known and not (lost and len(ways_after) == 1):
             said = _way(way) if way else "no credentials"
             yield Change("additive", place, f"a caller with {said} is let in now")
-    if path:
-        return
-    for name in dict.fromkeys((*schemes_before, *schemes_after)):
-        one, other = schemes_before.get(name), schemes_after.get(name)
+
+
+def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Iterator[Change]:
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name), after.get(name)
         where = pointer("securitySchemes", name)
         if one is None or other is None:
             how = "is new" if one is None else "was removed"
@@ -349,22 +348,32 @@ def _flattened(value: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
 # ------------------------------------------------------------------ what it can do
 
 
-def _skills(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
+def _skills(
+    old: Mapping[str, Json], new: Mapping[str, Json], changed: Set[str]
+) -> Iterator[Change]:
     before, after = (
         _by(old.get("skills"), "id", "skill_id"),
         _by(new.get("skills"), "id", "skill_id"),
     )
     come = {name: one for name, one in after.items() if name not in before}
+    alike: dict[str, list[str]] = {}
+    for name, (_, one) in come.items():
+        if "name" in one and "description" in one:
+            alike.setdefault(_words(one), []).append(name)
+    work = Work()
     # A2A has no member for the mark, so a built card keeps it in our extension.
     kept = _object(kept_of(old).get("skills"))
     announced = {name for name, one in kept.items() if _object(one).get("deprecated") is True}
+    for what, member, default in _MODES:
+        if not before or any(not one.get(member) for _, one in before.values()):
+            yield from _modes(what, old.get(default), new.get(default), append("", default))
     for name, (place, skill) in before.items():
         path = append("", "skills") + place
         if name in after:
-            yield from _skill(old, new, skill, after[name])
+            yield from _skill(old, new, skill, after[name], changed, work)
             continue
-        heir = next((n for n, (_, one) in come.items() if _alike(skill, one)), None)
-        if heir is not None:
+        if heirs := alike.get(_words(skill)):
+            heir = heirs.pop(0)
             del come[heir]
             yield Change("breaking", path, f"the id of skill {name!r} is {heir!r} now")
             continue
@@ -378,9 +387,8 @@ def _skills(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change
         yield Change("additive", append("", "skills") + place, f"skill {name!r} is new")
 
 
-def _alike(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    names = ("name", "description")
-    return all(one.get(name) == other.get(name) is not None for name in names)
+def _words(skill: Mapping[str, Json]) -> str:
+    return repr([skill.get("name"), skill.get("description")])
 
 
 def _skill(
@@ -388,33 +396,37 @@ def _skill(
     new: Mapping[str, Json],
     skill: Mapping[str, Json],
     found: tuple[str, Mapping[str, Json]],
+    changed: Set[str],
+    work: Work,
 ) -> Iterator[Change]:
     path, other = append("", "skills") + found[0], found[1]
     yield from _others(path, skill, other, _SKILL_WORDS, _SKILL_COMPARED)
-    for member, default in _MODES.items():
-        before = skill.get(member) or old.get(default)
-        after = other.get(member) or new.get(default)
-        what = "input" if member == "inputModes" else "output"
-        for mode in _less(before, after):
-            yield Change("breaking", append(path, member), f"{what} mode {mode!r} was removed")
-        for mode in _less(after, before):
-            yield Change("additive", append(path, member), f"{what} mode {mode!r} is new")
+    for what, member, default in _MODES:
+        if skill.get(member) or other.get(member):
+            before, after = skill.get(member) or old.get(default), other.get(member)
+            yield from _modes(what, before, after or new.get(default), append(path, member))
     for member, direction in _SCHEMAS.items():
         if member in skill and member in other:
-            yield from compare_schemas(
-                skill[member], other[member], direction, append(path, member)
-            )
+            place = append(path, member)
+            yield from compare_schemas(skill[member], other[member], direction, place, work)
         elif member in skill or member in other:
             how = "was removed" if member in skill else "is new"
             yield Change("unclear", append(path, member), f"`{member}` {how}")
     if any(name in one for name in ("securityRequirements", "security") for one in (skill, other)):
-        yield from _security(skill, other, old, new, path)
+        yield from _security(skill, other, changed, path)
 
 
-def _less(one: Json, other: Json) -> list[Json]:
-    left = one if isinstance(one, list) else []
-    right = other if isinstance(other, list) else []
-    return [mode for mode in left if mode not in right]
+def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
+    was, now = (
+        dict.fromkeys(map(repr, modes if isinstance(modes, list) else ()))
+        for modes in (before, after)
+    )
+    for mode in was:
+        if mode not in now:
+            yield Change("breaking", path, f"{what} mode {mode} was removed")
+    for mode in now:
+        if mode not in was:
+            yield Change("additive", path, f"{what} mode {mode} is new")
 
 
 def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:

@@ -11,6 +11,7 @@ no longer named is a break, even where any member is still taken.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -37,8 +38,10 @@ _ALWAYS: Final[dict[_Kind, Effect]] = {
     "wording": "wording",
     "unclear": "unclear",
 }
-#: Subschemas that are compared before the rest is called unclear; each costs some microseconds.
-MAX_STEPS: Final = 20_000
+#: Values that are looked at before the rest is called unclear; each costs some microseconds.
+#: Alternatives are held against one another and references lead anywhere, so sizes bound nothing.
+MAX_STEPS: Final = 60_000
+_STEPS_OF_A_LOOK: Final = 8  # that a pair of schemas costs, however small they are
 #: References that lead to one another and are followed at a time.
 MAX_OPEN: Final = 16
 
@@ -57,6 +60,10 @@ _NOTES: Final = frozenset({
     "title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly",
     "$comment", "$schema", "$id", "$defs", "definitions", "contentEncoding",
     "contentMediaType",
+})
+_SUBSCHEMAS: Final = frozenset({
+    "properties", "additionalProperties", "items", "prefixItems", "additionalItems",
+    "allOf", "anyOf", "oneOf", "$defs", "definitions",
 })
 # fmt: on
 #: Each refuses values by itself, so that adding it narrows and removing it widens.
@@ -108,7 +115,28 @@ class Change:
     message: str
 
 
-def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") -> list[Change]:
+class _TooLarge(Exception):
+    """More steps than a comparison may take."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What one comparison, of a schema or of all in a card, may still look at, and has seen."""
+
+    left: int = MAX_STEPS
+    #: Lists of alternatives by their identity, and whether no value fits two of them.
+    disjoint: dict[int, tuple[list[Json], bool]] = field(default_factory=dict)
+
+    def spend(self, steps: int) -> None:
+        """Take these from what is left."""
+        self.left -= steps
+        if self.left < 0:
+            raise _TooLarge
+
+
+def compare_schemas(
+    old: Json, new: Json, direction: Direction, path: str = "", work: Work | None = None
+) -> list[Change]:
     """What changed from one schema to the other, and what it means for a caller.
 
     Args:
@@ -116,11 +144,18 @@ def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") 
         new: The same.
         direction: Who makes the values that the schema describes.
         path: Where the schema stands, as a JSON pointer.
+        work: What may be spent; shared by the schemas of one card.
 
     Returns:
-        The changes in document order; none where both say the same.
+        The changes in document order; none where both say the same. The last is `unclear` where
+        the schemas are too large to be compared whole.
     """
-    found = _Comparison(old, new).compare(old, new, path)
+    found: list[_Step] = []
+    if _text(old) != _text(new):
+        try:
+            found += _Comparison(old, new, work or Work()).compare(old, new, path)
+        except _TooLarge:
+            found.append(_Step("unclear", path, "these schemas are too large to be compared whole"))
     effects = _EFFECTS[direction] | _ALWAYS
     return list(dict.fromkeys(Change(effects[one.kind], one.path, one.message) for one in found))
 
@@ -142,20 +177,19 @@ class _Comparison:
 
     old_root: Json
     new_root: Json
-    steps: int = 0
+    work: Work
     #: Pairs of references that are being compared: what they lead back to is not compared again.
     open: set[tuple[str, str]] = field(default_factory=set)
 
     def compare(self, old: Json, new: Json, path: str) -> Iterator[_Step]:
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            yield _Step("unclear", path, "these schemas are too large to be compared whole")
+        if isinstance(old, bool) and old is new:
             return
+        self.work.spend(_STEPS_OF_A_LOOK + _width(old) + _width(new) + len(path) // 64)
         pair = (_reference(old), _reference(new))
         if any(pair):
             if pair in self.open:
                 return
-            found = _looked_up(self.old_root, old), _looked_up(self.new_root, new)
+            found = self._looked_up(self.old_root, old), self._looked_up(self.new_root, new)
             if found[0] is None or found[1] is None or len(self.open) >= MAX_OPEN:
                 yield _Step("unclear", path, "a reference could not be followed")
                 return
@@ -165,7 +199,7 @@ class _Comparison:
             finally:  # who asks may stop at the first step
                 self.open.discard(pair)
             return
-        choices = _choices(old), _choices(new)
+        choices = self._choices(old), self._choices(new)
         if choices != ([old], [new]):
             yield from self._alternatives(*choices, path)
         elif isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -264,7 +298,9 @@ class _Comparison:
             kind: _Kind = "wider" if before else "narrower"
             yield _Step(kind, path, f"`{name}` is {'gone' if before else 'new'}")
             return
-        if name == "anyOf" or (name == "oneOf" and _disjoint(before) and _disjoint(after)):
+        if name == "anyOf" or (
+            name == "oneOf" and self._disjoint(before) and self._disjoint(after)
+        ):
             yield from self._alternatives(before, after, path)
         elif (steps := self._in_pairs(before, after, path)) is None:
             yield _Step("unclear", path, f"`{name}` changed")
@@ -279,8 +315,11 @@ class _Comparison:
             return None
         found: list[_Step] = []
         for index, pair in enumerate(zip(before, after, strict=True)):
-            found += self.compare(*pair, append(path, str(index)))
-        return found if all(one.kind == "wording" for one in found) else None
+            for step in self.compare(*pair, append(path, str(index))):
+                if step.kind != "wording":
+                    return None
+                found.append(step)
+        return found
 
     def _alternatives(
         self, before: Sequence[Json], after: Sequence[Json], path: str
@@ -296,18 +335,66 @@ class _Comparison:
             """Whether `other` takes whatever `one` takes."""
             return not any(step.hurts for step in self.compare(one, other, path))
 
-        swapped = _Comparison(self.new_root, self.old_root, steps=self.steps)
+        swapped = _Comparison(self.new_root, self.old_root, self.work)
+        old_texts, new_texts = self._texts(before), self._texts(after)
+        kept = {*old_texts} & {*new_texts}  # most stay as they are
         for index, one in enumerate(before):
-            if not any(takes_no_more(one, other) for other in after):
+            if old_texts[index] not in kept and not any(takes_no_more(one, it) for it in after):
                 place = append(path, str(index))
                 yield _Step("narrower", place, "an alternative was removed or narrowed")
         for index, one in enumerate(after):
-            if all(
-                any(step.hurts for step in swapped.compare(one, other, path)) for other in before
+            if new_texts[index] not in kept and all(
+                any(step.hurts for step in swapped.compare(one, it, path)) for it in before
             ):
                 place = append(path, str(index))
                 yield _Step("wider", place, "an alternative was added or widened")
-        self.steps = max(self.steps, swapped.steps)
+
+    def _texts(self, schemas: Sequence[Json]) -> list[object]:
+        """Equal for schemas that mean the same wherever they stand."""
+        texts = [_text(one) for one in schemas]
+        self.work.spend(sum(map(len, texts)) // 64)
+        return [index if "$ref" in one else one for index, one in enumerate(texts)]
+
+    def _looked_up(self, root: Json, schema: Json) -> Json:
+        """What a local reference means, followed to its end; None where that is not certain."""
+        seen: set[str] = set()
+        while reference := _reference(schema):
+            self.work.spend(1 + len(reference) // 16)
+            beside = set(schema) - {"$ref"} - _NOTES if isinstance(schema, Mapping) else set()
+            # Drafts up to 7 ignore what stands beside a reference, and later ones do not.
+            if beside or reference in seen or not (reference == "#" or reference.startswith("#/")):
+                return None
+            seen.add(reference)
+            schema = root
+            for token in reference.split("/")[1:]:
+                name = token.replace("~1", "/").replace("~0", "~")
+                if isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
+                    schema = schema[int(name)]
+                elif isinstance(schema, Mapping) and name in schema:
+                    schema = schema[name]
+                else:
+                    return None
+        return schema
+
+    def _choices(self, schema: Json) -> list[Json]:
+        """The schemas of which a value has to meet one; the schema itself if it says no more."""
+        said = set(schema) - _NOTES if isinstance(schema, Mapping) else set()
+        if not isinstance(schema, Mapping) or len(said) != 1:
+            return [schema]
+        (name,) = said
+        found = schema[name]
+        if name not in ("anyOf", "oneOf", "allOf") or not isinstance(found, list) or not found:
+            return [schema]
+        if name == "anyOf" or len(found) == 1 or (name == "oneOf" and self._disjoint(found)):
+            return found
+        return [schema]
+
+    def _disjoint(self, branches: list[Json]) -> bool:
+        """Whether no value is valid under two of them, as far as their types and values show."""
+        known = self.work.disjoint.get(id(branches))
+        if known is None:
+            known = self.work.disjoint[id(branches)] = (branches, _are_disjoint(branches))
+        return known[1]
 
 
 # ------------------------------------------------------------------ keywords without subschemas
@@ -384,44 +471,26 @@ def _notes(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
 # ------------------------------------------------------------------ reading a schema
 
 
+def _text(schema: Json) -> str:
+    return json.dumps(schema, sort_keys=True)
+
+
+def _width(schema: Json) -> int:
+    """The values that a look at a schema touches: not those of its subschemas."""
+    if not isinstance(schema, Mapping):
+        return 0
+    return sum(1 if name in _SUBSCHEMAS else _size(one) for name, one in schema.items())
+
+
+def _size(value: Json) -> int:
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+
+
 def _reference(schema: Json) -> str:
     reference = schema.get("$ref") if isinstance(schema, Mapping) else None
     return reference if isinstance(reference, str) else ""
-
-
-def _looked_up(root: Json, schema: Json) -> Json:
-    """What a local reference means, followed to its end; None where that is not certain."""
-    seen: set[str] = set()
-    while reference := _reference(schema):
-        beside = set(schema) - {"$ref"} - _NOTES if isinstance(schema, Mapping) else set()
-        # Drafts up to 7 ignore what stands beside a reference, and later ones do not.
-        if beside or reference in seen or not (reference == "#" or reference.startswith("#/")):
-            return None
-        seen.add(reference)
-        schema = root
-        for token in reference.split("/")[1:]:
-            name = token.replace("~1", "/").replace("~0", "~")
-            if isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
-                schema = schema[int(name)]
-            elif isinstance(schema, Mapping) and name in schema:
-                schema = schema[name]
-            else:
-                return None
-    return schema
-
-
-def _choices(schema: Json) -> list[Json]:
-    """The schemas of which a value has to meet one; the schema itself if it says no more."""
-    said = set(schema) - _NOTES if isinstance(schema, Mapping) else set()
-    if not isinstance(schema, Mapping) or len(said) != 1:
-        return [schema]
-    (name,) = said
-    found = schema[name]
-    if name not in ("anyOf", "oneOf", "allOf") or not isinstance(found, list) or not found:
-        return [schema]
-    if name == "anyOf" or len(found) == 1 or (name == "oneOf" and _disjoint(found)):
-        return found
-    return [schema]
 
 
 def _types(schema: _Schema) -> list[str]:
@@ -456,7 +525,7 @@ def _key(value: Json) -> tuple[str, Any]:
     if value is None or isinstance(value, bool):
         return ("null" if value is None else "boolean", value)
     if isinstance(value, int | float):
-        return ("integer" if value == int(value) else "fraction", Fraction(value))
+        return ("integer", int(value)) if value == int(value) else ("fraction", Fraction(value))
     if isinstance(value, str):
         return ("string", value)
     if isinstance(value, list):
@@ -507,20 +576,23 @@ def _strings(value: Json) -> set[str]:
     return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
 
 
-def _disjoint(branches: Sequence[Json]) -> bool:
-    """Whether no value is valid under two of them, as far as their types and values show."""
-    seen: list[tuple[set[str], dict[tuple[str, Any], Json] | None]] = []
+def _are_disjoint(branches: Sequence[Json]) -> bool:
+    whole: set[str] = set()  # types of which all values are taken, as far as is known
+    listed: dict[tuple[str, Any], Json] = {}
+    listed_types: set[str] = set()
     for one in branches:
         if not isinstance(one, Mapping) or "$ref" in one:
             return False
         types, values = set(_types(one)), _finite(one)
-        for other_types, other_values in seen:
-            apart = not types & other_types
-            if values is not None and other_values is not None:
-                apart = apart or not values.keys() & other_values.keys()
-            if not apart:
-                return False
-        seen.append((types, values))
+        if types & whole or (
+            types & listed_types if values is None else not listed.keys().isdisjoint(values)
+        ):
+            return False
+        if values is None:
+            whole |= types
+        else:
+            listed |= values
+            listed_types |= types
     return True
 
 

@@ -195,8 +195,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
     "a removed default mode": (
         card(defaultInputModes=["application/json"]),
         [
-            (effect, f"/skills/{index}/inputModes", f"input mode {mode!r} {how}")
-            for index in range(2)
+            (effect, "/defaultInputModes", f"input mode {mode!r} {how}")
             for effect, mode, how in (
                 ("breaking", "text/plain", "was removed"),
                 ("additive", "application/json", "is new"),

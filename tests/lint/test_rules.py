@@ -8,6 +8,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
@@ -350,6 +353,43 @@ def test_B8_schemas_are_json_schemas(schema: Any) -> None:
     assert "contract.schema" in contract_findings({IN: schema})
     draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}
     assert "contract.schema" not in contract_findings({IN: draft_7})
+
+
+ANY_VALUE = st.sampled_from(
+    [None, True, False, 0, 1, -1, 1.5, "", "string", "integer", "[", [], ["a"], ["a", "a"], [1], {}]
+)
+# fmt: off
+KEYWORDS = [
+    "type", "enum", "const", "required", "properties", "items", "prefixItems", "allOf", "anyOf",
+    "oneOf", "additionalProperties", "$ref", "$defs", "definitions", "title", "description",
+    "$comment", "format", "pattern", "default", "minLength", "maximum", "uniqueItems", "not", "if",
+    "examples",
+]
+# fmt: on
+SCHEMAS = st.recursive(
+    ANY_VALUE,
+    lambda inner: (
+        st.dictionaries(st.sampled_from([*KEYWORDS, "harbour"]), inner, max_size=3)
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS)
+def test_a_schema_is_refused_exactly_where_the_meta_schema_refuses_it(schema: Any) -> None:
+    """What lint leaves out because it is sound is sound."""
+    is_sound = isinstance(schema, dict) and Draft202012Validator(
+        Draft202012Validator.META_SCHEMA
+    ).is_valid(schema)
+    said = [
+        one.message
+        for one in lint_card(
+            Example({IN: schema}, "contract").data(), LintSettings(groups=("contract",))
+        ).findings
+        if one.rule.id == "contract.schema" and "pattern" not in one.message
+    ]
+    assert (said == []) is is_sound
 
 
 def test_B9_B10_B11_fields_have_types_and_say_something() -> None:

@@ -1,0 +1,109 @@
+"""Wide schemas cost in proportion to their size, by the calls that are counted, not by time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from cardsign.diff import MAX_STEPS, Change, Work, compare_schemas, diff_cards
+from cardsign.lint import Example, LintSettings, lint_card
+from tests.explain.test_cost import calls
+
+Schema: TypeAlias = dict[str, Any]
+KINDS = ("string", "integer")
+
+
+def web(depth: int, kind: str) -> Schema:
+    """A schema in which references lead to each leaf in as many ways as two to the depth."""
+    links = {
+        f"d{at}": {"properties": {side: {"$ref": f"#/$defs/d{at + 1}"} for side in "xy"}}
+        for at in range(depth)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{depth}": {"type": kind}}}
+
+
+def chain(count: int, kind: str) -> Schema:
+    """References that lead to one another, and as many that lead to the first."""
+    links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(count)}
+    ways = {f"p{at}": {"$ref": "#/$defs/d0"} for at in range(count)}
+    return {"properties": ways, "$defs": {**links, f"d{count}": {"type": kind}}}
+
+
+#: Each with a size, and once with each of two types or values.
+WIDE: dict[str, Callable[[int, int], Schema]] = {
+    "properties": lambda n, v: {"properties": {f"p{i}": {"type": KINDS[v]} for i in range(n)}},
+    "renamed properties": lambda n, v: {"properties": {f"{v}p{i}": {} for i in range(n)}},
+    "allOf": lambda n, v: {
+        "allOf": [{"properties": {f"a{i}": {"type": KINDS[v]}}} for i in range(n)]
+    },
+    "anyOf": lambda n, v: {
+        "anyOf": [{"type": "object", "required": [f"a{i}{v}"]} for i in range(n)]
+    },
+    "anyOf constants": lambda n, v: {"anyOf": [{"const": i + v} for i in range(n)]},
+    "oneOf constants": lambda n, v: {"oneOf": [{"const": i + v} for i in range(n)]},
+    "oneOf enums": lambda n, v: {
+        "oneOf": [{"enum": [i * 100 + j * 3 + v for j in range(30)]} for i in range(n // 10)]
+    },
+    "enum": lambda n, v: {"enum": [2 * i + v for i in range(n)]},
+    "a web of references": lambda n, v: web(14, KINDS[v]),
+    "a chain of references": lambda n, v: chain(n, KINDS[v]),
+}
+
+
+@pytest.mark.parametrize("make", WIDE.values(), ids=WIDE)
+def test_twice_the_schema_costs_twice_the_calls(make: Callable[[int, int], Schema]) -> None:
+    """At most; what is held against one another ends at a limit, and is called unclear."""
+
+    def cost(size: int) -> int:
+        return calls(lambda: compare_schemas(make(size, 0), make(size, 1), "input"))
+
+    compare_schemas(make(10, 0), make(10, 1), "input")  # what is done once is done
+    assert cost(2000) < 2.5 * cost(1000)
+    assert cost(2000) < 30 * MAX_STEPS
+
+
+def test_an_alternative_among_a_thousand_is_found() -> None:
+    """Those that stay are not held against one another."""
+    old = WIDE["anyOf"](1000, 0)
+    new = {"anyOf": [*old["anyOf"][:500], {"type": "null", "title": "x"}, *old["anyOf"][500:]]}
+    work = Work()
+    assert compare_schemas(old, new, "input", work=work) == [
+        Change("additive", "/500", "an alternative was added or widened")
+    ]
+    assert work.left > MAX_STEPS // 2
+
+
+def test_the_schemas_of_a_card_share_what_may_be_spent() -> None:
+    """A hundred small webs end at the limit of one; what was not compared is unclear."""
+
+    def card(kind: str) -> bytes:
+        skills = [{"id": f"s{at}", "inputSchema": web(14, kind)} for at in range(60)]
+        return json.dumps({"name": "Tides", "version": "1.0.0", "skills": skills}).encode()
+
+    old, new = card("string"), card("integer")
+    found = diff_cards(old, new)
+    assert [one.effect for one in found.changes].count("unclear") > 50
+    assert found.version_verdict == "too-low"
+    assert calls(lambda: diff_cards(old, new)) < 50 * MAX_STEPS
+
+
+def test_a_schema_that_stays_costs_next_to_nothing() -> None:
+    """However many ways lead through it."""
+    assert calls(lambda: compare_schemas(web(14, "string"), web(14, "string"), "input")) < 1000
+
+
+@pytest.mark.parametrize("make", WIDE.values(), ids=WIDE)
+def test_lint_of_a_wide_schema_is_cheap(make: Callable[[int, int], Schema]) -> None:
+    """The library that knows the meta-schemas is asked only where a schema may break them."""
+
+    def cost(size: int) -> int:
+        card = Example({"/skills/0/input_schema": make(size, 0)}, "contract").data()
+        settings = LintSettings(groups=("contract",))
+        return calls(lambda: lint_card(card, settings))
+
+    cost(10)
+    assert cost(2000) < 2.5 * cost(1000)
+    assert cost(2000) < 2000 * 500
