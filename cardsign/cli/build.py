@@ -13,12 +13,7 @@ from cardsign.build.assemble import BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
 from cardsign.build.reading import Document
 from cardsign.card.convert import A2aVersion
-from cardsign.cli.arguments import (
-    STDIO,
-    option,
-    refuse_two_documents,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, safe, say, say_notes

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    option,
-    read_input,
-    refuse_two_documents,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, option, read_input, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.policy import statements_option, supplied_statements
 from cardsign.cli.talk import print_json, say

@@ -38,14 +38,7 @@ DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Which task the call is about, and what is done with it.
-
-    Attributes:
-        task: ``--task``; empty for a new one.
-        context: ``--context``; empty for a new one.
-        get: ``--get``.
-        cancel: ``--cancel``.
-    """
+    """Which task the call is about, and what is done with it."""
 
     task: str
     context: str
@@ -53,11 +46,7 @@ class TaskOptions:
     cancel: bool
 
     def check(self, text: str | None) -> None:
-        """Refuse what contradicts itself.
-
-        Raises:
-            UsageFault: ``usage.conflict``, ``usage.invalid``.
-        """
+        """Refuse what contradicts itself."""
         asks = "--get" if self.get else "--cancel"
         if self.get and self.cancel:
             raise UsageFault("usage.conflict", "--get and --cancel are two calls")

@@ -85,9 +85,6 @@ def to_change(path: Path, *, copy: Callable[[Path, Path], object] | None = None)
     Args:
         path: What the user named; it need not exist.
         copy: How it is copied, where it is no file or directory.
-
-    Raises:
-        FileFault: ``file.unreadable``: it cannot be copied.
     """
     import shutil
 
@@ -119,14 +116,6 @@ def yes_option(command: _Command) -> _Command:
 
 
 def confirm(yes: bool, warning: str) -> None:
-    """Ask before something that cannot be undone; a dry run undoes everything.
-
-    Args:
-        yes: What :func:`yes_option` gave.
-        warning: What is about to happen, as the beginning of a sentence.
-
-    Raises:
-        UsageFault: ``usage.unanswered``: the answer is no, or there is no terminal.
-    """
+    """Ask before something that cannot be undone; a dry run undoes everything."""
     if not yes and not is_dry_run():
         ask_first(warning, hint="Add --yes if you are sure.")

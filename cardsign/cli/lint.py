@@ -12,13 +12,7 @@ from xml.etree import ElementTree
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import (
-    STDIO,
-    option,
-    option_group,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, option, option_group, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import moment

@@ -20,12 +20,7 @@ import click
 from cardsign.cli.arguments import PATH, option, option_group, read_input
 from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.talk import safe, say
-from cardsign.config import (
-    CONFIG_FILE,
-    ProjectCard,
-    ProjectConfig,
-    read_config,
-)
+from cardsign.config import CONFIG_FILE, ProjectCard, ProjectConfig, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
 from cardsign.issuer.guided import Unlocking
@@ -96,11 +91,7 @@ def publication_option(command: _Command) -> _Command:
 
 
 def read_place(text: str) -> StorePlace:
-    """A directory, or the URL of a database.
-
-    Raises:
-        UsageFault: ``usage.invalid``: nothing is named, as by a variable that is not set.
-    """
+    """A directory, or the URL of a database."""
     if not text:
         raise UsageFault("usage.invalid", "no key store has an empty name")
     return parse_database_url(text) if is_database_url(text) else Path(text)
@@ -108,20 +99,12 @@ def read_place(text: str) -> StorePlace:
 
 @dataclass(frozen=True, slots=True)
 class KeystoreOptions:
-    """Which key store a command is about.
-
-    Attributes:
-        place: What ``--keystore`` names; None: the variable's, the settings', or ``./keys``.
-    """
+    """Which key store a command is about."""
 
     place: StorePlace | None = None
 
     def located(self, *, create: bool = False) -> StorePlace:
-        """Where the key store is that a command may change; in a dry run a copy of it.
-
-        Raises:
-            StoreFault, FileFault: As :meth:`_named`, or it cannot be copied.
-        """
+        """Where the key store is that a command may change; in a dry run a copy of it."""
         place = self._named(create=create)
         if isinstance(place, Path):
             return to_change(place)
@@ -129,12 +112,7 @@ class KeystoreOptions:
         return to_change(Path(str(place)), copy=copy) if is_dry_run() else place
 
     def _named(self, *, create: bool = False) -> StorePlace:
-        """Where it is: option, environment, ``cardsign.toml``, ``./keys``.
-
-        Raises:
-            StoreFault: ``keystore.missing``; ``config.not_allowed``: ``cardsign.toml`` names a
-                database, and for no other use.
-        """
+        """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
         named = os.environ.get(KEYSTORE_VARIABLE)
         if self.place is not None or named:
             return self.place or read_place(named or "")
@@ -163,12 +141,7 @@ class KeystoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class UnlockOptions(KeystoreOptions):
-    """Which key store a command is about, and where the passphrase of its keys comes from.
-
-    Attributes:
-        passphrase_file: A file of mode 0600.
-        passphrase_fd: An open descriptor.
-    """
+    """Which key store a command is about, and where the passphrase of its keys comes from."""
 
     passphrase_file: Path | None = None
     passphrase_fd: int | None = None
@@ -231,12 +204,7 @@ class UnlockOptions(KeystoreOptions):
 
 @dataclass(frozen=True, slots=True)
 class GuidedOptions:
-    """What a task of several steps may use besides the key store.
-
-    Attributes:
-        draft: Where a draft of the next keyset statement is.
-        root_keystore: Another key store, with root keys; None for none.
-    """
+    """What a task of several steps may use besides the key store."""
 
     draft: Path
     root_keystore: StorePlace | None
@@ -306,12 +274,7 @@ guided_options: Final = option_group(
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOptions:
-    """A recovery key in a file, with a passphrase of its own.
-
-    Attributes:
-        recovery_file: The key; None for none.
-        recovery_passphrase_file: Its passphrase [default: :data:`RECOVERY_VARIABLE`, a prompt].
-    """
+    """A recovery key in a file, with a passphrase of its own."""
 
     recovery_file: Path | None
     recovery_passphrase_file: Path | None
@@ -378,11 +341,7 @@ def project_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
 
 
 def needed_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
-    """The cards of ``cardsign.toml``, for a command without a CARD.
-
-    Raises:
-        UsageFault: ``usage.conflict``: it names none.
-    """
+    """The cards of ``cardsign.toml``, for a command without a CARD."""
     if not config.cards:
         raise UsageFault(
             "usage.conflict",
@@ -455,10 +414,6 @@ def moment() -> datetime:
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:
-    """Read a public key that the user hands over.
-
-    Raises:
-        UsageFault: It is none, or none that we accept.
-    """
+    """Read a public key that the user hands over."""
     with of_the_user(name):
         return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)

@@ -14,13 +14,7 @@ from cardsign.cli.talk import safe, say
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.records import dataclass
 from cardsign.trust.bundle import read_statements
-from cardsign.trust.disk import (
-    POLICY_VARIABLE,
-    USER_FOLDER,
-    PolicyFile,
-    find_policy,
-    user_folder,
-)
+from cardsign.trust.disk import POLICY_VARIABLE, USER_FOLDER, PolicyFile, find_policy, user_folder
 from cardsign.trust.lock import POLICY_FILE, lock_of
 from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates

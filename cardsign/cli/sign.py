@@ -42,13 +42,7 @@ from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.records import dataclass
-from cardsign.sign import (
-    COMPAT_PROFILES,
-    COMPAT_WORDS,
-    SignedCard,
-    SigningOptions,
-    sign_with_notes,
-)
+from cardsign.sign import COMPAT_PROFILES, COMPAT_WORDS, SignedCard, SigningOptions, sign_with_notes
 
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included
@@ -75,13 +69,7 @@ class CardOptions:
     kid: str | None = None
 
     def signing(self, card: str, *, now: datetime) -> SigningOptions:
-        """The same for the library; the keys are still to be named.
-
-        Raises:
-            UsageFault: ``usage.conflict`` for options that exclude or need one another;
-                ``usage.invalid`` for a date that is none, is past, or lies too far ahead;
-                ``publish.audience_name``; or the file of ``--known-keys`` is no key set.
-        """
+        """The same for the library; the keys are still to be named."""
         known = None
         if self.known_keys is not None:
             with of_the_user(self.known_keys):
@@ -109,11 +97,7 @@ class CardOptions:
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
 
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:
-        """The keys that sign: those that are named, else all of the key store that sign now.
-
-        Raises:
-            UsageFault: ``usage.conflict``: a public key or a kid without exactly one URI.
-        """
+        """The keys that sign: those that are named, else all of the key store that sign now."""
         for named, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
                 raise UsageFault("usage.conflict", f"{named} goes with one --key")

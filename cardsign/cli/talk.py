@@ -99,15 +99,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ask_first(warning: str, *, hint: str = "") -> None:
-    """Ask the person at the terminal before something final or unverified is done.
-
-    Args:
-        warning: What is about to happen, as the beginning of a sentence.
-        hint: What to do without a terminal; empty for that of the registry.
-
-    Raises:
-        UsageFault: ``usage.unanswered``: the answer is no, or there is no terminal.
-    """
+    """Ask the person at the terminal before something final or unverified is done."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         if click.confirm(f"cardsign: {warning}. Go on?", err=True):
             return

@@ -83,12 +83,7 @@ class VerifierOptions:
     credential: str | None = None
 
     def verifier(self) -> Verifier:
-        """Read what is named.
-
-        Raises:
-            LocalFault: It contradicts itself, or a file cannot be had or understood.
-            FetchFailed: The URL of ``--jwks`` gives no answer.
-        """
+        """Read what is named."""
         if self.issuer is not None and self.origin is not None:
             both = "--issuer and --origin both name the subject"
             raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
@@ -166,11 +161,7 @@ class VerifierOptions:
         return replace(issuer, accept=accept, only=only)
 
     def visit(self, url: str) -> tuple[Verifier, Discovery, CredentialStore]:
-        """Look up the card at a URL, with what the user has for that peer.
-
-        Raises:
-            LocalFault: The command line contradicts itself; a file cannot be had or understood.
-        """
+        """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint="Give https://HOST/.")

@@ -14,14 +14,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.batch import (
-    Outcome,
-    Verifier,
-    expand_folders,
-    heaviest,
-    verdicts_before,
-    verify_many,
-)
+from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verdicts_before, verify_many
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs

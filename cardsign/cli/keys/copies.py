@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    STDIO,
-    option,
-    refuse_two_documents,
-    write_output,
-)
+from cardsign.cli.arguments import PATH, STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (

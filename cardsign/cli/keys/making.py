@@ -181,12 +181,7 @@ def import_(
 
 
 def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
-    """Ask a signer for its public key, or read it from a file, and let the signer prove it.
-
-    Raises:
-        SignerFault: As :func:`fetch_public` and :func:`check_possession`.
-        KeyRefused: The key is not one that we accept.
-    """
+    """Ask a signer for its public key, or read it from a file, and let the signer prove it."""
     access = keystore.access(custody)
     key = fetch_public(custody, access, kid=kid) if public is None else read_public(public, kid=kid)
     check_possession(open_signer(custody, key, access, base=Path.cwd()))

@@ -41,13 +41,7 @@ from cardsign.files import (
 )
 from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
-from cardsign.keys.model import (
-    MAX_STATE_BYTES,
-    StoreState,
-    dump_state,
-    file_custody,
-    load_state,
-)
+from cardsign.keys.model import MAX_STATE_BYTES, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
