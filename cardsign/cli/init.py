@@ -224,7 +224,7 @@ def init(
         settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
         print_json({**settings, **_made_json(made)})
         return
-    _say_made(made, place, alg, card)
+    _say_made(made, place, alg, card, full.root_keystore)
 
 
 def _new_agent(name: str, *, as_json: bool) -> None:
@@ -250,16 +250,19 @@ def _try(issuer: str | None, place: StorePlace) -> None:
     say(f"would write {CONFIG_FILE} and make the key store {place}")
 
 
-def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | None) -> None:
+def _say_made(
+    made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | None, roots: StorePlace | None
+) -> None:
     """Say what is there now, and what comes next."""
     if made.recovery_text is not None:
         click.echo(made.recovery_text, nl=False)
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
+    rotate = f"cardsign keys rotate{f' --root-keystore {roots}' if roots else ''}"
     if card is not None and not Path(card).exists():
-        say(f"  next: write {card}, which is not there yet; then cardsign keys rotate")
+        say(f"  next: write {card}, which is not there yet; then {rotate}")
     elif card is not None:
-        say("  next: cardsign keys rotate, which signs the card and publishes it")
+        say(f"  next: {rotate}, which signs the card and publishes it")
     else:
         say("  next: cardsign sign card.json -o signed.json")
     if made.keyset is not None:

@@ -255,10 +255,12 @@ def sign(
     for line in lines:
         say(f"signed by {line}")
     if signed.is_complete:
+        elsewhere = ""
         if not any(key.rotates for key in store.state.keys):
             # Who signs the next statement is shown what it changes in this one.
             publish_keyset(store, signed.statement, b"", now=moment(), name=draft)
-        say(f"  next: cardsign keyset publish {output or draft}")
+            elsewhere = ", where the release key is: send the file back there"
+        say(f"  next: cardsign keyset publish {output or draft}{elsewhere}")
 
 
 def _told_digest(told: str | None) -> str:

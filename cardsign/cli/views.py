@@ -116,13 +116,19 @@ def progress_json(progress: Progress) -> dict[str, Any]:
 
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next."""
-    for line in progress.done or ("nothing was due",):
+    first = progress.left[0].command if progress.left else ""
+    if first:
+        say(f"not finished. Do this: {safe(first)}")
+    for line in progress.done or ([] if first else ["nothing was due"]):
         say(safe(line, limit=400))
     for one in progress.left:
         until = "" if one.until is None else f", until {second(one.until)}"
         say(f"left for {safe(one.who)}{until}:")
         say(f"  {safe(one.what, limit=600)}")
-        say(f"  next: {safe(one.command)}")
+        if one.command != first:
+            say(f"  next: {safe(one.command)}")
+    if first:
+        return  # what comes by itself may wait
     for step in progress.ahead:
         say(f"  {step_text(step, now)}")
     if progress.renewal is not None:
@@ -220,7 +226,8 @@ def say_updated(published: Published | None, directory: object) -> None:
     if published.generation.created:
         say(f"published generation {published.generation.number} in {directory}")
     say_withheld(published)
-    for kid in published.left_out:
+    # The command that signs the card again publishes the key set too.
+    for kid in published.left_out if published.refusal is None else ():
         say(f"the published key set lacks {kid}: cardsign publish")
     for kid in published.ended:
         say(f"the published key set still holds {kid}: cardsign publish")
@@ -229,7 +236,7 @@ def say_updated(published: Published | None, directory: object) -> None:
     if published.refusal is not None:
         message = safe(published.refusal.message, limit=400)
         say(f"the published card is not trusted now: {message}")
-        say("  next: sign it again, list it and publish it")
+        say("  next: cardsign keys rotate")
 
 
 def say_withheld(published: Published) -> None:

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
-from cardsign.errors import PublishRefused
+from cardsign.errors import PublishRefused, StoreFault
 from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.rotation import check_opens
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState, suspects
+from cardsign.keys.model import (
+    ENDED,
+    ROTATING,
+    KeyRecord,
+    RevocationReason,
+    Role,
+    StoreState,
+    short,
+    suspects,
+)
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.keyset import KeysetStatement
+
+RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+
+
+def named(record: KeyRecord) -> str:
+    """A key as messages name it."""
+    return f"{' and '.join(record.roles)} key {short(record.kid)}"
 
 
 def revoke_key(
@@ -87,6 +108,23 @@ def _check_not_needed(store: KeyStore, kid: str) -> None:
     check_not_needed(store.state.find(kid), StatementHistory.of(store).newest_keyset(), store.state)
 
 
+def check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
+    """Refuse to revoke only root keys without which no statement can be signed."""
+    keyset = StatementHistory.of(store).newest_keyset()
+    if keyset is not None and all(
+        record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
+        for record in records
+    ):
+        # It would be of no use: the statement that says so is one that it cannot sign.
+        names = ", ".join(map(named, records))
+        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
+        raise StoreFault(
+            "keystore.still_needed",
+            f"no keyset can be signed without {names}, so none can say that it is revoked",
+            hint=f"Replace it: {instead}.",
+        )
+
+
 # Whether a revocation has come to its end.
 
 
@@ -116,6 +154,32 @@ def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
     endangered = suspects(state)
     line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
     return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+
+
+def make_replacements(
+    store: KeyStore,
+    record: KeyRecord,
+    passphrase: Callable[[Role], bytes],
+    now: datetime,
+    new_key: Callable[[SigningAlg], PrivateKey],
+    random: Callable[[int], bytes],
+) -> Iterator[KeyRecord]:
+    """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
+
+    Both at once, since the roots would have to list a later successor by themselves.
+
+    Raises:
+        PassphraseFault: There is none, or it is not that of the revoked key.
+    """
+    safe = replacements(store.load(), record)
+    if not record.rotates or any(key.state != "generated" for key in safe):
+        return  # the successor of a key that signs, or is about to, is made in its turn
+    alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
+    secret = passphrase(next(role for role in record.roles if role in ROTATING))
+    if record.custody.startswith("file:"):
+        check_opens(store, record, secret)
+    for _ in range(len(safe), 2):
+        yield store.add_key(new_key(alg), secret, now=now, random=random, roles=record.roles)
 
 
 def stored_beside(

@@ -17,18 +17,28 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import (
     BuildRefused,
     CardRefused,
+    CardsignError,
     FileFault,
     JsonRefused,
     PassphraseFault,
     PublishRefused,
     SignerFault,
     SigningRefused,
-    StoreFault,
     UsageFault,
 )
 from cardsign.files import write_atomic
 from cardsign.issuer.cards import sign_cards, to_list, to_publish
-from cardsign.issuer.ending import may_end, replacements, revoke_key, still_trusted, stored_beside
+from cardsign.issuer.ending import (
+    ADD_ROOT,
+    RECOVER,
+    check_signable,
+    make_replacements,
+    may_end,
+    named,
+    revoke_key,
+    still_trusted,
+    stored_beside,
+)
 from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
     newest_generation,
@@ -39,13 +49,12 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.rotation import (
     WaitingDraft,
-    check_opens,
     draft_keyset_due,
     make_successor,
     successors_due,
 )
 from cardsign.issuer.signers import card_signers
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keyset_drafts import KeysetDue, has_ended, is_needed, keyset_due
@@ -205,28 +214,11 @@ def revoke_and_replace(
         if record.state == "revoked" and record.revoked_because != reason:
             raise UsageFault(
                 "usage.conflict",
-                f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
+                f"{named(record)} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that were stored with it.",
             )
-    _check_signable(store, records)
+    check_signable(store, records)
     return work.emergency(records, reason, same_custody_accepted, wait)
-
-
-def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
-    """Refuse to revoke only root keys without which no statement can be signed."""
-    keyset = StatementHistory.of(store).newest_keyset()
-    if keyset is not None and all(
-        record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
-        for record in records
-    ):
-        # It would be of no use: the statement that says so is one that it cannot sign.
-        names = ", ".join(map(_named, records))
-        instead = _RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
-        raise StoreFault(
-            "keystore.still_needed",
-            f"no keyset can be signed without {names}, so none can say that it is revoked",
-            hint=f"Replace it: {instead}.",
-        )
 
 
 def _typed(key: KeyRecord, state: StoreState) -> str:
@@ -234,10 +226,6 @@ def _typed(key: KeyRecord, state: StoreState) -> str:
     start = key.kid[:8]
     alone = sum(any(name.startswith(start) for name in one.names) for one in state.keys) == 1
     return start if alone else key.kid
-
-
-def _named(record: KeyRecord) -> str:
-    return f"{' and '.join(record.roles)} key {short(record.kid)}"
 
 
 @dataclass(slots=True)
@@ -253,6 +241,7 @@ class _Work:
     random: Callable[[int], bytes]
     done: list[str] = field(default_factory=list)
     left: list[Task] = field(default_factory=list)
+    awaits_roots: bool = False  # the call that follows their signature does what waits for it
 
     def rotate(self, only_cards: bool = False) -> Progress:
         """Everything, in the order in which one step allows the next."""
@@ -323,8 +312,9 @@ class _Work:
             else:
                 kept += [self._root_kept(needed, again)]
         beside = self._beside(keyset, [one for one in records if one not in able])
-        told = self._warnings(records)
-        return replace(progress, left=(*told, *progress.left, *kept, *beside))
+        left = [*progress.left, *kept]
+        told = self._warnings(records, left[0].command if left else self.again)
+        return replace(progress, left=(*left, *told, *beside))
 
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
@@ -332,19 +322,19 @@ class _Work:
         self._update()
         self.left.clear()  # the rest of the work tries again; what was not told is found there
 
-    def _warnings(self, records: Sequence[KeyRecord]) -> Iterator[Task]:
-        """Which revoked keys verifiers still trust, and how long, if nobody does the rest."""
+    def _warnings(self, records: Sequence[KeyRecord], command: str) -> Iterator[Task]:
+        """Which revoked keys verifiers still trust, and how long, if nobody types the command."""
         release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
+        kept: dict[datetime | None, list[KeyRecord]] = {}
         for key in still_trusted(self.store, self.config.publish, records):
             end = until
             if end and (sooner := _end(release)) and "release" not in key.roles:
                 end = min(end, sooner)  # only the holder of a release key can prolong that
-            when = f" until {end:%Y-%m-%d %H:%M:%S} UTC" if end else ""
-            what = (
-                f"verifiers still trust {_named(key)}{when}: no release or keyset that is "
-                "published revokes it yet"
-            )
-            yield Task("you", what, "do first what is left below, in its order", end)
+            kept.setdefault(end, []).append(key)
+        for end, keys in kept.items():
+            names = ", ".join(map(named, keys))
+            what = f"verifiers still trust {names}: nothing that is published revokes them yet"
+            yield Task("you", what, command, end)
 
     def _beside(
         self, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
@@ -353,17 +343,17 @@ class _Work:
         others, only = stored_beside(self.store.load(), keyset)
         stolen = ", ".join(short(record.kid) for record in records)
         if others:
-            names = ", ".join(map(_named, others))
+            names = ", ".join(map(named, others))
             what = f"these keys were stored with {stolen} and may be stolen too: {names}"
             yield Task("you", what, self._revoke_command("compromised", others))
         if only:
-            names = ", ".join(map(_named, only))
+            names = ", ".join(map(named, only))
             what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
             if keyset and keyset.recovery:
-                who, command = "the holder of the recovery key", _RECOVER
+                who, command = "the holder of the recovery key", RECOVER
                 what += ", so the recovery key has to open a new epoch"
             else:
-                who, command = "you", _ADD_ROOT
+                who, command = "you", ADD_ROOT
                 what += ", and there is no recovery key: list another root, then revoke this one"
             yield Task(who, what, command)
 
@@ -375,7 +365,7 @@ class _Work:
         return f"cardsign keys revoke {options} -- {typed}"
 
     def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Task:
-        names = ", ".join(map(_named, able))
+        names = ", ".join(map(named, able))
         what = (
             f"revoke {names}: not done, since it has to sign the release that revokes the "
             "others; if its passphrase is lost, revoke it alone"
@@ -384,10 +374,10 @@ class _Work:
 
     def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
         keyset = StatementHistory.of(self.store).newest_keyset()
-        names = ", ".join(map(_named, needed))
+        names = ", ".join(map(named, needed))
         if keyset is None or keyset.recovery is None:
             what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
-            return Task("you", what, f"{_ADD_ROOT}; then {again}")
+            return Task("you", what, f"{ADD_ROOT}; then {again}")
         what = (
             f"revoke {names}: not done, since it has yet to sign keyset {keyset.epoch}."
             f"{keyset.version + 1}, which revokes the other keys and lists those in their places"
@@ -406,7 +396,7 @@ class _Work:
         """Every due step of a key, and every successor that is due."""
         timeline, now = self.config.timeline, self.now
         while (taken := self.store.tick(now=now, settings=timeline)) and taken.key is not None:
-            self.done.append(f"{_PAST[taken.action]} {_named(taken.key)}")
+            self.done.append(f"{_PAST[taken.action]} {named(taken.key)}")
         here, elsewhere = successors_due(self.store, timeline, now)
         for step in elsewhere:
             what = f"make the next {step.alg} {step.role} key where the active one is"
@@ -421,36 +411,24 @@ class _Work:
                 self._needs(_who(step.role), what, self.again, None)
             else:
                 if made is not None:
-                    self.done.append(f"made {_named(made)}, the next {step.alg} {step.role} key")
+                    self.done.append(f"made {named(made)}, the next {step.alg} {step.role} key")
 
     def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
         """Revoke a key in the store, unless it is revoked."""
         kid, now = record.thumbprint, self.now
         if self.store.load().find(kid).state != "revoked":
             revoke_key(self.store, kid, reason=reason, now=now, same_custody_accepted=accepted)
-            self.done.append(f"revoked {_named(record)}")
+            self.done.append(f"revoked {named(record)}")
 
     def replace_lost(self, record: KeyRecord) -> None:
-        """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
-
-        Both at once, since the roots would have to list a later successor by themselves.
-        """
-        safe = replacements(self.store.load(), record)
-        if not record.rotates or any(key.state != "generated" for key in safe):
-            return  # the successor of a key that signs, or is about to, is made in its turn
-        role = next(role for role in record.roles if role in ROTATING)
-        alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
+        """Make keys in the place of a revoked one, unless safe ones are there."""
+        secret, made = self.unlocking.passphrase, self.new_key
         try:
-            secret = self.unlocking.passphrase(role)
-            if record.custody.startswith("file:"):
-                check_opens(self.store, record, secret)
-            for _ in range(len(safe), 2):
-                made = self.store.add_key(
-                    self.new_key(alg), secret, now=self.now, random=self.random, roles=record.roles
-                )
-                self.done.append(f"made {_named(made)} in its place")
+            for key in make_replacements(self.store, record, secret, self.now, made, self.random):
+                self.done.append(f"made {named(key)} in its place")
         except PassphraseFault as fault:
-            command = f"cardsign keys generate --role {role} --alg {alg}; then {self.again}"
+            role = next(role for role in record.roles if role in ROTATING)
+            command = f"cardsign keys generate --role {role} --alg {record.alg}; then {self.again}"
             self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
 
     # The keyset statement.
@@ -472,11 +450,12 @@ class _Work:
             if not fault.code.startswith("statement."):
                 raise
             what = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-            self._needs("the holder of the recovery key", what, _RECOVER, self._keyset_ends())
+            self._needs("the holder of the recovery key", what, RECOVER, self._keyset_ends())
             return None
 
     def _keyset(self) -> None:
         """Draft the statement that is due, sign it with the roots that are here, publish it."""
+        self.awaits_roots = False
         waiting = self._waiting_draft()
         if waiting is None:
             return
@@ -509,17 +488,27 @@ class _Work:
         if draft.is_complete:
             self._publish_keyset(draft)
             return
-        asked = {task.who for task in self.left[told:]}
+        self._ask(draft, file, {task.who for task in self.left[told:]})
+
+    def _ask(self, draft: KeysetDraft, file: Path, asked: set[str]) -> None:
+        """Say which root holders have to sign; who works here brings the root key."""
+        self.awaits_roots, until = True, self._keyset_ends()
+        absent = {key.holder for key in self.store.state.keys} if not self.unlocking.roots else ()
         for one in draft.signings:
             holders = sorted({key.holder for key in one.quorum.keys} - one.signed - asked)
-            if one.missing and holders:
-                what = (
-                    f"sign keyset {draft.number} for {one.whose}, digest {draft.statement.digest}"
-                )
-                who = ", ".join(holders)
-                if one.missing < len(holders):
-                    who = f"{one.missing} of these root holders: {who}"
-                self._needs(who, what, self._sign(file, draft.statement.digest), until)
+            if not one.missing or not holders:
+                continue
+            what = f"sign keyset {draft.number}, digest {draft.statement.digest}"
+            sign = self._sign(file, draft.statement.digest)
+            if one.missing < len(holders):
+                who = f"{one.missing} of these root holders: {', '.join(holders)}"
+                self._needs(who, what, sign, until)
+                continue
+            if ours := [name for name in holders if name in absent]:
+                where = "with the root key, which is not here"
+                self._needs(", ".join(ours), f"{what}, {where}", f"{self.again} {_ROOTS}", until)
+            if others := [name for name in holders if name not in absent]:
+                self._needs(", ".join(others), what, sign, until)
 
     def _sign(self, file: Path, digest: str) -> str:
         """What a root holder types, whose key store is DIR."""
@@ -548,7 +537,7 @@ class _Work:
             holder = here[0].holder or "who holds the root key"
             self._needs(holder, what, self.again, until)
             return None
-        self.done.append(f"signed keyset {draft.number} with {_named(here[0])}")
+        self.done.append(f"signed keyset {draft.number} with {named(here[0])}")
         return replace(draft, statement=made.statement)
 
     def _publish_keyset(self, draft: KeysetDraft) -> None:
@@ -588,8 +577,7 @@ class _Work:
             what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
             self._needs("you", what, self.again, self._cards_end())
         except _NEEDS_A_PERSON as fault:
-            what = f"sign the cards: {fault.message}"
-            self._needs(_who("card"), what, self.again, self._cards_end())
+            self._hindered("card", "sign the cards", fault, self._cards_end())
         else:
             if signed is None or self.config.publish is None:
                 self._cards_elsewhere()
@@ -663,8 +651,7 @@ class _Work:
             if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
                 raise
             until = _end(StatementHistory.of(self.store).newest_release())
-            what = f"renew the release: {fault.message}"
-            self._needs(_who("release"), what, "cardsign release renew", until)
+            self._hindered("release", "renew the release", fault, until)
             return
         if renewed.is_new:
             self.done.append(f"signed release {renewed.release.seq}")
@@ -676,20 +663,27 @@ class _Work:
         if published.generation.created:
             self.done.append(f"published generation {published.generation.number}")
         if published.refusal is not None:
-            what = f"sign the published card again: {published.refusal.message}"
-            self._needs(_who("card"), what, self.again, None)
+            self._hindered("card", "sign the published card again", published.refusal, None)
 
     def _cards_end(self) -> datetime | None:
         """When the published cards need another signature at the latest."""
         ends = [key.times.stops_signing for key in self.store.state.keys if key.state == "retiring"]
         return min((end for end in ends if end is not None), default=None)
 
+    def _hindered(
+        self, role: Role, what: str, fault: CardsignError, until: datetime | None
+    ) -> None:
+        """Left for whoever has the passphrase, unless it is the roots that it waits for."""
+        if not self.awaits_roots or fault.code not in _UNLISTED:
+            self._needs(_who(role), f"{what}: {fault.message}", self.again, until)
+
     def _needs(self, who: str, what: str, command: str, until: datetime | None) -> None:
         self.left.append(Task(who, what, command, until))
 
 
-_RECOVER = "cardsign keyset recover --recovery-file FILE"
-_ADD_ROOT = "cardsign keyset draft --add-root HOLDER=KEY"
+_ROOTS = "--root-keystore DIR"
+# That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
+_UNLISTED = ("sign.no_key", "publish.not_verifying")
 
 
 def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:

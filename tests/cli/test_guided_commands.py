@@ -70,6 +70,55 @@ def test_one_command_publishes_everything_and_the_next_has_nothing_to_do(issuer:
     assert (again["done"], again["left"]) == ([], [])
 
 
+def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign: Cardsign) -> None:
+    """It is short, leaves nothing that the next command does, and that command is enough."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    apart = ("--root-keystore", "usb")
+    own = {"CARDSIGN_ROOT_PASSPHRASE": "that of the offline root"}
+    own["CARDSIGN_RELEASE_PASSPHRASE"] = CRON
+    words = ("--card", "card.json", "--recovery-out", "recovery.key", *apart)
+    run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
+    run(cardsign(*ALL_DUE, *apart, **own))
+    stolen = active("card")
+    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--stored-with", "--yes")
+
+    night = cardsign(*revoking, **own)
+    assert night.status == 1
+    told = [line for line in night.err.splitlines() if "passphrase from" not in line]
+    assert told[0] == "cardsign: not finished. Do this: cardsign keys rotate --root-keystore DIR"
+    left = [line for line in told if "left for" in line]
+    assert [line.partition(",")[0] for line in left] == [
+        "cardsign: left for owner",
+        "cardsign: left for you",
+    ]
+    assert "next:" not in night.err, "one command is enough"
+    assert len(told) < 20
+
+    run(cardsign(*ALL_DUE, *apart, **own))
+    assert active("card") != stolen
+
+
+def test_a_recovery_is_told_once_what_comes_next(issuer: Cardsign) -> None:
+    """The lost keys' card waits for the new key, and one command signs and publishes it."""
+    for name in Path("keys").rglob("*"):
+        if name.is_file():
+            name.unlink()
+    recovery = ("--recovery-file", "recovery.key")
+    run(issuer("keyset", "recover", *recovery, "-o", "next.json", "--yes", **RECOVERY))
+    told = run(issuer("keyset", "publish", "next.json")).err
+    assert told.count("next: cardsign keys rotate") == 1
+    assert "lacks" not in told
+    run(issuer(*ALL_DUE))
+    run(issuer("publish", "signed.json"))
+
+
+def test_the_list_of_keys_gives_each_its_role(issuer: Cardsign) -> None:
+    """Card keys too."""
+    rows = [line.split() for line in run(issuer("keys", "list")).out.decode().splitlines()]
+    keys = DirectoryStore.open(Path("keys")).state.keys
+    assert [(row[0], row[4]) for row in rows] == [(key.kid, key.roles[0]) for key in keys]
+
+
 def test_cron_alone_never_makes_or_uses_a_card_key(issuer: Cardsign) -> None:
     """What needs a person is named, and the exit status is 1."""
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
@@ -136,9 +185,9 @@ def test_init_takes_each_passphrase_from_where_it_is_asked_for_later(cardsign: C
     words = ("--card", "card.json", "--recovery-out", "recovery.key", *apart)
     made = run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
     assert "same passphrase" not in made.err
+    assert "  next: cardsign keys rotate --root-keystore usb, which signs the card" in made.err
     wrong = cardsign(*ALL_DUE, *apart, **{**own, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE})
-    first = next(line for line in wrong.err.splitlines() if "next:" in line)
-    assert first == "  next: cardsign keys rotate --root-keystore usb"
+    assert "not finished. Do this: cardsign keys rotate --root-keystore usb\n" in wrong.err
     told = run(cardsign(*ALL_DUE, *apart, **own))
     assert "root keys in usb: passphrase from variable CARDSIGN_ROOT_PASSPHRASE" in told.err
 

@@ -44,10 +44,10 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
         print_json([key_json(record) for record in records])
         return
     for record in records:
-        roles = "" if record.roles == ("card",) else f"  {', '.join(record.roles)}"
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
         when = f"{record.created:%Y-%m-%d}"
-        click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}{roles}{gone}")
+        roles = ", ".join(record.roles)
+        click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}  {roles}{gone}")
 
 
 @command(example="cardsign keys show vzTO")
