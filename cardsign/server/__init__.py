@@ -6,7 +6,6 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.server.app import create_app as create_app
-    from cardsign.server.asgi import AsgiApplication as AsgiApplication
     from cardsign.server.documents import Document as Document
     from cardsign.server.documents import Paths as Paths
     from cardsign.server.host import Host as Host
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from cardsign.server.providers.base import ProviderSettings as ProviderSettings
     from cardsign.server.providers.base import Rule as Rule
     from cardsign.server.providers.chain import make_providers as make_providers
+    from cardsign.server.rsgi import RsgiApplication as RsgiApplication
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import ServerSettings as ServerSettings
     from cardsign.server.settings import read_server_settings as read_server_settings
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "app": "create_app",
-    "asgi": "AsgiApplication",
     "documents": "Document Paths",
     "host": "Host",
     "jsonrpc": "MAX_REQUEST_BYTES",
@@ -38,6 +37,7 @@ _NAMES = {
     "mount": "card_blueprint mount_cards",
     "providers.base": "ProviderSettings Rule",
     "providers.chain": "make_providers",
+    "rsgi": "RsgiApplication",
     "run": "serve",
     "settings": "ServerSettings read_server_settings",
     "traffic": "RateLimit Traffic client_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
+#: Status, headers and body as a server takes them.
+WholeAnswer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
+#: Request headers that decide what a GET of a public document is answered.
+DECIDING: Final = ("if-none-match", "if-modified-since", "a2a-version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Document:
     entity: Headers
     file: PublicFile | None = None
     older: Document | None = None
+    _whole: dict[str, WholeAnswer] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
@@ -66,6 +71,16 @@ class Document:
         shared = (("ETag", etag), *PRIVATE, NO_SNIFF)
         entity = _entity("application/a2a+json", body, published)
         return cls(body, etag, published, shared, entity)
+
+    def whole(self, now: float) -> WholeAnswer:
+        """The answer of :meth:`answer` to a GET without conditions; kept while it is the same."""
+        lifetime = self.file.cache_control(now) if self.file else ""
+        found = self._whole.get(lifetime)
+        if found is None:
+            _, headers, body = self.answer({}, now)
+            self._whole.clear()
+            found = self._whole[lifetime] = 200, headers, body
+        return found
 
     def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""

@@ -21,7 +21,7 @@ from cardsign.publish.generation import CURRENT_FILE
 from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import Views, public_answer
-from cardsign.server.documents import Document
+from cardsign.server.documents import Document, WholeAnswer
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
 from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication
@@ -135,6 +135,13 @@ class Host:
         """As :meth:`cardsign.server.LiveApplication.may_wait`."""
         application, environ = self._route(environ)
         return isinstance(application, LiveApplication) and application.may_wait(environ)
+
+    def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
+        """As :meth:`cardsign.server.LiveApplication.prepared`, of the only agent."""
+        agent = self._agents.get("")
+        if agent is None or path == self.settings.catalogue:
+            return None
+        return agent.prepared(path, headers)
 
     def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
         path = environ["PATH_INFO"]

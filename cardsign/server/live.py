@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from cardsign.explain.page import Published, card_page
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
 from cardsign.server.app import Views, public_answer, routes_of, views_of
-from cardsign.server.documents import Document
+from cardsign.server.documents import DECIDING, Document, WholeAnswer
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
@@ -115,6 +115,14 @@ class LiveApplication:
                 return self._routes(views).wsgi_app(environ, start_response)
         start_response(status, headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
+        """The answer to a GET of a public document that no header decides; else None."""
+        self.look()
+        document = self.views.paths.public.get(path)
+        if document is None or any(name in headers for name in DECIDING):
+            return None
+        return document.whole(self._now())
 
     @property
     def app(self) -> Flask:

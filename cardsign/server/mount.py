@@ -8,31 +8,28 @@ other request on untouched.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from io import BytesIO, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
-from cardsign.server.asgi import (
-    Message,
-    PeerThreads,
-    Receive,
-    Scope,
-    Send,
-    answer_by_wsgi,
-    environ_of,
-    split_path,
-)
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.live import LiveApplication
+from cardsign.server.rsgi import PeerThreads, answered, make_environ
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+Scope: TypeAlias = Mapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
 def mount_cards(
@@ -146,17 +143,39 @@ class _AsgiMount:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        is_ours = _is_ours(self._live, scope["method"], *split_path(scope))
+        path = _split_path(scope)
+        is_ours = _is_ours(self._live, scope["method"], *path)
         body = b""
         if is_ours is None:
             body, receive = await _read_ahead(receive)
             is_ours = _asks_for_card(body)
-        if is_ours:
-            environ = environ_of(scope, body)
-            threads = self._threads if self._live.may_wait(environ) else None
-            await answer_by_wsgi(self._live, environ, send, threads)
-        else:
+        if not is_ours:
             await self._app(scope, receive, send)
+            return
+        query = scope["query_string"].decode("latin-1")
+        client = (scope.get("client") or ("",))[0]
+        fields = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
+        environ = make_environ(scope["method"], path, query, client, fields, body)
+        if self._live.may_wait(environ):
+            status, headers, body = await self._threads.run(self._live, environ)
+        else:
+            status, headers, body = answered(self._live, environ)
+        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _split_path(scope: Scope) -> tuple[str, str]:
+    """Where the application is mounted, and what follows, as WSGI writes both.
+
+    The path of ASGI is whole, `root_path` included.
+    """
+    raw_path = scope.get("raw_path")  # servers may leave it out
+    whole = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
+    root = scope.get("root_path", "").encode().rstrip(b"/")
+    if not whole.startswith(root + b"/"):
+        root = b""
+    return root.decode("latin-1"), whole[len(root) :].decode("latin-1")
 
 
 async def _read_ahead(receive: Receive) -> tuple[bytes, Receive]:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.asgi import AsgiApplication
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.host import Host
+from cardsign.server.rsgi import RsgiApplication
 from cardsign.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _run(make: Callable[[], Host], address: str, port: int, as_json: bool, worke
         "cardsign",
         address=address,
         port=port,
-        interface=Interfaces.ASGINL,
+        interface=Interfaces.RSGI,
         loop=Loops.auto,  # uvloop where it is installed (extra `fast`)
         websockets=False,
         workers=workers,
@@ -115,8 +115,8 @@ def _load(
     parent: int,
     as_json: bool,
     unsaid: Lock,
-) -> AsgiApplication:
-    """Make the application; called in the worker process, which need not be a fork."""
+) -> Any:
+    """Make the RSGI application; called in the worker process, which need not be a fork."""
     live = make()
     watched = (live, address, parent, as_json, unsaid)
     threading.Thread(target=_watch, args=watched, daemon=True).start()
@@ -130,8 +130,12 @@ def _load(
         from cardsign.server.metrics import Metrics
 
         application = Metrics(application, live)
-    is_elsewhere = bool(settings.rate) and not settings.rate_storage.startswith("memory:")
-    return AsgiApplication(application, may_wait=live.may_wait, in_threads=is_elsewhere)
+    return RsgiApplication(
+        application,
+        prepared=live.prepared if application is live else None,
+        may_wait=live.may_wait,
+        in_threads=bool(settings.rate) and not settings.rate_storage.startswith("memory:"),
+    )
 
 
 def _unsaid(line: str) -> None:

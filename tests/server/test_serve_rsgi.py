@@ -1,0 +1,227 @@
+"""The application under RSGI: what of a request reaches it, and how long a body may take."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from served import Site
+from werkzeug.test import Client
+
+from cardsign.server import MAX_REQUEST_BYTES, Host, RsgiApplication
+
+FOREVER = 3600.0
+
+
+class Echo:
+    """A WSGI application that keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.environ: dict[str, Any] = {}
+        self.body = b""
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.environ, self.body = environ, environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Length", "2"), ("X-Twice", "a"), ("X-Twice", "b")])
+        return [b"o", b"k"]
+
+
+class Fields:
+    """Headers of a request, as granian gives them."""
+
+    def __init__(self, *fields: tuple[str, str]) -> None:
+        self._fields = fields
+
+    def items(self) -> list[tuple[str, str]]:
+        return list(self._fields)
+
+    def __contains__(self, name: str) -> bool:
+        return name in dict(self._fields)
+
+
+class Exchange:
+    """A request whose body comes in pieces; None among them is a silence without end."""
+
+    def __init__(self, *pieces: bytes | None) -> None:
+        self._pieces = pieces
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.body = b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if piece is None:
+                await asyncio.Event().wait()
+            assert piece is not None
+            yield piece
+
+    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        assert not self.status
+        self.status, self.headers, self.body = status, headers, body
+
+
+def scope_of(**changes: Any) -> SimpleNamespace:
+    """A request as granian gives it."""
+    given = {
+        "method": "POST",
+        "path": "/a2a",
+        "query_string": "",
+        "client": "192.0.2.1:50000",
+        "authority": None,
+        "headers": Fields(),
+    }
+    return SimpleNamespace(**given | changes)
+
+
+def asked(application: RsgiApplication, *pieces: bytes | None, **scope: Any) -> Exchange:
+    """Ask once; what was answered."""
+    exchange = Exchange(*pieces)
+    asyncio.run(application.__rsgi__(scope_of(**scope), exchange))
+    return exchange
+
+
+def test_a_body_in_pieces_reaches_the_application_whole() -> None:
+    """And status, headers and body come back as they were given."""
+    echo = Echo()
+    answer = asked(RsgiApplication(echo, body_seconds=FOREVER), b"ab", b"c")
+    assert echo.body == b"abc"
+    assert (answer.status, answer.body) == (200, b"ok")
+    assert answer.headers == [("Content-Length", "2"), ("X-Twice", "a"), ("X-Twice", "b")]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param((None,), id="not a byte"),
+        pytest.param((b"a" * 100, None), id="a hundred bytes and no more"),
+    ],
+)
+def test_a_body_that_stops_is_408(pieces: tuple[bytes | None, ...]) -> None:
+    """The application is never entered, and the connection is to be closed."""
+    echo = Echo()
+    application = RsgiApplication(echo, body_seconds=0.01, body_rate=1e6)
+    answer = asked(application, *pieces)
+    assert answer.status == 408
+    assert ("Connection", "close") in answer.headers
+    assert b"DEADLINE_EXCEEDED" in answer.body
+    assert echo.environ == {}
+
+
+def test_each_byte_buys_a_body_more_time() -> None:
+    """The twin of what stops: one that goes on at the rate that is asked for."""
+    echo = Echo()
+    application = RsgiApplication(echo, body_seconds=FOREVER, body_rate=1.0)
+    asked(application, *([b"a"] * 501))
+    assert echo.body == b"a" * 501
+
+
+def test_a_body_without_end_is_cut_off_one_byte_too_late() -> None:
+    """So that the application sees that it is too long; nothing more is read."""
+    echo = Echo()
+    half = b"a" * MAX_REQUEST_BYTES
+    asked(RsgiApplication(echo, body_seconds=FOREVER), half, half, None)
+    assert len(echo.body) == MAX_REQUEST_BYTES + 1
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
+def test_nobody_waits_for_a_body_that_is_not_read(method: str) -> None:
+    """No other method than POST has one that anybody looks at."""
+    echo = Echo()
+    application = RsgiApplication(echo, body_seconds=FOREVER)
+    answer = asked(application, None, method=method)
+    assert (answer.status, echo.body) == (200, b"")
+
+
+def test_the_application_sees_the_request_as_wsgi_has_it() -> None:
+    """Its path decoded, its headers by WSGI's names, a repeated one joined."""
+    echo = Echo()
+    headers = Fields(
+        ("host", "other.example"),
+        ("content-type", "application/json"),
+        ("authorization", "Bearer a"),
+        ("authorization", "Bearer b"),
+        ("a2a-version", "1.0"),
+        ("a2a_version", "9"),
+    )
+    asked(
+        RsgiApplication(echo),
+        method="GET",
+        path="/café//",
+        query_string="a=%20",
+        client="[::1]:50000",
+        authority="tides.example",
+        headers=headers,
+    )
+    assert echo.environ["REMOTE_ADDR"] == "::1"
+    assert echo.environ["HTTP_HOST"] == "tides.example"
+    assert echo.environ["REQUEST_METHOD"] == "GET"
+    assert echo.environ["PATH_INFO"].encode("latin-1").decode() == "/café//"
+    assert echo.environ["QUERY_STRING"] == "a=%20"
+    assert echo.environ["CONTENT_TYPE"] == "application/json"
+    assert echo.environ["HTTP_AUTHORIZATION"] == "Bearer a,Bearer b"
+    assert echo.environ["HTTP_A2A_VERSION"] == "1.0"
+
+
+async def ask_path(app: RsgiApplication, path: str) -> tuple[int, bytes]:
+    """GET of a path."""
+    exchange = Exchange()
+    await app.__rsgi__(scope_of(method="GET", path=path), exchange)
+    return exchange.status, exchange.body
+
+
+@pytest.mark.parametrize("in_threads", [False, True], ids=["at once", "by another storage"])
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/agents/a/jwks.json", "/x"])
+def test_the_public_card_waits_for_no_other_host(
+    monkeypatch: pytest.MonkeyPatch, path: str, in_threads: bool
+) -> None:
+    """While providers are asked for all callers that there is place for; one more is sent away."""
+    monkeypatch.setattr("cardsign.server.rsgi.PEER_THREADS", 2)
+    monkeypatch.setattr("cardsign.server.rsgi.MAX_WAITING", 5)
+    entered, released = threading.Semaphore(0), threading.Event()
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        if environ["PATH_INFO"] == "/extendedAgentCard":
+            entered.release()
+            assert released.wait(60)
+        start_response("200 OK", [])
+        return [environ["PATH_INFO"].encode()]
+
+    app = RsgiApplication(
+        application,
+        may_wait=lambda environ: environ["PATH_INFO"] == "/extendedAgentCard",
+        in_threads=in_threads,
+    )
+
+    async def all_of_them() -> None:
+        slow = [asyncio.create_task(ask_path(app, "/extendedAgentCard")) for _ in range(5)]
+        for _ in range(2):
+            assert await asyncio.to_thread(entered.acquire, timeout=60)
+        assert await ask_path(app, path) == (200, path.encode())
+        status, _ = await ask_path(app, "/extendedAgentCard")
+        assert status == 503
+        released.set()
+        assert await asyncio.gather(*slow) == [(200, b"/extendedAgentCard")] * 5
+        assert (await ask_path(app, "/extendedAgentCard"))[0] == 200
+
+    asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize("header", ["", "if-none-match", "if-modified-since", "a2a-version"])
+def test_a_prepared_answer_is_the_applications_to_the_byte(site: Site, header: str) -> None:
+    """Of every public document, and of nothing else; whatever a header decides is not prepared."""
+    host = Host(site.directory, log=lambda line: None, events=lambda line: None)
+    headers = {header: "0.3"} if header else {"accept": "*/*"}
+    paths = [*next(iter(host.agents.values())).views.paths.public, "/a2a/extendedAgentCard", "/x"]
+    client = Client(host)
+    prepared = {path: host.prepared(path, headers) for path in paths}
+    assert set(prepared) - {"/a2a/extendedAgentCard", "/x"}
+    for path, answer in prepared.items():
+        asked = client.get(path, headers=headers)
+        if header or asked.status_code != 200:
+            assert answer is None
+        else:
+            assert answer == (200, list(asked.headers), asked.data)
