@@ -207,8 +207,8 @@ def discover_or_warn(url: str, **named: Any) -> VerifiedCard | UnverifiedCard:
     :class:`~cardsign.net.UnverifiedCard`. Each use is logged at WARNING. Whatever speaks against
     the card is raised. Send no credential to an unverified card's endpoints.
 
-    Args and errors are those of :func:`discover`, and `states` have to last, in a folder: once a
-    signed card was seen, an unsigned one is refused. Others are a TypeError.
+    `states` have to be a folder, else a TypeError is raised: once a signed card was seen, an
+    unsigned one is refused. Other args and errors are those of :func:`discover`.
     """
     found, expect = _discoverer("discover_or_warn", url, **named)
     return found.discover_or_warn(url, expect=expect)
@@ -225,8 +225,8 @@ def sign_card(
     """Sign a card, so that cardsign and the SDKs accept it.
 
     Only `signatures` changes. Signatures by the same keys are replaced, others are kept. A card
-    that is signed already comes back unchanged, byte for byte. The result was verified
-    as an outsider does who has the public keys alone.
+    that is signed already comes back unchanged, byte for byte. The result is verified before it
+    is returned, with the public keys alone.
 
     Args:
         card: The card, UTF-8 JSON, at most 256 KiB.
@@ -284,7 +284,7 @@ def explain_card(
 def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Finding, ...]:
     """List what is wrong with a card, why, and how to fix it.
 
-    It does not say whether the card is true or wise, nor whether its signatures hold. Bytes that
+    It says nothing about whether the card is true, or whether its signatures hold. Bytes that
     are no strict JSON are one finding.
 
     Args:

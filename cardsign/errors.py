@@ -191,7 +191,7 @@ class ServeFault(LocalFault):
 
 
 class FetchFailed(CardsignError):
-    """A peer that could not be asked, or must not be."""
+    """A document was not fetched: no answer, a bad one, or a request that is not allowed."""
 
     exit_status = EXIT_NO_VERDICT
 

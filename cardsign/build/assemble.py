@@ -51,7 +51,7 @@ class BuiltCard:
 
     @property
     def document(self) -> bytes:
-        """The card; of two the 1.0 one."""
+        """The card; of ``both``, the 1.0 one."""
         return next(iter(self.documents.values()))
 
     @property

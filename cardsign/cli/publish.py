@@ -98,19 +98,16 @@ def publish(
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
     Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
-    ones included. What is done already stays as it is, to the byte. --watch does so whenever a
-    source changes. While a source is broken, what is published stays.
+    ones included. What is done already stays as it is. --watch does so whenever a source changes.
+    While a source is broken, what is published stays.
 
     Every card must verify with the keys that are published with it. Each extended card must be
-    marked as one (cardsign sign --extended), and CARD must not. A running server serves the new
-    generation within seconds. The same content makes no new generation.
+    marked as one (cardsign sign --extended), and CARD must not. If there is a keyset statement,
+    only its keys are published, and the newest release must list the card. The same content makes
+    no new generation. The time is recorded, because key rotation waits for caches.
 
-    If there is a keyset statement, only the keys that it lists are published, and the newest
-    release must list the card. A keyset that no release names yet is not published.
-    The key store records the time of publication, because key rotation waits for caches.
-
-    --export writes DIR/site, the public files in the layout of their URLs, with their headers in
-    DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. Extended cards are never exported.
+    --export writes the public files below DIR/site in the layout of their URLs, and their headers
+    as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
     """
     config = project_config()
     directory = output or config.publish

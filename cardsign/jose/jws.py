@@ -197,11 +197,11 @@ class Entry:
 
 
 class Signer(Protocol):
-    """Whatever holds a private half: this process, a token, a service."""
+    """Something that signs with a private key: this process, a token, a key service."""
 
     @property
     def public(self) -> PublicKey:
-        """The public half, known beforehand and not asked of what signs."""
+        """The public key, known beforehand; the signer is not asked for it."""
         ...
 
     def sign(self, signing_input: bytes) -> bytes:

@@ -348,11 +348,11 @@ class Discoverer:
         """Reach a verdict about the card at a URL and explain it.
 
         Args:
-            target: The card's URL, or a host's, whose canonical path is asked and, where there
-                never was a card there, the legacy one (A2A 1.0 8.2).
-            expect: Whose card it should be; None: the issuer that the policy has for the URL that
-                answers. At a place of the one named here the card must be listed for that URL
-                all the same; anywhere else it is a copy, and any card of that issuer will do.
+            target: The card's URL, or an agent's host: its canonical path is asked, then the
+                legacy one if no card was ever there (A2A 1.0 8.2).
+            expect: Whose card it should be; if None, the issuer that the policy has for the URL
+                that answers. At a place of the issuer named here, the card must be listed for that
+                URL. Anywhere else it is a copy, and any card of that issuer will do.
 
         Raises:
             CardRefused: `expect` is outside the strict grammar of URLs.

@@ -372,8 +372,8 @@ class Policy:
     ) -> Policy:
         """Trust the issuer that publishes its keys as a JWK Set at one URL.
 
-        Who controls the URL is the issuer. Freshness is waived: a key set alone shows neither
-        revocation nor rollback, and the verdict says so. `discover` fetches the keys.
+        Anyone who controls the URL counts as the issuer. Freshness is waived: a key set alone
+        shows neither revocation nor rollback, and the verdict says so. `discover` fetches the keys.
 
         Args:
             url: Where the JWK Set is.

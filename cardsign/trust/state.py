@@ -177,7 +177,7 @@ def pin_of(anchor: Anchor) -> KeysetId | None:
 class IssuerStates:
     """Where a verifier remembers issuers. Lost or corrupt state is a fault, never first contact.
 
-    By itself it remembers nothing (`--no-state`); rollback floors of a lock hold all the same.
+    The base class remembers nothing (`--no-state`); the rollback floors of a lock still hold.
 
     ``IssuerStates.create(path)`` begins a folder, once; ``IssuerStates.at(path)`` opens it.
 

@@ -185,7 +185,7 @@ class Report(_FoundLater):
         uncovered: What the best signature leaves open, as it says it.
         uncovered_count: How many places that are.
         issuer: The policy's name of the issuer, or None.
-        valid_until: The least of all deadlines, or None where there is none.
+        valid_until: The earliest deadline, or None where there is none.
         historic: The verdict is about a time that the caller chose.
         checked_at: The time that the verdict is about.
         keyset: The keyset statement on which it rests, or None.
@@ -228,7 +228,7 @@ class Report(_FoundLater):
 
     @property
     def all_but(self) -> str | None:
-        """What a complete card leaves unsigned by leave of the policy; None for nothing."""
+        """What a complete card leaves unsigned because the policy accepts it; None for nothing."""
         if self.answers.complete != "yes" or not self.uncovered:
             return None
         unsigned = some_of(self.uncovered, self.uncovered_count)
@@ -321,8 +321,8 @@ _TOKEN: Final = object()  # what only this module can give to VerifiedCard
 class VerifiedCard:
     """A card that was verified; only `verify_card` and `discover` make one.
 
-    The private token keeps honest callers, with the help of a type checker, from passing an
-    unverified dict for a verified card. It is no protection against hostile code.
+    A type checker refuses an unverified dict in its place. Hostile code in this process can
+    still forge one.
 
     Attributes:
         report: The whole verdict.
@@ -352,7 +352,7 @@ class VerifiedCard:
 
     @property
     def valid_until(self) -> datetime | None:
-        """The least of all deadlines (rule V8); None where nothing sets one."""
+        """The earliest deadline (rule V8); None where nothing sets one."""
         return self.report.valid_until
 
     def __repr__(self) -> str:

@@ -262,7 +262,7 @@ def _judge(
 
 
 def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
-    """The least of all deadlines (rule V8)."""
+    """The earliest deadline (rule V8)."""
     ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
     if marker is not None:
         ends.append(marker.exp)

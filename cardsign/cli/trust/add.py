@@ -296,11 +296,7 @@ def add(
     members = _members(url, who, name, entry)
     says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
-        raise UsageFault(
-            "usage.conflict",
-            "expected --origin, or a URL",
-            hint="cardsign trust add URL, or: cardsign trust add NAME --origin ORIGIN --jwks FILE",
-        )
+        raise UsageFault("usage.conflict", "expected a URL, or a NAME with --origin ORIGIN")
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards

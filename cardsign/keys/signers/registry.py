@@ -88,8 +88,8 @@ def open_signer(
         uri: Where the private key is.
         public: The key that the signer must turn out to hold; may be left out for ``env:`` and
             ``file:``.
-        access: [Default: the environment's variables, the passphrase from
-            ``CARDSIGN_PASSPHRASE``.]
+        access: Where secrets come from; by default the environment, with the passphrase of
+            ``CARDSIGN_PASSPHRASE``.
         kid: If `public` is left out [default: a JWK's own, else the thumbprint].
         base: The directory to which the path of a ``file:`` is relative.
 
