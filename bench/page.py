@@ -243,7 +243,7 @@ connections that stay open; a card of 2 KB. CPU is that of the server's processe
 
 {serving}
 
-## Meeting a peer again
+{building}## Meeting a peer again
 
 A peer with a keyset and a release, trusted by its first keyset, looked up by URL. What one check
 costs:
@@ -270,6 +270,16 @@ process.
 """
 
 
+_MANIFESTS: Final = """## Linting, building, comparing
+
+CPU time. The corpus holds real cards. The files and the two cards are made; every field of the
+one card has another type in the other.
+
+{table}
+
+"""
+
+
 def page_of(found: Found) -> str:
     """The page."""
     about, first = found["about"], found["costs"][COLD]
@@ -281,6 +291,7 @@ def page_of(found: Found) -> str:
     machine += f" {about['note']}" if "note" in about else ""
     return _PAGE.format(
         **{name: "\n".join(table) for name, table in _tables(found).items()},
+        building=_building(found),
         machine=fill(machine, _WIDTH),
         peers=about["peers"],
         threads=about["threads"],
@@ -320,6 +331,7 @@ def _tables(found: Found) -> dict[str, list[str]]:
         "hostile": list(_hostile(found["hostile"])),
         "start": list(_start(found["start"])),
         "serving": list(_serving(found["serving"])),
+        "manifests": list(_manifests(found.get("manifests", {}))),
         "costs": list(_costs(found["costs"])),
         "again": list(_again(found["again"])),
         "many": list(_many(found["many"])),
@@ -339,6 +351,8 @@ def _goals(found: Found) -> Iterator[str]:
     hostile = "verify a hostile card of 256 KiB, in bare verifications"
     limit = "a card of 10,000 values, each of which every reading looks at"
     yield _goal(hostile, round(worst, -2), -MOST_HOSTILE, limit)
+    for what, one in found.get("manifests", {"rows": {}})["rows"].items():
+        yield _goal(f"{what}, seconds", one["seconds"], -one["most"], "")
     if "agents" in found["serving"]:
         what = f"{AGENTS:,} agents in one process, MiB"
         yield _goal(what, found["serving"]["agents"], -MOST_MEMORY, "")
@@ -420,6 +434,20 @@ def _serving(serving: Found) -> Iterator[str]:
         else:
             speed = 1 / serving["wall"][name][f"x {NGINX}"]["median"]
             yield _row(name, figure(speed), _ratio(serving["cpu"][name], NGINX))
+
+
+def _building(found: Found) -> str:
+    """Nothing for a run before these were measured."""
+    table = "\n".join(_manifests(found.get("manifests", {})))
+    return _MANIFESTS.format(table=table) if table else ""
+
+
+def _manifests(manifests: Found) -> Iterator[str]:
+    if manifests:
+        yield from _header("what", "seconds", "bare verifications")
+        for what, one in manifests["rows"].items():
+            times = round(one["seconds"] / manifests["bare"], -2)
+            yield _row(what, f"{one['seconds']:.2f}", f"{times:,.0f}")
 
 
 def _costs(costs: Found) -> Iterator[str]:

@@ -25,6 +25,7 @@ from canonical import DEFINITION, canonicalizing
 from documents import LARGE, PARTED, SMALL, THREE, portable_card
 from growth import drawn, growing
 from hostile import MAX_CARD_BYTES, hostile
+from manifests import SKILLS, manifests
 from measuring import Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
@@ -75,6 +76,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         found["batch"] = against(batch(options.batch, Path(folder), options.batch_rounds), ONE)
     say("serving")
     found["serving"] = served(options)
+    say("linting, building and comparing")
+    found["manifests"] = manifests(options.skills)
     say("hostile cards")
     found["hostile"] = hostile(options.hostile)
     return {**found, **live(options)}
@@ -165,6 +168,7 @@ def main() -> int:
     parser.add_argument("--serving-rounds", type=int, default=5, help="of asking each server")
     parser.add_argument("--serving-seconds", type=float, default=2.0, help="of each turn")
     parser.add_argument("--agents", type=int, default=AGENTS, help="that one process serves")
+    parser.add_argument("--skills", type=int, default=SKILLS, help="SKILL.md files of a build")
     parser.add_argument("--page", action="store_true", help="write docs/reports/performance.*")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
     options = parser.parse_args()

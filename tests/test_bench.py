@@ -61,6 +61,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         "1",
         "--agents",
         "2",
+        "--skills",
+        "5",
     )
     done = run(*sizes, "--page", "--out", str(folder))
     assert done.returncode == 0, done.stderr
@@ -74,10 +76,18 @@ def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     """All that is measured is shown, and nothing is left to be filled in."""
     page = written["page"]
     are_there = shutil.which("nginx") and shutil.which("wrk")
-    assert page.count("\n|---") == (13 if are_there else 12)
+    assert page.count("\n|---") == (14 if are_there else 13)
     assert "{" not in page
     for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
         assert row in page
+
+
+def test_lint_build_and_diff_stand_beside_a_bare_verification(written: Mapping[str, Any]) -> None:
+    """With what is wanted of them; a run from before they were measured has no such section."""
+    rows = written["manifests"]["rows"]
+    assert list(rows)[-2:] == ["build of 5 SKILL.md files", "diff of two cards of 103 KB"]
+    assert all(what in written["page"] for what in rows)
+    assert 0 < written["manifests"]["bare"] < 0.1
 
 
 def test_growth_is_drawn(written: Mapping[str, Any]) -> None:
