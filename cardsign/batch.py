@@ -6,8 +6,6 @@ becomes the result of that one card.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import signal
 import stat
@@ -21,10 +19,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import be_paranoid, is_paranoid, parse_object
+from cardsign.card.strictjson import be_paranoid, is_paranoid
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -36,10 +35,9 @@ from cardsign.errors import (
     FileMissing,
     InputRefused,
     LocalFault,
-    StateFault,
     UsageFault,
 )
-from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
+from cardsign.files import read_bytes
 from cardsign.objects import is_object, list_objects, read_object
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -60,8 +58,6 @@ if TYPE_CHECKING:  # an HTTP client and processes, which a card in hand does not
 
 #: Bytes of address space for each worker process; a card of the largest size needs a tenth.
 WORKER_MEMORY: Final = 2 * 1024**3
-#: Bytes of a log of checks: 200 for each of 10,000 cards.
-MAX_CHECK_LOG_BYTES: Final = 2_000_000
 #: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
 #: Tasks of a chunk at most.
@@ -320,7 +316,8 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
         not looked into because they are links.
 
     Raises:
-        UsageFault: ``usage.invalid``: a folder holds none; ``usage.not_installed``.
+        UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
+            ``usage.not_installed``.
         FileFault: ``file.unreadable``.
     """
     named = list(names)
@@ -331,6 +328,9 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
         if is_object(name):
             expanded += list_objects(name)
             continue
+        if name.startswith("file:"):
+            why, hint = "a file is named by its path", f"Give {unquote(urlsplit(name).path)}"
+            raise UsageFault("usage.invalid", why, path=name, hint=hint)
         if is_url(name) or not Path(name).is_dir():
             expanded.append(name)
             continue
@@ -570,115 +570,3 @@ def in_threads(
         with suppress(Empty):  # nothing more is begun
             while True:
                 waiting.get_nowait()
-
-
-# Verdicts in a file, so that a run can be continued.
-
-
-def verdicts_before(file: Path, judged_by: str) -> dict[str, str]:
-    """The verdicts that earlier runs have written to a file, by the card's name.
-
-    A last line that a crash cut short is cut off.
-
-    Args:
-        file: JSON Lines, one verdict each, with `input` and `judged_by`; it need not exist.
-        judged_by: By what this run judges.
-
-    Raises:
-        UsageFault: ``usage.conflict``: something else was judged by, or it is no such file.
-        FileFault: It cannot be read.
-    """
-    found: dict[str, str] = {}
-    whole = 0
-    try:
-        with file.open("rb+") as lines:
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    lines.truncate(whole)
-                    break
-                one = json.loads(line)
-                if one["judged_by"] != judged_by:
-                    raise ValueError
-                found[one["input"]] = one["verdict"]
-                whole += len(line)
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        _unreadable(exc)
-    except (ValueError, KeyError, TypeError) as exc:
-        why = "the file holds something else, or verdicts by another policy or other options"
-        hint = "Name another file, or remove this one to judge all cards anew."
-        raise UsageFault("usage.conflict", why, path=str(file), hint=hint) from exc
-    return found
-
-
-# What the last check of each card came to.
-
-
-@dataclass(frozen=True, slots=True)
-class LastCheck:
-    """What the last check of one card came to.
-
-    Attributes:
-        at: When, in UTC.
-        verdict: Its verdict, or ``fault``.
-        code: The first reason's code; empty where there is none.
-    """
-
-    at: datetime
-    verdict: str
-    code: str
-
-
-def _check_log(folder: Path, policy: str) -> Path:
-    digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
-    return folder / "checks" / f"{digest[:16]}.json"
-
-
-def read_checks(folder: Path, policy: str) -> dict[str, LastCheck]:
-    """The last checks of the cards of one policy, by URL; empty where nothing was ever checked.
-
-    They are kept for people; no verdict rests on them.
-
-    Args:
-        folder: The folder of the issuer states.
-        policy: The policy's identity.
-
-    Raises:
-        StateFault: ``state.corrupt``.
-        FileFault: They cannot be read.
-    """
-    file = _check_log(folder, policy)
-    try:
-        data = read_bytes(file, max_bytes=MAX_CHECK_LOG_BYTES)
-        cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
-        return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
-    except FileMissing:
-        return {}
-    except (InputRefused, KeyError, TypeError, ValueError) as error:
-        raise StateFault(
-            "state.corrupt",
-            "the log of checks cannot be read",
-            path=str(file),
-            hint="Remove it; the next cardsign peers verify writes it anew.",
-        ) from error
-
-
-def add_checks(folder: Path, policy: str, checks: Mapping[str, LastCheck]) -> None:
-    """Put these checks in place of earlier ones of the same cards; as :func:`read_checks`."""
-    known = read_checks(folder, policy) | dict(checks)
-    cards = {
-        url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
-        for url, one in sorted(known.items())
-    }
-    file = _check_log(folder, policy)
-    make_directory(file.parent, mode=0o700)
-    text = json.dumps({"format": 1, "cards": cards}, indent=1)
-    write_atomic(file, text.encode(), mode=PRIVATE_MODE)
-
-
-def _last_check(members: Any) -> LastCheck:
-    at = datetime.fromisoformat(members["at"])
-    if at.tzinfo is None:
-        raise ValueError("no zone")
-    return LastCheck(at, str(members["verdict"]), str(members["code"]))

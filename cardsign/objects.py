@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from cardsign.errors import CardsignError, FileFault, FileMissing, UsageFault
 
-#: Of the names that fsspec knows, those under which many machines see the same files.
-STORES: Final = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3")
+#: Of the names that fsspec knows, those of stores that hold nothing of this machine.
+STORES: Final = ("abfs", "abfss", "az", "gcs", "gs", "s3")
 
 
 def is_object(name: str) -> bool:

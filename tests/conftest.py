@@ -64,8 +64,8 @@ SIGNERS = (
 CLUSTER = (
     (
         "needs_dask",
-        "Dask with fsspec",
-        lambda: _is_importable("distributed") and _is_importable("fsspec"),
+        "Dask, and fsspec with S3",
+        lambda: all(map(_is_importable, ("distributed", "fsspec", "s3fs", "moto"))),
     ),
 )
 SIGNERS_INSTALLABLE = "`make signers-env` installs it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verdicts_before, verify_many
+from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verify_many
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
@@ -58,6 +57,7 @@ from cardsign.errors import (
 from cardsign.files import locked, read_bytes
 from cardsign.objects import is_object, read_object
 from cardsign.records import dataclass
+from cardsign.runs import digest_of, is_as_judged, verdicts_before
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.urls import is_url
 
@@ -181,8 +181,9 @@ many_options: Final = option_group(
     ),
     option(
         "--results FILE",
-        "Append each verdict to FILE as a line of JSON, and leave out cards that have one there: "
-        "a run that was stopped goes on. What was a fault is tried again.",
+        "Append each verdict to FILE as a line of JSON. A run that was stopped goes on: a card is "
+        "left out if FILE has a verdict on the same bytes that is still valid and younger than 12 "
+        "hours. Of a URL or an object the bytes are not compared.",
         type=click.Path(path_type=Path, dir_okay=False),
     ),
 )
@@ -261,7 +262,8 @@ def verify(
         say(f"judged {policy}")
     how = partial(many.judge, verifier=verifier, folders=folders, given=given)
     if many.results is not None:
-        return _append(many.results, _judged_by(named, verifier), names, how, verifier)
+        is_same = partial(is_as_judged, folders=folders, given=given)
+        return _append(many.results, _judged_by(named, verifier), names, how, verifier, is_same)
     if len(names) > 1:
         seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet()))
         return _print_many(verifier, seen, len(names), form)
@@ -349,31 +351,47 @@ def _print_many(
 
 
 def _listed(name: str) -> list[str]:
-    """The names that a list holds, one a line; ``#`` begins a remark."""
-    if is_object(name):
-        data = read_object(name, max_bytes=MAX_LIST_BYTES)
-    else:
-        data = read_input(name, max_bytes=MAX_LIST_BYTES)
+    """The names that a list holds, one a line; ``#`` begins a remark.
+
+    A list from a store is a stranger's word, so it names nothing of this machine.
+    """
+    is_far = is_object(name)
+    read = read_object if is_far else read_input
+    data = read(name, max_bytes=MAX_LIST_BYTES)
     if len(data) > MAX_LIST_BYTES:
         raise UsageFault("usage.invalid", f"a list has {MAX_LIST_BYTES:,} bytes at most", path=name)
     lines = (line.strip() for line in os.fsdecode(data).splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    names = [line for line in lines if line and not line.startswith("#")]
+    near = [one for one in names if is_far and not is_url(one) and not is_object(one)]
+    if near:
+        why = f"a list from a store names objects and URLs, not {near[0][:80]!r}"
+        hint = "Copy the list to this machine first, and read it there."
+        raise UsageFault("usage.invalid", why, path=name, hint=hint)
+    return names
 
 
 def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
     """What the verdicts of one file have in common: the options, the policy, the keys."""
     policy = repr(verifier.policy) if verifier.file is None else verifier.file.text
-    parts = repr(named), policy, repr(verifier.supplied.untrusted_jwks)
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+    parts = repr(named), policy, repr(verifier.supplied)
+    return digest_of("\0".join(parts).encode(errors="surrogatepass"))
 
 
 def _append(
-    file: Path, judged_by: str, names: Sequence[str], many: Callable[..., Any], verifier: Verifier
+    file: Path,
+    judged_by: str,
+    names: Sequence[str],
+    many: Callable[..., Any],
+    verifier: Verifier,
+    is_same: Callable[[str, str], bool],
 ) -> int:
     """Write the verdicts that a file does not have yet; the summary is of all of them."""
     busy = FileFault("file.busy", "another run writes to this file", path=str(file))
     with locked(file, patience=0, busy=busy):
-        before = verdicts_before(file, judged_by)
+        found = verdicts_before(file, judged_by, now=verifier.now())
+        before = {
+            name: verdict for name, (verdict, sha256) in found.items() if is_same(name, sha256)
+        }
         left = list(dict.fromkeys(name for name in names if name not in before))
         old = [before[name] for name in dict.fromkeys(names) if name in before]
         statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
@@ -386,6 +404,8 @@ def _append(
                         complain_once(_or_a_host(one.result, name), said)
                     else:
                         line = {**one.to_json(), "input": name, "judged_by": judged_by}
+                        line["sha256"] = digest_of(one.untrusted_bytes)
+                        line["judged_at"] = verifier.now().isoformat()
                         print_json(line, indent=None, file=lines)
     say_repeated(said)
     keep_lock(verifier)

@@ -21,7 +21,7 @@ from cardsign.cluster import verify_on_cluster
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.trust.state import TransientStates
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, Store
 from tests.support import signed
 from tests.test_batch import KEYS, card_of, policy_of
 
@@ -107,8 +107,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A scheduler, which takes seconds to begin."""
+def begun(tmp_path_factory: pytest.TempPathFactory, s3: Store) -> Iterator[Cluster]:
+    """A scheduler, which takes seconds to begin; its workers find the store."""
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         yield made
@@ -225,11 +225,12 @@ def test_a_card_that_ends_its_workers_is_the_only_one_without_a_verdict(
 
 
 def test_workers_read_objects_and_no_policy_or_state(
-    cluster: Cluster, cards: list[str], tmp_path: Path
+    cluster: Cluster, cards: list[str], tmp_path: Path, s3: Store
 ) -> None:
     """Of a name that is no object they are sent the bytes; what is missing is one card's fault."""
-    absent = (tmp_path / "cards/absent.json").as_uri()
-    names = [cards[0], Path(cards[1]).as_uri(), absent, str(tmp_path / "none.json"), cards[2]]
+    far = s3.put("cluster/1.json", Path(cards[1]).read_bytes())
+    absent = "s3://cards/cluster/absent.json"
+    names = [cards[0], far, absent, str(tmp_path / "none.json"), cards[2]]
 
     found = list(verify_on_cluster(names, verifier(), cluster=cluster.address, view=whole))
 
@@ -271,23 +272,19 @@ def test_a_scheduler_without_workers_is_a_fault(
 
 
 def test_a_run_that_was_stopped_goes_on(
-    cluster: Cluster, cards: list[str], cardsign: Cardsign, signed: Path
+    cluster: Cluster, cardsign: Cardsign, signed: Path, s3: Store
 ) -> None:
-    """With a list, an object, a torn line: each card has exactly one verdict in the file."""
-    folder = Path("many")
-    folder.mkdir()
-    for number in range(40):
-        (folder / f"{number:02}.json").write_bytes(signed.read_bytes())
-    (folder / "07.json").write_bytes(b"{")
-    names = [one.resolve().as_uri() for one in sorted(folder.iterdir())]
+    """With a list, objects, a torn line: each card has exactly one verdict in the file."""
+    data = [b"{" if number == 7 else signed.read_bytes() for number in range(40)]
+    names = [s3.put(f"many/{number:02}.json", one) for number, one in enumerate(data)]
     Path("list.txt").write_text("# ours\n" + "\n".join(names[:30]))
     run = ("--jwks", "jwks.json", "--cluster", cluster.address, "--results", "out.jsonl")
 
     first = cardsign("verify", *run, "--list", "list.txt")
     with open("out.jsonl", "rb+") as file:
         file.truncate(file.seek(0, os.SEEK_END) - 10)
-    again = cardsign("verify", *run, folder.resolve().as_uri() + "/")
-    once_more = cardsign("verify", *run, folder.resolve().as_uri() + "/")
+    again = cardsign("verify", *run, "s3://cards/many/")
+    once_more = cardsign("verify", *run, "s3://cards/many/")
 
     assert (first.status, first.err) == (1, "cardsign: 30 cards: 29 trusted, 1 not trusted\n")
     total = "cardsign: 40 cards: 39 trusted, 1 not trusted\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, Ended, Store
 
 
 @pytest.fixture
@@ -183,14 +183,68 @@ def test_a_run_goes_on_and_judges_nothing_twice(cardsign: Cardsign, folder: Path
     assert again.text == ""
 
 
+def judged_before(ended: Ended) -> bool:
+    """Whether a run left a card out."""
+    return "judged before" in ended.err
+
+
+def test_a_verdict_of_before_is_for_the_same_bytes(cardsign: Cardsign, signed: Path) -> None:
+    """A card that was edited since is judged anew; so is one that was put back."""
+    run = ("verify", signed, "--jwks", "jwks.json", "--results", "out.jsonl")
+    good = signed.read_bytes()
+    first, same = cardsign(*run), cardsign(*run)
+    signed.write_text(json.dumps({**json.loads(good), "description": "Something else."}))
+    edited = cardsign(*run)
+    signed.write_bytes(good)
+    back = cardsign(*run)
+
+    assert [one.status for one in (first, same, edited, back)] == [0, 0, 1, 0]
+    assert [*map(judged_before, (first, same, edited, back))] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "counts"),
+    [
+        ("valid_until", "2999-01-01T00:00:00+00:00", True),
+        ("valid_until", "2026-01-01T00:00:00+00:00", False),
+        ("judged_at", "2026-01-01T00:00:00+00:00", False),
+    ],
+)
+def test_a_verdict_of_before_ends(
+    cardsign: Cardsign, signed: Path, member: str, value: str, counts: bool
+) -> None:
+    """With what it rests on, and after twelve hours."""
+    run = ("verify", signed, "--jwks", "jwks.json", "--results", "out.jsonl")
+    cardsign(*run)
+    line = json.loads(Path("out.jsonl").read_text())
+    Path("out.jsonl").write_text(json.dumps({**line, member: value}) + "\n")
+
+    assert judged_before(cardsign(*run)) == counts
+
+
+@pytest.mark.parametrize("verdict", [[], {}, None])
+def test_a_line_with_another_verdict_is_no_crash(
+    cardsign: Cardsign, signed: Path, verdict: object
+) -> None:
+    """It is no `trusted`."""
+    run = ("verify", signed, "--jwks", "jwks.json", "--results", "out.jsonl")
+    cardsign(*run)
+    line = json.loads(Path("out.jsonl").read_text())
+    Path("out.jsonl").write_text(json.dumps({**line, "verdict": verdict}) + "\n")
+
+    assert cardsign(*run).status == 1
+
+
 @pytest.mark.parametrize(
     ("before", "options"),
     [
         ("", ("--accept", "sdk")),
         ('{"name": "a card"}\n', ()),
         ("[1]\n", ()),
+        ("a passphrase", ()),
+        ('{"kty": "EC"}', ()),
     ],
-    ids=["other options", "a card", "no object"],
+    ids=["other options", "a card", "no object", "no line of ours", "a key without a line end"],
 )
 def test_results_of_another_kind_are_not_continued(
     cardsign: Cardsign, folder: Path, before: str, options: tuple[str, ...]
@@ -236,27 +290,73 @@ def test_no_card_at_all_is_refused(cardsign: Cardsign, folder: Path) -> None:
 
 
 @pytest.mark.needs_dask
-def test_objects_are_found_and_read(cardsign: Cardsign, folder: Path) -> None:
+def test_objects_are_found_and_read(cardsign: Cardsign, folder: Path, s3: Store) -> None:
     """A folder of a store, a pattern, and an object that is not there."""
-    store = folder.resolve().as_uri()
-    whole = cardsign("verify", f"{store}/", "--jwks", "jwks.json", "-j", "2")
-    some = cardsign("verify", f"{store}/good*.json", "--jwks", "jwks.json")
-    absent = cardsign("verify", f"{store}/absent.json", "--jwks", "jwks.json")
-    empty = cardsign("verify", f"{store}/x*.json", "--jwks", "jwks.json")
+    for file in folder.rglob("*"):
+        if file.is_file():
+            s3.put(f"found/{file.relative_to(folder).as_posix()}", file.read_bytes())
+    whole = cardsign("verify", "s3://cards/found/", "--jwks", "jwks.json")
+    some = cardsign("verify", "s3://cards/found/good*.json", "--jwks", "jwks.json")
+    absent = cardsign("verify", "s3://cards/found/absent.json", "--jwks", "jwks.json")
+    nowhere = cardsign("verify", "s3://nobody/x.json", "--jwks", "jwks.json")
+    empty = cardsign("verify", "s3://cards/found/x*.json", "--jwks", "jwks.json")
 
     assert (whole.status, whole.err) == (1, SUMMARY)
     assert (some.status, some.err) == (0, "cardsign: 9 cards: 9 trusted\n")
     assert (absent.status, "file.not_found" in absent.err) == (2, True)
+    assert (nowhere.status, "file.not_found" in nowhere.err) == (2, True)
     assert (empty.status, "usage.invalid" in empty.err) == (2, True)
+
+
+@pytest.mark.needs_dask
+def test_a_bad_object_hides_no_other(cardsign: Cardsign, signed: Path, s3: Store) -> None:
+    """One that is missing, hostile or huge has its own verdict; a list in the store names them."""
+    names = [
+        s3.put("mixed/a.json", signed.read_bytes()),
+        "s3://cards/mixed/absent.json",
+        s3.put("mixed/deep.json", b"[" * 100_000),
+        s3.put("mixed/huge.json", b" " * 6_000_000),
+        s3.put("mixed/z.json", signed.read_bytes()),
+    ]
+    listed = s3.put("mixed.txt", "\n".join(names).encode())
+    ended = cardsign("verify", "--list", listed, "--jwks", "jwks.json", "--json")
+
+    found = [json.loads(line) for line in ended.text.splitlines()]
+    assert [one["input"] for one in found] == names
+    codes = [one.get("verdict") or one["error"]["code"] for one in found]
+    assert codes == ["trusted", "file.not_found", "invalid", "invalid", "trusted"]
+
+
+@pytest.mark.needs_dask
+@pytest.mark.parametrize("near", ["/etc/passwd", "jwks.json", "file:///etc/passwd", "-"])
+def test_a_list_from_a_store_names_nothing_of_this_machine(
+    cardsign: Cardsign, signed: Path, s3: Store, near: str
+) -> None:
+    """Who writes the list would see a piece of the user's own file in a message."""
+    good = s3.put("honest.json", signed.read_bytes())
+    bad = cardsign("verify", "--list", s3.put("bad.txt", near.encode()), "--jwks", "jwks.json")
+    fine = cardsign("verify", "--list", s3.put("good.txt", good.encode()), "--jwks", "jwks.json")
+
+    assert (bad.status, "usage.invalid" in bad.err, bad.text) == (2, True, "")
+    assert fine.status == 0, fine.err
+
+
+def test_a_file_is_named_by_its_path(cardsign: Cardsign, signed: Path) -> None:
+    """By a URL no rule for files would hold: links out of a folder, pipes, devices."""
+    ended = cardsign("verify", signed.resolve().as_uri(), "--jwks", "jwks.json")
+
+    assert ended.status == 2
+    assert f"Give {signed.resolve()}" in ended.err
 
 
 @pytest.mark.needs_dask
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("s3://bucket/a.json", "usage.not_installed"),
-        ("file::s3://bucket/a.json", "file.not_found"),
-        ("file://a::memory://b", "usage.invalid"),
+        ("gs://bucket/a.json", "usage.not_installed"),
+        ("memory://bucket/a.json", "file.not_found"),
+        ("s3::file://bucket/a.json", "file.not_found"),
+        ("s3://a::file:///etc/passwd", "usage.invalid"),
     ],
 )
 def test_a_store_that_cannot_be_asked_is_a_fault(

@@ -35,7 +35,7 @@ ROWS = (
     ("publish",),
     ("agents", "check", "contract", "drift", "gateway", "projects"),
     ("batch", "issuer"),
-    ("cluster", "rehearsal"),
+    ("cluster", "rehearsal", "runs"),
     ("api",),
     ("cardsign",),
     ("integrations", "server", "testing"),

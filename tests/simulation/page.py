@@ -14,8 +14,8 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reports" / "simula
 _TEXT: Final = """# The simulation: does a rotation break anybody, or leave a thief in?
 
 `make simulate` lets worlds run under a virtual clock, each for 45 days and each from one seed.
-Random issuers rotate and revoke keys with cardsign's own code: `cardsign.keys`, `cardsign.issuer` and
-`cardsign.sign`. They miss runs of cron, lose a host and deploy hours or days late. They let the
+Random issuers rotate and revoke keys with cardsign's own code: `cardsign.keys`, `cardsign.issuer`
+and `cardsign.sign`. They miss runs of cron, lose a host and deploy hours or days late. They let the
 roots wait, they edit their card, and their clocks differ. A new key waits until the roots have
 listed it, and hinders nothing meanwhile.
 
