@@ -7,13 +7,13 @@ import json
 import os
 import platform
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -61,19 +61,14 @@ ROLE_VARIABLES: Final = {
     "release": "CARDSIGN_RELEASE_PASSPHRASE",
 }
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def alg_option(command: _Command) -> _Command:
-    """``--alg``: what a new key is for."""
-    return option(
-        "--alg",
-        "ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
-        "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
-        type=click.Choice(SIGNING_ALGORITHMS),
-        default="ES256",
-        show_default=True,
-    )(command)
+alg_option: Final = option(
+    "--alg",
+    "ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
+    "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
+    type=click.Choice(SIGNING_ALGORITHMS),
+    default="ES256",
+    show_default=True,
+)
 
 
 public_option: Final = option(
@@ -81,13 +76,11 @@ public_option: Final = option(
 )
 
 
-def publication_option(command: _Command) -> _Command:
-    """``--publication``: what is served."""
-    return option(
-        "--publication DIR",
-        "The publication directory [default: `publish` of cardsign.toml].",
-        type=PATH,
-    )(command)
+publication_option: Final = option(
+    "--publication DIR",
+    "The publication directory [default: `publish` of cardsign.toml].",
+    type=PATH,
+)
 
 
 def read_place(text: str) -> StorePlace:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -19,8 +19,6 @@ from cardsign.trust.lock import POLICY_FILE, lock_of
 from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.statements import SuppliedStatements
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +91,21 @@ edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
 trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
 
 
-def accept_option(command: _Command) -> _Command:
-    """``--accept``: whose signatures count."""
-    return option(
-        "--accept",
-        "full: only signatures over the whole card count. sdk: those of the SDKs count "
-        "too, which may leave parts of it unsigned [default: as the policy says, else "
-        "full].",
-        type=click.Choice(tuple(ACCEPTED)),
-    )(command)
+accept_option: Final = option(
+    "--accept",
+    "full: only signatures over the whole card count. sdk: those of the SDKs count "
+    "too, which may leave parts of it unsigned [default: as the policy says, else "
+    "full].",
+    type=click.Choice(tuple(ACCEPTED)),
+)
 
 
-def statements_option(command: _Command) -> _Command:
-    """``--statements``: what came along with the card."""
-    return option(
-        "--statements FILE|DIR...",
-        "Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
-        "*.json files are searched, subfolders too. May be repeated.",
-        type=PATH,
-    )(command)
+statements_option: Final = option(
+    "--statements FILE|DIR...",
+    "Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
+    "*.json files are searched, subfolders too. May be repeated.",
+    type=PATH,
+)
 
 
 def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:

@@ -23,7 +23,7 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.cli.views import say_progress, say_withheld
+from cardsign.cli.views import members, say_progress, say_withheld
 from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
@@ -110,9 +110,7 @@ def publish(
     as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
     """
     config = project_config()
-    directory = output or config.publish
-    if directory is None:
-        raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
+    directory = _named_directory(output, config)
     if watching.watch:
         return _watch(watching, replace(config, publish=directory), keystore)
     cards = needed_cards(config) if card is None else ()
@@ -137,8 +135,7 @@ def publish(
     generation = published.generation
     if export_to is not None:
         export_files(generation, to_change(export_to), now=now)
-    (_print if as_json else _tell)(published, _changes(before, generation), directory)
-    _tell_rest(published, export_to)
+    _tell(published, _changes(before, generation), directory, export_to, as_json)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
 
@@ -167,8 +164,32 @@ def _watch(watching: WatchOptions, config: ProjectConfig, keystore: UnlockOption
     return watching.repeat(look)
 
 
-def _tell_rest(published: Published, export_to: Path | None) -> None:
-    changes_at = published.generation.changes_at
+def _named_directory(output: Path | None, config: ProjectConfig) -> Path:
+    directory = output or config.publish
+    if directory is None:
+        raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
+    return directory
+
+
+def _tell(
+    published: Published,
+    changes: dict[str, str],
+    directory: Path,
+    export_to: Path | None,
+    as_json: bool,
+) -> None:
+    generation, changes_at = published.generation, published.generation.changes_at
+    if as_json:
+        view = members(generation, "created published_at kids")
+        left_out = list(published.left_out)
+        number = {"generation": generation.number}
+        print_json({**number, **view, "left_out": left_out, "changes": changes})
+    elif generation.created:
+        say(f"published generation {generation.number} in {directory}")
+        for name, what in changes.items():
+            say(f"  {what}: {name}")
+    else:
+        say(f"generation {generation.number} in {directory} is the same; nothing changed")
     if export_to is not None:
         say(f"exported its public files to {export_to}")
     if export_to is not None and changes_at:
@@ -176,30 +197,6 @@ def _tell_rest(published: Published, export_to: Path | None) -> None:
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
-
-
-def _print(published: Published, changes: dict[str, str], _directory: Path) -> None:
-    generation = published.generation
-    print_json(
-        {
-            "generation": generation.number,
-            "created": generation.created,
-            "published_at": generation.published_at.isoformat(),
-            "kids": list(generation.kids),
-            "left_out": list(published.left_out),
-            "changes": dict(changes),
-        }
-    )
-
-
-def _tell(published: Published, changes: dict[str, str], directory: Path) -> None:
-    generation = published.generation
-    if not generation.created:
-        say(f"generation {generation.number} in {directory} is the same; nothing changed")
-        return
-    say(f"published generation {generation.number} in {directory}")
-    for name, what in changes.items():
-        say(f"  {what}: {name}")
 
 
 def _changes(before: Generation | None, after: Generation) -> dict[str, str]:
