@@ -258,7 +258,7 @@ def _say_made(
         click.echo(made.recovery_text, nl=False)
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
-    rotate = f"cardsign keys rotate{f' --root-keystore {roots}' if roots else ''}"
+    rotate = "cardsign keys rotate" + (f" --root-keystore {roots}" if roots else "")
     if card is not None and not Path(card).exists():
         say(f"  next: write {card}, which is not there yet; then {rotate}")
     elif card is not None:

@@ -124,16 +124,21 @@ def _junk(network: Network) -> None:
     network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = b"{}"
 
 
-@pytest.mark.parametrize("spoil", [_nothing, _silent, _junk], ids=["404", "no answer", "junk"])
+@pytest.mark.parametrize(
+    ("spoil", "hint"),
+    [(_nothing, "--jwks-url"), (_silent, "Check the URL and the network."), (_junk, "--jwks-url")],
+    ids=["404", "no answer", "junk"],
+)
 def test_who_has_no_statement_is_not_enrolled_by_url(
-    cardsign: Cardsign, network: Network, tides: bytes, spoil: Callable[[Network], None]
+    cardsign: Cardsign, network: Network, tides: bytes, spoil: Callable[[Network], None], hint: str
 ) -> None:
-    """No verdict could be reached, nothing is written, and what else there is, is said."""
+    """Nothing is written. Another anchor is proposed only where it is known that there is none."""
     spoil(network)
     ended = cardsign("trust", "add", HOME)
     assert (ended.status, ended.out) == (3, b"")
     assert "trust.no_keys" in ended.err
-    assert "--jwks-url" in ended.err
+    assert hint in ended.err
+    assert ("--jwks-url" in ended.err) == (hint == "--jwks-url")
     assert not Path("trust.toml").exists()
     assert not peer.STATE.exists()
 
