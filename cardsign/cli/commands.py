@@ -7,9 +7,9 @@ Every command has an example in its help, takes ``--quiet``, and reports its err
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,51 +22,44 @@ from cardsign.errors import CardsignError, UsageFault
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: Where each command is, and what it does in one line, so that help imports none of them.
+#: What each command does in one line, so that help imports none of them.
 _COMMANDS: Final = {
-    "init": ("cardsign.cli.init:init", "Set up this folder: settings, keys, first statements."),
-    "config": ("cardsign.cli.config:config", "Check cardsign.toml, and print its JSON Schema."),
-    "keys": ("cardsign.cli.keys:keys", "Make, import, show, rotate and revoke keys."),
-    "keyset": ("cardsign.cli.keyset:keyset", "Say which keys may sign for the issuer."),
-    "release": ("cardsign.cli.release:release", "Say which cards are current, daily."),
-    "canonicalize": (
-        "cardsign.cli.sign:canonicalize",
-        "Print exactly the bytes that a signature covers.",
-    ),
-    "sign": ("cardsign.cli.sign:sign", "Sign a card with every active key."),
-    "resign": ("cardsign.cli.resign:resign", "Make and sign the copy of a card at a gateway."),
-    "verify": ("cardsign.cli.verify:verify", "Verify cards and URLs, and say why or why not."),
-    "fetch": ("cardsign.cli.fetch:fetch", "Fetch a card, verify it, and write what was verified."),
-    "call": ("cardsign.cli.call:call", "Send a text to an agent whose card is trusted."),
-    "bundle": (
-        "cardsign.cli.bundle:bundle",
-        "Put a card and its issuer's statements into one file.",
-    ),
-    "trust": (
-        "cardsign.cli.trust:trust_commands",
-        "Say which issuers to trust, and by which keys.",
-    ),
-    "peers": ("cardsign.cli.peers:peers", "Verify the cards of all issuers, and show their state."),
-    "inspect": ("cardsign.cli.inspect:inspect", "Show what a card holds."),
-    "explain": (
-        "cardsign.cli.explain:explain",
-        "Explain what each signature covers, and why one fails.",
-    ),
-    "build": ("cardsign.cli.build:build", "Build a card from an agent's files, or convert one."),
-    "lint": ("cardsign.cli.lint:lint", "Find what is wrong with cards, and fix what can be."),
-    "check": ("cardsign.cli.check:check", "Grade a card by what anyone can see of it."),
-    "contract": (
-        "cardsign.cli.contract:contract",
-        "Check tasks and responses against a verified card.",
-    ),
-    "drift": ("cardsign.cli.drift:drift", "Compare what is live with what was committed."),
-    "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),
-    "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
-    "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
-    "mcp": ("cardsign.cli.mcp:mcp", "Answer about cards as an MCP server, over stdio."),
-    "tokens": ("cardsign.cli.serve:tokens", "Make, list and revoke bearer tokens."),
-    "completion": ("cardsign.cli.commands:completion", "Print the completion code of a shell."),
-    "help": ("cardsign.cli.commands:help_", "Show the help of a command, or what a code means."),
+    "init": "Set up this folder: settings, keys, first statements.",
+    "config": "Check cardsign.toml, and print its JSON Schema.",
+    "keys": "Make, import, show, rotate and revoke keys.",
+    "keyset": "Say which keys may sign for the issuer.",
+    "release": "Say which cards are current, daily.",
+    "canonicalize": "Print exactly the bytes that a signature covers.",
+    "sign": "Sign a card with every active key.",
+    "resign": "Make and sign the copy of a card at a gateway.",
+    "verify": "Verify cards and URLs, and say why or why not.",
+    "fetch": "Fetch a card, verify it, and write what was verified.",
+    "call": "Send a text to an agent whose card is trusted.",
+    "bundle": "Put a card and its issuer's statements into one file.",
+    "trust": "Say which issuers to trust, and by which keys.",
+    "peers": "Verify the cards of all issuers, and show their state.",
+    "inspect": "Show what a card holds.",
+    "explain": "Explain what each signature covers, and why one fails.",
+    "build": "Build a card from an agent's files, or convert one.",
+    "lint": "Find what is wrong with cards, and fix what can be.",
+    "check": "Grade a card by what anyone can see of it.",
+    "contract": "Check tasks and responses against a verified card.",
+    "drift": "Compare what is live with what was committed.",
+    "diff": "Say what changed between two cards, and for whom.",
+    "publish": "Publish a signed card with its key set.",
+    "serve": "Serve a publication, and follow it as it changes.",
+    "mcp": "Answer about cards as an MCP server, over stdio.",
+    "tokens": "Make, list and revoke bearer tokens.",
+    "completion": "Print the completion code of a shell.",
+    "help": "Show the help of a command, or what a code means.",
+}
+#: Where a command is that is not in the module of its name.
+_ELSEWHERE: Final = {
+    "canonicalize": "sign:canonicalize",
+    "trust": "trust:trust_commands",
+    "tokens": "serve:tokens",
+    "completion": "commands:completion",
+    "help": "commands:help_",
 }
 
 JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on stdout.")
@@ -149,13 +142,13 @@ class _Root(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
+        module, attribute = _ELSEWHERE.get(cmd_name, f"{cmd_name}:{cmd_name}").split(":")
+        found: click.Command = getattr(import_module(f"cardsign.cli.{module}"), attribute)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
         with formatter.section("Exit status"):
             formatter.write_dl(list(EXIT_STATUSES))
 
@@ -164,7 +157,7 @@ class _Root(Group):
 
         named = [
             CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
+            for name, summary in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -45,8 +45,6 @@ from cardsign.keys.stores.opening import StorePlace, is_taken
 from cardsign.records import dataclass
 from cardsign.statements.words import digest_words
 
-_FILE = PATH
-
 
 @dataclass(frozen=True, slots=True)
 class FullOptions:
@@ -108,11 +106,11 @@ _full_options = option_group(
         "Where the root key is kept, such as on a USB stick [default: with the others].",
         type=read_place,
     ),
-    option("--root-passphrase-file FILE", "A passphrase of its own for the root key.", type=_FILE),
+    option("--root-passphrase-file FILE", "A passphrase of its own for the root key.", type=PATH),
     option(
         "--release-passphrase-file FILE",
         "A passphrase of its own for the release key, which cron has to open.",
-        type=_FILE,
+        type=PATH,
     ),
     option(
         "--recovery-out FILE",
@@ -274,17 +272,10 @@ def _say_made(
 def _made_json(made: NewIssuer) -> dict[str, Any]:
     if made.keyset is None:
         return {"kid": made.kids["card"]}
-    return {
-        "kid": made.kids["card"],
-        "keys": made.kids,
-        "keyset": {
-            "epoch": 1,
-            "version": 1,
-            "digest": made.keyset.digest,
-            "words": digest_words(made.keyset.digest),
-        },
-        **({"recovery": made.recovery_text.decode()} if made.recovery_text else {}),
-    }
+    digest = made.keyset.digest
+    keyset = {"epoch": 1, "version": 1, "digest": digest, "words": digest_words(digest)}
+    recovery = {"recovery": made.recovery_text.decode()} if made.recovery_text else {}
+    return {"kid": made.kids["card"], "keys": made.kids, "keyset": keyset, **recovery}
 
 
 def _say_outside(place: Path) -> None:

@@ -152,15 +152,8 @@ def _tell(
     as_json: bool,
 ) -> None:
     if as_json:
-        print_json(
-            {
-                "input": name,
-                "output": output,
-                "changed": changed,
-                "kids": signers.kids,
-                "notes": [note.to_json() for note in notes],
-            }
-        )
+        told = {"input": name, "output": output, "changed": changed, "kids": signers.kids}
+        print_json({**told, "notes": [note.to_json() for note in notes]})
         return
     if not changed:
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")

@@ -13,6 +13,7 @@ from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, say
+from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic
 
@@ -146,16 +147,8 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 
     entries = TokenTable.read(token_file).entries
     if as_json:
-        print_json(
-            [
-                {
-                    "digest": one.digest.hex(),
-                    "audience": one.audience,
-                    "expires": one.expires and one.expires.isoformat(),
-                }
-                for one in entries
-            ]
-        )
+        view = [{"digest": one.digest.hex(), **members(one, "audience expires")} for one in entries]
+        print_json(view)
         return
     for one in entries:
         until = f" until {one.expires:%Y-%m-%d %H:%M} UTC" if one.expires else ""

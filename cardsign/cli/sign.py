@@ -36,6 +36,7 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.views import members
 from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
@@ -234,9 +235,7 @@ def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_j
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
     payloads = [
         {
-            "profile": one.profile,
-            "compat": one.compat,
-            "verifiers": list(one.verifiers),
+            **members(one, "profile compat verifiers"),
             "leaves_open": list(one.leaves_open.pointers),
             "leaves_open_count": one.leaves_open.count,
         }

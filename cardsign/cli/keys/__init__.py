@@ -14,8 +14,17 @@ from cardsign.cli.keys.copies import backup, move, restore_
 from cardsign.cli.keys.health import audit, doctor
 from cardsign.cli.keys.making import export, generate, import_, passwd
 from cardsign.cli.keys.rehearsing import rehearse_
-from cardsign.cli.keys.rotating import rotate
-from cardsign.cli.keys.showing import activate, destroy, jwks, list_, look, retire, revoke, show
+from cardsign.cli.keys.showing import (
+    activate,
+    destroy,
+    jwks,
+    list_,
+    look,
+    retire,
+    revoke,
+    rotate,
+    show,
+)
 from cardsign.cli.keys.timeline import timeline
 
 _IN_ORDER: Final = (

@@ -1,4 +1,4 @@
-"""``cardsign keys list``, ``keys show`` and ``keys jwks``: what is public."""
+"""``cardsign keys list|show|jwks``, and the steps of a key's lifecycle, one by one or all due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import click
 from cardsign.cli.arguments import STDIO, option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
-from cardsign.cli.keys.rotating import show_progress
 from cardsign.cli.options import (
     GuidedOptions,
     KeystoreOptions,
@@ -22,10 +21,10 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import counted, print_json, safe, say
-from cardsign.cli.views import key_json
-from cardsign.errors import EXIT_OK, FetchFailed, UsageFault
+from cardsign.cli.views import key_json, progress_json, say_progress
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
 from cardsign.issuer import ending
-from cardsign.issuer.guided import revoke_and_replace
+from cardsign.issuer.guided import Progress, revoke_and_replace, rotate_keys
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
@@ -90,7 +89,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
         say(f"wrote {counted(len(listed), 'public key')} to {output}")
 
 
-# ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's lifecycle.
+# ``cardsign keys activate|retire|rotate|revoke|destroy|look``: the steps of a key's lifecycle.
 
 
 custody_option = option(
@@ -142,6 +141,51 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
         has_keyset = store.state.statements.keyset is not None
         todo = "has ended" + ("; leave it out: cardsign keyset draft" if has_keyset else "")
     _say_record(record, todo, as_json)
+
+
+@command(short_help="Do all that is due.", example="cardsign keys rotate --dry-run")
+@guided_options
+@option(
+    "--withdrawn URL",
+    "First forget the publications of the card with this endpoint, because it is no longer served.",
+)
+@unlock_options
+@dry_run_option
+def rotate(
+    guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
+) -> int:
+    """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
+
+    A rotation makes a successor, activates it, retires the old key, and destroys the old private
+    key. Each step waits until the publication before it has reached every cache. The next keyset
+    is drafted, signed with the root keys that are here and published. The cards are signed again,
+    listed and published. The command may be stopped anywhere, and run at any time on any number
+    of hosts; each step is taken once.
+
+    A draft that is still right is left as it is.
+
+    Exit status 1: something is left for a person. It says who, what and until when.
+    """
+    store, now = keystore.open(), moment()
+    if withdrawn is not None:
+        store.apply(lifecycle.withdraw, withdrawn, now=now)
+    progress = rotate_keys(
+        store,
+        guided.config(),
+        guided.unlocking(keystore),
+        now=now,
+        draft=to_change(guided.draft),
+    )
+    return show_progress(progress, now, as_json)
+
+
+def show_progress(progress: Progress, now: datetime, as_json: bool) -> int:
+    """Print what a task came to; the exit status says whether anything needs a person."""
+    if as_json:
+        print_json(progress_json(progress))
+    else:
+        say_progress(progress, now)
+    return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
 
 @command(

@@ -13,12 +13,13 @@ from cardsign.cli.commands import command
 from cardsign.cli.keys.picture import MEANINGS, draw_svg
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.views import members
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import KeysetDue, has_ended, keyset_due
+from cardsign.keys.keyset_drafts import has_ended, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
+from cardsign.keys.timeline import Phase, TimelineRow, extent, key_rows, statement_rows
 
 WIDTH: Final = 52  # characters of a bar; with what stands before it a line fits 80 columns
 _NAME: Final = 12  # characters of a kid that are shown
@@ -55,7 +56,8 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
     if keyset is not None and not has_ended(state, keyset):
-        told.append(_keyset_step(keyset_due(state, keyset, now=now)))
+        next_one = keyset_due(state, keyset, now=now)
+        told.append((next_one.due, f"let the roots sign keyset {next_one.number} ({next_one.why})"))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
     if as_json:
         print_json([_as_json(row) for row in drawn])
@@ -127,10 +129,6 @@ def _step(step: Step, now: datetime) -> tuple[datetime | None, str]:
     return step.due, what if step.is_due(now) else f"{what} ({step.why})"
 
 
-def _keyset_step(told: KeysetDue) -> tuple[datetime | None, str]:
-    return told.due, f"let the roots sign keyset {told.number} ({told.why})"
-
-
 def _order(told: tuple[datetime | None, str]) -> tuple[bool, float]:
     due, _ = told
     return due is None, due.timestamp() if due else 0.0
@@ -146,19 +144,6 @@ def _as_json(row: TimelineRow) -> dict[str, Any]:
     key = row.key
     about: dict[str, Any] = {"statement": row.what, "number": row.name}
     if key is not None:
-        about = {"kid": key.kid, "alg": key.alg, "roles": list(key.roles), "state": key.state}
-    return {
-        **about,
-        "spans": [_span_as_json(span) for span in row.spans],
-        "due": row.due.isoformat() if row.due else None,
-        "ended": row.ended.isoformat() if row.ended else None,
-    }
-
-
-def _span_as_json(span: Span) -> dict[str, Any]:
-    return {
-        "phase": span.phase,
-        "start": span.start.isoformat(),
-        "end": span.end.isoformat() if span.end else None,
-        "ahead": span.ahead,
-    }
+        about = members(key, "kid alg roles state")
+    spans = [members(span, "phase start end ahead") for span in row.spans]
+    return {**about, "spans": spans, **members(row, "due ended")}

@@ -13,7 +13,7 @@ from cardsign.cli.commands import command
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.verifier import VerifierOptions, unnamed_policy
-from cardsign.cli.views import render_verdict, say_if_old
+from cardsign.cli.views import members, render_verdict, say_if_old
 from cardsign.errors import LocalFault
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.trust.disk import PolicyFile
@@ -69,13 +69,7 @@ def test(card: str, named: VerifierOptions, as_json: bool) -> int:
 def _members(loaded: PolicyFile, decision: Decision | None) -> dict[str, Any] | None:
     if decision is None:
         return None
-    return {
-        "file": str(loaded.path),
-        "line": decision.line,
-        "member": decision.member,
-        "text": decision.text,
-        "is_set": decision.is_set,
-    }
+    return {"file": str(loaded.path), **members(decision, "line member text is_set")}
 
 
 def _shown(
