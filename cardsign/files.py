@@ -340,7 +340,7 @@ def _faults(path: Path | str, otherwise: str) -> Iterator[None]:
 def _fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     if isinstance(exc, IsADirectoryError):
         return FileFault(
-            "file.unreadable", "a directory stands here", path=str(path), hint="Name a file."
+            "file.unreadable", "this is a folder, not a file", path=str(path), hint="Name a file."
         )
     if isinstance(exc, FileExistsError):
         return FileFault("file.exists", "this file exists already", path=str(path))

@@ -420,7 +420,7 @@ def _wrong_value(error: ErrorDetails, context: dict[str, Any]) -> tuple[str, str
 
 def _unknown(name: str, table: tuple[str, ...]) -> tuple[str, str]:
     known = _TABLES[table].model_fields if table in _TABLES else {}
-    message = f"{_named(table)} has no member {name!r}{closest(name, known)}"
+    message = f"{name!r} is no member of {_named(table)}{closest(name, known)}"
     elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
     if elsewhere:  # in TOML everything below a header belongs to that header
         return message, f"It belongs to {elsewhere[0]}: move it up there."

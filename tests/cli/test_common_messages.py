@@ -96,7 +96,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a folder for a card": (
         2,
-        "file.unreadable: a directory stands here (dir)",
+        "file.unreadable: this is a folder, not a file (dir)",
         "Name a file.",
     ),
     "an empty folder": (
@@ -223,7 +223,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a policy with a slip": (
         2,
-        "policy.malformed: the file has no member 'isuer'; did you mean 'issuer'? "
+        "policy.malformed: 'isuer' is no member of the file; did you mean 'issuer'? "
         "(trust.toml, line 2)",
         "Members are format, limits, issuer.",
     ),

@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a member under the wrong header": (
         policy_text(anchor='tofu = true\nrequire = ["ann"]'),
         8,
-        "[issuer.anchor] has no member 'require'",
+        "'require' is no member of [issuer.anchor]",
     ),
     "a wrong choice": (policy_text('unsigned = "refused"'), 5, "did you mean 'refuse'?"),
     "a string for a list": (policy_text('require = "ann"'), 5, "expected a list"),
@@ -181,7 +181,11 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         6,
         "is not written as",
     ),
-    "a list of profiles": (policy_text('profiles = ["served-as-is"]'), 5, "no member 'profiles'"),
+    "a list of profiles": (
+        policy_text('profiles = ["served-as-is"]'),
+        5,
+        "'profiles' is no member",
+    ),
     "a profile where a word is meant": (
         policy_text('accept = "prune-empty"'),
         5,
@@ -665,7 +669,7 @@ def test_a_member_that_is_misspelt_is_told_once() -> None:
         parse_policy(text)
 
     told = [refused.value, *refused.value.more]
-    assert ["no member 'origin'" in told[0].message] == [True]
+    assert ["'origin' is no member" in told[0].message] == [True]
     assert sorted(one.message for one in told[1:]) == [
         "[[issuer]] lacks 'anchor'",
         "[[issuer]] lacks 'origins'",
