@@ -460,6 +460,30 @@ def test_a_key_that_was_made_after_the_theft_is_not_suspect():
     )
 
 
+@pytest.mark.parametrize("ahead", [1, 90, 63_072_000])
+def test_a_key_that_was_made_by_a_clock_ahead_is_suspect_all_the_same(ahead):
+    """It lay beside the stolen one, and its time of making cannot be true."""
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(state, public("two"), now=after(10 + ahead)))
+    state = of(lifecycle.revoke(state, "one", reason="compromised", now=after(10)))
+
+    assert suspects(state) == {key.thumbprint for key in state.keys}
+    assert [key.state for key in state.keys] == ["revoked", "prepublished"]
+
+    later = of(lifecycle.enter(state, public("three"), now=after(11)))
+    assert later.find("three").thumbprint not in suspects(later)
+
+
+def test_a_second_report_of_one_theft_puts_no_later_key_under_suspicion():
+    """Also where it is recorded by a clock behind the one that made the key."""
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(10)))
+    state = of(lifecycle.enter(state, public("new"), now=after(60)))
+    state = of(lifecycle.revoke(state, "two", reason="compromised", now=after(20)))
+
+    assert state.find("new").thumbprint not in suspects(state)
+    assert state.find("new").created == after(60)
+
+
 @pytest.mark.parametrize("reason", ["superseded", "ceased"])
 def test_without_a_theft_any_standby_takes_over(reason):
     """Its custody is as good as it was."""

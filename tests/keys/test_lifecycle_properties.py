@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
@@ -152,7 +152,14 @@ def plainly_lawful(history: History, key: KeyRecord, step: str, accepted: bool =
         resigned = history.held_for(lambda m: kid in names(m) and m.all_resigned(kid), CARDS)
         return key.state == "retiring" and done and resigned
     ended = key.state in ("retired", "revoked") and key.private != "destroyed"
-    return ended and history.held_for(lambda m: kid in names(m) and m.none_holds(kid), CACHES)
+    never = not any(kid in published_kids(moment) for moment in history.moments)
+    gone = history.held_for(lambda m: kid in names(m) and m.none_holds(kid), CACHES)
+    return ended and (never or gone)
+
+
+def published_kids(moment: Moment) -> frozenset[str]:
+    """The keys that a JWK Set of that moment would have had."""
+    return frozenset(key.kid for key in moment.state.published_keys())
 
 
 def names(moment: Moment) -> frozenset[str]:
@@ -259,7 +266,17 @@ def reachable(state: str) -> set[str]:
     return found
 
 
+#: A key that was never in a JWK Set, so that no cache can hold it.
+UNSEEN = [
+    (0, ("keyset", 0)),
+    (0, ("enter", True, None)),
+    (0, ("revoke", 0, "compromised", False)),
+    (0, ("destroy", 0)),
+]
+
+
 @given(histories)
+@example(UNSEEN)
 def test_no_history_leads_to_an_unlawful_state(history):
     """One active key, nothing comes back, every wait runs from a record; no step is refused that
     the plain definition allows; and the log tells of each state just what it says."""
