@@ -159,6 +159,8 @@ class Host:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
             moved = {**environ, "SCRIPT_NAME": script, "PATH_INFO": below["path"]}
             return self._of(self._agents[below["name"]], moved), moved
+        if self._claims and root is not None and self._is_of_root(root, environ):
+            return self._of(root, environ), environ
         for whole in (environ.get("SCRIPT_NAME", "") + path, path) if self._claims else ():
             if claims := self._claims.get(decoded(whole)):
                 named = self._named(claims, environ)
@@ -169,6 +171,22 @@ class Host:
         if not self._agents and self.settings.placeholder and path in (CARD_PATH, LEGACY_CARD_PATH):
             return self._answer(_PLACEHOLDER_DOCUMENT), environ
         return error_response(404, "Not Found"), environ
+
+    def _is_of_root(self, root: LiveApplication, environ: WSGIEnvironment) -> bool:
+        """Whether the agent at the root answers here, whatever the card of another one names.
+
+        Another one has what the root knows only on a host that the root's own card does not name.
+        """
+        script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
+        kind, _ = root.views.paths.find(script, path)
+        if kind is None:
+            return False
+        host = bare_host(environ.get("HTTP_HOST", ""))
+        places = (*root.views.paths.extended.values(), *root.views.paths.rpc.values())
+        if kind == "public" or any(host in hosts for hosts in places):
+            return True
+        claims = self._claims.get(decoded(script + path), self._claims.get(decoded(path), {}))
+        return not any(host in hosts for hosts in claims.values())
 
     def _named(
         self, claims: Mapping[str, AbstractSet[str]], environ: WSGIEnvironment

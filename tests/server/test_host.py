@@ -284,6 +284,56 @@ def test_nobody_is_served_where_two_agents_name_the_same_place(
     assert served.name("/agents/tides/.well-known/agent-card.json") == "tides"
 
 
+def served_with_root(tmp_path: Path, key: PrivateKey, *urls: str) -> tuple[Served, dict[str, Any]]:
+    """An agent at the root, and one whose card names these interfaces as well."""
+    token, line = create_token("staff")
+    made: dict[str, Any] = {"bearer": {"Authorization": f"Bearer {token}"}}
+    for name, more in (("bank", ()), ("evil", urls)):
+        places = (f"https://h.example/agents/{name}/a2a", *more)
+        interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        whole = {**card(name), "supportedInterfaces": [{**interface, "url": one} for one in places]}
+        made[name] = publish_cards(tmp_path / "all" / name, key, whole, "staff")
+    settings = ServerSettings(TokenTable.from_bytes(line.encode()), root="bank")
+    return Served(tmp_path / "all", settings), made
+
+
+@pytest.mark.parametrize("host", ["h.example", "elsewhere.example"])
+@pytest.mark.parametrize("path", [CARD, LEGACY, "/.well-known/jwks.json"])
+def test_no_card_takes_what_the_root_publishes(
+    tmp_path: Path, key: PrivateKey, path: str, host: str
+) -> None:
+    """An interface may have any path, also a well-known one."""
+    served, _ = served_with_root(tmp_path, key, f"https://{host}{path}")
+    honest, _ = served_with_root(tmp_path / "honest", key)
+    for asked in ("h.example", host):
+        answers = [one.client.get(path, headers={"Host": asked}) for one in (served, honest)]
+        assert [one.status_code for one in answers] == [200, 200]
+        assert json.loads(answers[0].data).keys() == json.loads(answers[1].data).keys()
+    assert served.name(CARD) == "bank"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "whose"),
+    [
+        ("https://h.example/", "h.example", "bank"),
+        ("https://h.example/agents/bank/a2a", "h.example", "bank"),
+        ("https://evil.example/", "h.example", "bank"),
+        ("https://evil.example/", "evil.example", "evil"),
+        ("https://h.example/other", "h.example", "evil"),
+    ],
+)
+def test_the_extended_card_of_the_root_is_its_own(
+    tmp_path: Path, key: PrivateKey, url: str, host: str, whose: str
+) -> None:
+    """Another has it at a path that the root does not know, or on a host of its own."""
+    served, made = served_with_root(tmp_path, key, url)
+    path = ("/other" if url.endswith("other") else "") + "/extendedAgentCard"
+    answer = served.client.get(path, headers={**made["bearer"], "Host": host})
+
+    assert answer.status_code == 200
+    assert answer.data == made[whose].extended["staff"]
+
+
 def test_two_hosts_may_have_the_same_path(
     serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
 ) -> None:
