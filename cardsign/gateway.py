@@ -8,6 +8,7 @@ endpoints.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Source
-from cardsign.errors import CardRefused, UsageFault
+from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -28,6 +29,13 @@ from cardsign.verify.report import Report, trusted_card
 
 #: Gateways through which a card may have passed. More is a loop, or nobody knows any more.
 MAX_GATEWAYS: Final = 4
+MAX_ISSUER: Final = 1024  # characters of its name
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+#: What the issuer's own statements say against a card that was accepted before. Whoever can
+#: answer in the issuer's place can make any other verdict, by an answer without a signature.
+_WITHDRAWN: Final = frozenset(
+    {"key.revoked", "card.digest_unlisted", "card.listed_elsewhere", "card.rollback"}
+)
 #: What stands for the path of each endpoint in the gateway's URL.
 PATH: Final = "{path}"
 
@@ -81,17 +89,25 @@ def read_upstream(document: Mapping[str, Json]) -> Upstream | None:
         members: Any = said
         until = members.get("valid_until")
         found = Upstream(
-            str(members["issuer"]),
-            str(members["payload_sha256"]),
+            members["issuer"],
+            members["payload_sha256"],
             _read(members["verified_at"]),
             None if until is None else _read(until),
             tuple(members["via"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        is_named = len(found.issuer) <= MAX_ISSUER and found.issuer.isprintable()
+        is_ours = is_named and _DIGEST.fullmatch(found.payload_sha256) is not None
+        passed = {_gateway(one) for one in found.via}
+    except (AttributeError, CardRefused, KeyError, TypeError, ValueError) as exc:
         raise _malformed() from exc
-    if found.to_json() != said:
+    if not is_ours or len(passed) != len(found.via) or found.to_json() != said:
         raise _malformed()
     return found
+
+
+def _gateway(url: str) -> str:
+    """A gateway's URL as it is compared with others: a slash at its end says nothing."""
+    return str(parse_url(url)).rstrip("/")
 
 
 def resign_card(
@@ -124,14 +140,15 @@ def resign_card(
     Raises:
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
         CardRefused: ``gateway.loop``: it came through this gateway already, or through too many;
-            ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL; or `url` is none.
-        UsageFault: ``usage.invalid``: the endpoints would be one, and are several.
+            ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
+            that ``{path}`` would lose; or `url` is none.
+        UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_with_notes`.
     """
     document = _unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
     before = read_upstream(document)
     via = (*(before.via if before else ()), url.replace(PATH, ""))
-    if via[-1] in via[:-1]:
+    if _gateway(via[-1]) in map(_gateway, via[:-1]):
         raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")
     if len(via) > MAX_GATEWAYS:
         raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
@@ -174,28 +191,61 @@ def is_over(copy: bytes, now: datetime) -> bool:
     return origin is None or (origin.valid_until is not None and origin.valid_until <= now)
 
 
+def is_withdrawn(copy: bytes, verdict: Report) -> bool:
+    """Whether the issuer's statements speak against the very payload that was copied.
+
+    Raises:
+        JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
+    """
+    origin = read_upstream(Card.from_bytes(copy).document)
+    if origin is None or verdict.verdict != "untrusted":
+        return False
+    copied = [s for s in verdict.signatures if s.payload_sha256 == origin.payload_sha256]
+    why = {reason.code for one in copied for reason in (*one.reasons, *verdict.reasons)}
+    return not _WITHDRAWN.isdisjoint(why)
+
+
+def is_replaced(copy: bytes, verdict: Report) -> bool:
+    """Whether a trusted card is another one than the one that was copied.
+
+    Raises:
+        JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
+    """
+    origin = read_upstream(Card.from_bytes(copy).document)
+    payloads = {one.payload_sha256 for one in verdict.signatures if one.counts}
+    return origin is not None and origin.payload_sha256 not in payloads
+
+
 def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:
     """The card with the gateway's endpoints, and the hosts of the upstream's."""
     moved: dict[str, Any] = json.loads(json.dumps(document))
     own = parse_url(url.replace(PATH, "/"))
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
     found: dict[str, Url] = {}
+    made: dict[str, set[Url]] = {}
     for one in interfaces_of(document, any_spelling=True):
         if not isinstance(one.url, str):
             raise CardRefused("card.interface_url", "expected a URL", path=one.pointer)
         theirs = found[one.url] = interface_url(one.url, str(one.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused("gateway.loop", f"the card is of {own} already", path=one.pointer)
+        if theirs.query and PATH in url:
+            what = f"{PATH} would lose its query"
+            raise CardRefused("card.interface_url", what, path=one.pointer)
         place: Any = moved
         for token in one.tokens[:-1]:
             place = place[int(token)] if isinstance(place, list) else place[token]
-        place[one.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
-    if PATH not in url and len(found) > 1:
-        raise UsageFault(
-            "usage.invalid",
-            f"the card has endpoints at {len(found)} URLs, and the gateway's is one",
-            hint=f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'",
-        )
+        at = place[one.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
+        made.setdefault(at, set()).add(theirs)
+    for at, several in made.items():
+        if len(several) > 1:
+            raise UsageFault(
+                "usage.invalid",
+                f"the card has endpoints at {len(several)} URLs, and the gateway's is one: {at}",
+                hint=f"Let {PATH} stand for the path of each: --url '{url.rstrip('/')}{PATH}'"
+                if PATH not in url
+                else "They have the same path on several hosts. No gateway can tell them apart.",
+            )
     return moved, frozenset(one.origin.host for one in found.values()) - {own.origin.host}
 
 
@@ -211,7 +261,10 @@ def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
 
 def _held(previous: bytes, origin: Upstream) -> Upstream | None:
     """What the copy before says, if it is of the same payload and half of its time is ahead."""
-    held = read_upstream(Card.from_bytes(previous).document)
+    try:
+        held = read_upstream(Card.from_bytes(previous).document)
+    except InputRefused:  # a damaged copy is made anew
+        held = None
     if held is None:
         return None
     same = replace(held, verified_at=origin.verified_at, valid_until=origin.valid_until)

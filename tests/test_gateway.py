@@ -80,6 +80,56 @@ def test_several_endpoints_need_the_path() -> None:
     assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
 
 
+RPC = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+REST = {"protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://tides.example/a2a", "https://evil.example/a2a"),
+        ("https://tides.example/a2a", "https://tides.example:8443/a2a"),
+    ],
+)
+def test_two_endpoints_never_become_one(one: str, other: str) -> None:
+    """The gateway could not know which of them a caller means."""
+    card = TIDES.card_members(supportedInterfaces=[{**RPC, "url": one}, {**REST, "url": other}])
+    upstream = report(card)
+    assert upstream.verdict == "trusted"
+    with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
+        copy(upstream, AT + "{path}")
+    card["supportedInterfaces"][1]["url"] = other.replace("/a2a", "/other")
+    assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
+
+
+def test_a_query_is_not_lost() -> None:
+    """The path would stay and the query go; one fixed endpoint of the gateway's says it all."""
+    card = TIDES.card_members(supportedInterfaces=[{**RPC, "url": f"{TIDES.origin}/a2a?tenant=1"}])
+    with pytest.raises(CardRefused, match=r"would lose its query"):
+        copy(report(card), AT + "{path}")
+    assert json.loads(copy(report(card)).document)["supportedInterfaces"][0]["url"] == AT
+
+
+def test_a_card_of_a2a_0_3_is_copied_as_one() -> None:
+    """Its endpoint is the gateway's, and its form stays."""
+    old = {
+        "name": "Tides",
+        "description": "When the water comes.",
+        "version": "1.0.0",
+        "protocolVersion": "0.3.0",
+        "url": f"{TIDES.origin}/rpc",
+        "preferredTransport": "JSONRPC",
+        "capabilities": {},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "t", "name": "T", "description": "When.", "tags": ["sea"]}],
+    }
+    made = verdict(copy(report(old)).document)
+    assert made.verdict == "trusted"
+    assert made.card is not None
+    assert (made.card["url"], made.card["protocolVersion"]) == (AT, "0.3.0")
+
+
 def test_what_is_not_trusted_is_not_copied() -> None:
     """With the reason of the verdict."""
     forged = TIDES.signed_card(TIDES.card_members()).replace(b"Tides", b"Tidal")
@@ -171,6 +221,43 @@ def test_a_chain_of_gateways_ends() -> None:
     assert len(origin.via) == MAX_GATEWAYS
     with pytest.raises(CardRefused, match=r"4 gateways"):
         copy(found, "https://last.example/")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"via": [1, 2]},
+        {"via": [{"a": 1}]},
+        {"via": ["https://x\u202e\u001b[31m"]},
+        {"via": ["https://gw.example/" + "x" * 100_000]},
+        {"via": [AT, AT + "/"]},
+        {"payload_sha256": "zz"},
+        {"payload_sha256": "A" * 64},
+        {"issuer": "tides\u001b[31m"},
+        {"issuer": "t" * 2000},
+    ],
+)
+def test_a_claim_that_no_gateway_writes_is_refused(change: dict[str, Any]) -> None:
+    """Each member is looked at; the twin without the change is read."""
+    made = json.loads(copy(report(TIDES.card_members())).document)
+    assert read_upstream(made) is not None
+    made["capabilities"]["extensions"][-1]["params"]["upstream"].update(change)
+    with pytest.raises(CardRefused, match=r"gateway\.upstream"):
+        read_upstream(made)
+
+
+def test_a_slash_hides_no_loop() -> None:
+    """One gateway with and without it."""
+    first = verdict(copy(report(TIDES.card_members())).document)
+    with pytest.raises(CardRefused, match=r"gateway\.loop"):
+        copy(first, "https://gw.example/tides/{path}".replace("/{path}", "/"))
+
+
+def test_a_damaged_copy_is_made_anew() -> None:
+    """As if it had not been there."""
+    upstream = report(TIDES.card_members())
+    for damaged in (b'{"name":', b"[]", b"\xff"):
+        assert verdict(copy(upstream, previous=damaged).document).verdict == "trusted"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +20,9 @@ from cardsign.cli.talk import print_json, safe, say, say_notes
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
 from cardsign.cli.views import render_verdict
 from cardsign.cli.watch import WatchOptions, watch_options
-from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
+from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.gateway import is_over, resign_card
+from cardsign.gateway import is_over, is_replaced, is_withdrawn, resign_card
 from cardsign.issuer.signers import CardSigners
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
@@ -74,34 +73,48 @@ def resign(
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy says which issuer and which payload it came from. It carries none of the issuer's
-    signatures. Where the card was revoked or withdrawn, OUT is removed. Without an
-    answer, or with one that is no card of the issuer, OUT stays until its `valid_until`.
+    signatures. OUT is removed where a statement of the issuer revokes or withdraws its card,
+    after its `valid_until`, and where your policy has no such issuer any more. Any other
+    answer leaves it: anybody on the way can give one.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
     if output == STDIO and (watching.watch or as_json):
         raise UsageFault("usage.conflict", "--watch and --json need -o OUT")
-    verifier = named.verifier()
+    first: Verifier | None = named.verifier()
     options = CardOptions(uris=uris)
 
     def look() -> int:
+        nonlocal first
         now = moment()
-        # The card is asked for each time, and what was kept of it is not believed for longer.
-        fresh = replace(verifier)
-        name, report = _examined(fresh, card)
-        keep_lock(fresh)
+        # Policy, keys and card are read anew each time: what was trusted may not be any more.
+        try:
+            verifier, first = first or named.verifier(), None
+        except UsageFault as fault:
+            if fault.code == "policy.unknown_issuer":
+                _remove(output, fault.message)
+            raise
+        name, report = _examined(verifier, card)
+        keep_lock(verifier)
         if report.verdict != "trusted":
-            return _refuse(name, report, output)
+            return _refuse(name, report, output, has_policy=verifier.file is not None)
         signers = options.signers(keystore, now=now)
         before = _before(output)
-        signed, names = resign_card(
-            report,
-            signers.signers,
-            url=url,
-            now=now,
-            options=SigningOptions(own_kids=signers.own_kids, file=output),
-            previous=before,
-        )
+        try:
+            signed, names = resign_card(
+                report,
+                signers.signers,
+                url=url,
+                now=now,
+                options=SigningOptions(own_kids=signers.own_kids, file=output),
+                previous=before,
+            )
+        except (CardRefused, UsageFault) as fault:
+            if before is not None and is_replaced(before, report):
+                _remove(
+                    output, f"its issuer has another card now, of which there is no copy: {fault}"
+                )
+            raise
         if signed.document != before:
             write_output(output, signed.document)
         notes = (*signed.notes, *names)
@@ -128,19 +141,26 @@ def _before(output: str) -> bytes | None:
         return None
 
 
-def _refuse(name: str, report: Report, output: str) -> int:
+def _refuse(name: str, report: Report, output: str, *, has_policy: bool) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
     click.echo(render_verdict(name, report), err=True)
     before = _before(output)
     if before is None:
         return report.exit_status
-    # A forged answer says nothing about the card that was verified before.
-    if report.verdict != "untrusted" and not is_over(before, moment()):
-        say(f"{safe(output)} stays: what showed that its card is current has not ended")
-        return report.exit_status
-    to_change(Path(output)).unlink(missing_ok=True)
-    say(f"removed {safe(output)}: its card is not trusted any more. Take it off your server too")
+    is_dropped = has_policy and any(one.code == "trust.no_anchor" for one in report.reasons)
+    # What anybody can answer in the issuer's place says nothing about the card of before.
+    if is_dropped or is_withdrawn(before, report) or is_over(before, moment()):
+        _remove(output, "its card is not trusted any more")
+    else:
+        say(f"{safe(output)} stays: no statement of the issuer speaks against its card")
     return report.exit_status
+
+
+def _remove(output: str, why: str) -> None:
+    """Withdraw the copy that is there."""
+    if output != STDIO and Path(output).exists():
+        to_change(Path(output)).unlink(missing_ok=True)
+        say(f"removed {safe(output)}: {safe(why)}. Take it off your server too")
 
 
 def _tell(

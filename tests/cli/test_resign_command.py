@@ -6,16 +6,21 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cardsign.cli.watch import WatchOptions
+from cardsign.jose import JwkSet, PrivateKey
 from cardsign.urls import CARD_PATH
-from tests.cli.conftest import Cardsign
+from tests.cli import peer as issuer
+from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer
 from tests.jose.statement_making import key
 from tests.publications import sign
+from tests.support import PORTABLE
 
 COPY = Path("copy.json")
 
@@ -52,26 +57,121 @@ def test_the_copy_follows_the_card(cardsign: Cardsign, peer: LivePeer) -> None:
     assert json.loads(COPY.read_bytes())["version"] == "7.0.0"
 
 
-def test_a_card_that_is_not_trusted_any_more_takes_the_copy_with_it(
+def by_a_stranger(card: dict[str, Any]) -> bytes:
+    return sign(card, PrivateKey.generate("ES256"))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda card: json.dumps(card).encode(),
+        lambda card: json.dumps({**card, "signatures": []}).encode(),
+        lambda card: b"{}",
+        lambda card: b"[]",
+        lambda card: b"<html>",
+        by_a_stranger,
+        lambda card: sign(card, key("card")).replace(b"1.2.0", b"6.6.6"),
+        lambda card: json.dumps({**json.loads(sign(card, key("card"))), "zz": 1}).encode(),
+    ],
+)
+def test_nobody_without_a_key_removes_the_copy(
+    cardsign: Cardsign, peer: LivePeer, forge: Callable[[dict[str, Any]], bytes]
+) -> None:
+    """Whoever stands on the way can answer without a signature, or with one of his own."""
+    assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
+    peer.serve(CARD_PATH, forge(peer.card))
+    ended = cardsign(*resign(peer, "-o", str(COPY)))
+    assert ended.status in (1, 3)
+    assert (COPY.exists(), "stays" in ended.err) == (True, True)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 404, 503])
+def test_no_answer_and_a_redirect_leave_the_copy(
+    cardsign: Cardsign, peer: LivePeer, status: int
+) -> None:
+    """A redirect to another host is not followed for a card."""
+    assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
+    before = COPY.read_bytes()
+    peer.serve(CARD_PATH, b"", status, Location="https://evil.example/card.json")
+    ended = cardsign(*resign(peer, "-o", str(COPY)))
+    assert (ended.status in (1, 3), COPY.read_bytes()) == (True, before)
+
+
+def test_the_issuers_statements_remove_the_copy(cardsign: Cardsign) -> None:
+    """A release that lists the card no more, and only of the card that was copied."""
+    first, _ = issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+
+    def resign() -> Ended:
+        named = ("--issuer", "tides", "--statements", "statements", "-o", str(COPY))
+        return cardsign("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+
+    ended = resign()
+    assert ended.status == 0, ended.err
+    withdrawn = issuer.release(first, {**PORTABLE, "version": "9.0.0"}, seq=43)
+    Path("statements/release.json").write_bytes(withdrawn)
+    signed_by_issuer = Path("signed.json").read_bytes()
+    other = {**PORTABLE, "description": "An older card, which was withdrawn long ago."}
+    Path("signed.json").write_bytes(sign(other, key("card")))
+    ended = resign()
+    assert (ended.status, COPY.exists()) == (1, True)
+
+    Path("signed.json").write_bytes(signed_by_issuer)
+    ended = resign()
+    assert (ended.status, COPY.exists(), "removed" in ended.err) == (1, False, True)
+
+
+def test_what_is_trusted_is_asked_anew(
+    cardsign: Cardsign, peer: LivePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher whose policy loses the issuer copies no more, and takes the copy away."""
+    looks: list[int] = []
+
+    def twice(self: WatchOptions, look: Callable[[], int]) -> int:
+        looks.append(look())
+        assert COPY.exists()
+        Path("trust.toml").write_text("format = 1\n")
+        peer.serve(CARD_PATH, sign({**peer.card, "version": "7.7.7"}, key("card")))
+        looks.append(look())
+        return looks[-1]
+
+    monkeypatch.setattr(WatchOptions, "repeat", twice)
+    ended = cardsign(*resign(peer, "-o", str(COPY), "--watch"))
+    assert (looks[0], looks[1] != 0, COPY.exists()) == (0, True, False)
+    assert "removed" in ended.err
+
+
+def test_keys_by_a_url_are_asked_anew(
+    cardsign: Cardsign, peer: LivePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that the issuer has withdrawn signs no copy."""
+    peer.serve("/keys.json", JwkSet.of([key("card").public]).to_bytes())
+    looks: list[int] = []
+
+    def twice(self: WatchOptions, look: Callable[[], int]) -> int:
+        looks.append(look())
+        another = JwkSet.of([PrivateKey.generate("ES256").public])
+        peer.serve("/keys.json", another.to_bytes())
+        peer.serve(CARD_PATH, sign({**peer.card, "version": "6.6.6"}, key("card")))
+        looks.append(look())
+        return looks[-1]
+
+    monkeypatch.setattr(WatchOptions, "repeat", twice)
+    cardsign(*resign(peer, "-o", str(COPY), "--watch", "--jwks", f"{peer.origin}/keys.json"))
+    assert looks == [0, 1]
+    assert json.loads(COPY.read_bytes())["version"] != "6.6.6"
+
+
+def test_a_new_card_that_cannot_be_copied_ends_the_old_copy(
     cardsign: Cardsign, peer: LivePeer
 ) -> None:
-    """A changed copy of it or a missing answer proves nothing."""
+    """The issuer has replaced the card; what it cannot copy, the gateway does not stand for."""
     assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
-    forged = json.loads(sign(peer.card, key("card"))) | {"version": "6.6.6"}
-    peer.serve(CARD_PATH, json.dumps(forged).encode())
+    second = {**peer.card["supportedInterfaces"][0], "url": f"{peer.origin}/second"}
+    more = [*peer.card["supportedInterfaces"], second]
+    peer.serve(CARD_PATH, sign({**peer.card, "supportedInterfaces": more}, key("card")))
     ended = cardsign(*resign(peer, "-o", str(COPY)))
-    assert (ended.status, COPY.exists(), "stays" in ended.err) == (1, True, True)
-
-    peer.serve(CARD_PATH, b"", 503)
-    ended = cardsign(*resign(peer, "-o", str(COPY)))
-    assert (ended.status, COPY.exists()) == (3, True)
-
-    peer.serve(CARD_PATH, json.dumps(peer.card).encode())  # not signed at all
-    dry = cardsign(*resign(peer, "-o", str(COPY), "--dry-run"))
-    assert (dry.status, COPY.exists()) == (1, True)
-    ended = cardsign(*resign(peer, "-o", str(COPY)))
-    assert (ended.status, COPY.exists(), "removed" in ended.err) == (1, False, True)
-    assert cardsign(*resign(peer)).out == b""
+    assert (ended.status, COPY.exists(), "removed" in ended.err) == (2, False, True)
 
 
 def test_watching_needs_a_file(cardsign: Cardsign, peer: LivePeer) -> None:
