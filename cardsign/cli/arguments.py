@@ -68,7 +68,8 @@ def option(
         *names,
         *filter(None, (into,)),
         metavar=value,
-        is_flag=value is None and settings.keys().isdisjoint({"type", "default"}),
+        # False would let click take the option without its value, so it is None.
+        is_flag=(value is None and settings.keys().isdisjoint({"type", "default"})) or None,
         multiple=usage.endswith("..."),
         help=told,
         **settings,
