@@ -7,6 +7,7 @@ its own HTTP, which keeps none of our rules, so that the few requests are made h
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urljoin
@@ -22,6 +23,7 @@ from cardsign.net.transport import Deadline
 #: The version of MCP that is spoken; each newer server of handshakes knows it too.
 PROTOCOL: Final = "2025-06-18"
 _NOT_STREAMABLE: Final = (400, 404, 405)  # MCP 2025-06-18, transports: then it may be SSE
+_SESSION: Final = re.compile(r"[\x21-\x7e]{1,1024}")  # MCP 2025-06-18, session management
 _HINT: Final = "Save the server's answer to tools/list as JSON, and build from that file."
 
 Say: TypeAlias = Callable[[Mapping[str, Json]], Iterator[bytes]]
@@ -88,6 +90,9 @@ class _Peer:
         self._check(response)
         self._session = {"MCP-Protocol-Version": PROTOCOL, **self._session}
         if session := response.headers.get("mcp-session-id"):
+            if not _SESSION.fullmatch(session):
+                message = f"{self._url} gave a session id that is not visible ASCII"
+                raise FetchFailed("fetch.failed", message, hint=_HINT)
             self._session["Mcp-Session-Id"] = session
         if _is_stream(response):
             return (data for event, data in _events(response) if event == "message")

@@ -174,6 +174,11 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
         BuildRefused,
         "build.unsupported",
     ),
+    "a session id beyond ASCII": (
+        http(b'{"jsonrpc":"2.0","id":1,"result":{}}', mcp_session_id="a\xe9; x"),
+        FetchFailed,
+        "fetch.failed",
+    ),
     "neither transport": (http(b"", status="405 No"), FetchFailed, "fetch.status"),
 }
 
