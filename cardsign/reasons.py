@@ -515,6 +515,8 @@ _TABLE: Final = (
      "Where its private key is: cardsign keyset draft; then cardsign keyset sign."),
     ("doctor.card_ends", "An extended card ends soon, or has ended.",
      "cardsign sign; then cardsign publish. If its `expires` is a date, set a later one first."),
+    ("doctor.token_ends", "A bearer token of a server ends soon, or has ended.",
+     "Make another for its user; then revoke this one. The message has both commands."),
     ("doctor.release_due", "The release statement has to be renewed.",
      "cardsign release renew; cron should do that: cardsign keys rotate --quiet."),
     ("signer.failed", "The signer did not return a signature.",

@@ -40,6 +40,7 @@ from cardsign.cli.views import day, keyset_json, say_differences, say_updated, s
 from cardsign.errors import StoreFault, UsageFault, in_file
 from cardsign.issuer.keyset import (
     KeysetChanges,
+    KeysetDraft,
     draft_keyset,
     find_public,
     publish_keyset,
@@ -345,6 +346,7 @@ def recover(
         directory=directory,
     )
     signed = recovered.draft
+    _doubt_clock(signed)
     file = output or f"keyset-{signed.number}.json"
     write_output(file, signed.data)
     say_differences(signed.changes)
@@ -354,6 +356,14 @@ def recover(
     for line in signing_lines(signed):
         say(f"signed by {line}")
     say(f"  next: cardsign keyset publish {file}")
+
+
+def _doubt_clock(draft: KeysetDraft) -> None:
+    """Ask for a look at the date where nobody renewed the keyset, or this clock is ahead."""
+    now = moment()
+    if draft.previous is not None and now.timestamp() >= draft.previous.exp:
+        clock = "the newest keyset has ended by this machine's clock, which may be ahead"
+        say(f"{clock}: publish only if it is {now:%Y-%m-%d}")
 
 
 def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:

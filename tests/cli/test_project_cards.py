@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,36 @@ def test_doctor_foresees_the_end_of_an_extended_card(issuer: Cardsign) -> None:
     publish(issuer)
     assert ends("89d") == []
     assert ends("91d") == [str(Path.cwd() / "more.signed.json")]
+
+
+def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
+    """A token without an end and one of next year are left; both commands of the message work."""
+    publish(issuer)
+    file, today = ("--token-file", "tokens"), datetime.now(UTC)
+
+    def create(*words: str) -> None:
+        run(issuer("tokens", "create", "--audience", "partners", *file, *words))
+
+    def ends(*words: str) -> list[str]:
+        told = issuer("keys", "doctor", "--json", *file, *words).json
+        return [one["message"] for one in told if one["code"] == "doctor.token_ends"]
+
+    create()
+    create("--expires", f"{today + timedelta(days=300):%Y-%m-%d}")
+    assert ends() == []
+    assert len(ends("--expires-within", "301d")) == 1
+    create("--expires", f"{today + timedelta(days=10):%Y-%m-%d}")
+    assert issuer("keys", "doctor", *file).status == 1
+    (message,) = ends()
+    made, revoked = re.findall(
+        r"cardsign (tokens (?:create|revoke) .*? --token-file tokens)", message
+    )
+    run(issuer(*made.split()))
+    run(issuer(*revoked.split()))
+    assert ends() == []
+    create("--expires", f"{today - timedelta(days=2):%Y-%m-%d}")
+    assert len(ends()) == 1
+    assert issuer("keys", "doctor").status == 0, "without the option nothing is asked of tokens"
 
 
 def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
