@@ -34,6 +34,7 @@ from cardsign.verify.verdict import examine_card as _examine
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
+    from cardsign.build.reading import Document
     from cardsign.explain.report import Explanation
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
@@ -310,10 +311,13 @@ def build_card(
     agent: str | None = None,
     keep_going: bool = False,
     prompt_excerpt: bool = False,
+    ask_mcp: Sequence[str] = (),
+    run_mcp: Sequence[str] = (),
+    settings: FetchSettings | None = None,
 ) -> BuiltCard:
     """Build a card from an agent's manifests, or convert one. Nothing of a source is run.
 
-    The same sources give the same bytes. Settings files are not read.
+    The same sources give the same bytes, live servers aside. Settings files are not read.
 
     Args:
         sources: Files and folders, or ``KIND:PATH``. What an earlier one says stays.
@@ -324,15 +328,25 @@ def build_card(
         agent: Which one, where the sources define several.
         keep_going: Leave out what is refused, and build the rest.
         prompt_excerpt: Take a missing description from a prompt's first sentence.
+        ask_mcp: URLs of live MCP servers that are asked for their tools, after all sources.
+        run_mcp: Commands that run one here, without a shell, to be asked over stdio.
+        settings: How the URLs are reached.
 
     Raises:
         BuildRefused: ``build.*``: a source is malformed, or a REQUIRED fact is missing.
         FileFault: A source cannot be read.
-        UsageFault: ``usage.invalid``: there is no such member or A2A version.
+        FetchFailed: ``fetch.*``: a live server cannot be asked.
+        UsageFault: ``usage.invalid``: there is no such member or A2A version, or no command.
     """
     from cardsign.build.assemble import build_card as build
     from cardsign.build.kind import BuildOptions
 
+    live: tuple[Callable[[], Document], ...] = ()
+    if ask_mcp or run_mcp:  # which alone needs an HTTP client
+        from cardsign.build.live import live_servers
+        from cardsign.net.fetch import DEFAULT_SETTINGS
+
+        live = live_servers(ask_mcp, run_mcp, settings or DEFAULT_SETTINGS)
     return build(
         sources,
         BuildOptions(
@@ -343,6 +357,7 @@ def build_card(
             agent=agent,
             keep_going=keep_going,
             prompt_excerpt=prompt_excerpt,
+            live=live,
         ),
     )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cardsign.build.kind import BuildOptions as BuildOptions
     from cardsign.build.kind import Kind as Kind
     from cardsign.build.live import ask_mcp as ask_mcp
+    from cardsign.build.live import live_servers as live_servers
     from cardsign.build.live import run_mcp as run_mcp
     from cardsign.build.reading import Document as Document
     from cardsign.build.reading import Place as Place
@@ -23,7 +24,7 @@ _NAMES = {
     "assemble": "BuiltCard KINDS build_card",
     "draft": "Draft Fact",
     "kind": "BuildOptions Kind",
-    "live": "ask_mcp run_mcp",
+    "live": "ask_mcp live_servers run_mcp",
     "reading": "Document Place read_one read_source",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cardsign import programs
@@ -27,6 +27,20 @@ SECONDS: Final = 60.0  # for a program in all, its installation by npx or uvx in
 _SAVE: Final = "Save the server's answer to tools/list as JSON, and build from that file."
 
 Ask: TypeAlias = Callable[[], Document]
+
+
+def live_servers(
+    asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
+) -> tuple[Ask, ...]:
+    """What asks servers by URL, and runs those that are programs of this machine.
+
+    Raises:
+        TypeError: A text stands where texts belong.
+    """
+    if isinstance(asked, str) or isinstance(run, str):
+        raise TypeError("ask_mcp and run_mcp are lists of str")
+    running = (run_mcp(command, os.environ) for command in run)
+    return (*(ask_mcp(url, settings) for url in asked), *running)
 
 
 def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> Ask:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,6 @@ import click
 
 from cardsign.build.assemble import BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
-from cardsign.build.reading import Document
 from cardsign.card.convert import A2aVersion
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
@@ -89,8 +88,13 @@ def build(
         keep_going=keep_going,
         prompt_excerpt=prompt_excerpt,
         orloj=settings.orloj,
-        live=tuple(_live(asked, run, insecure_loopback_http)) if asked or run else (),
     )
+    if asked or run:
+        from cardsign.build.live import live_servers
+        from cardsign.net.fetch import FetchSettings
+
+        fetch = FetchSettings(insecure_loopback_http=insecure_loopback_http)
+        options = replace(options, live=live_servers(asked, run, fetch))
     built = build_card(sources, options)
     written = dict(_outputs(output, built))
     for name, data in written.items():
@@ -104,17 +108,6 @@ def build(
         if name != STDIO:
             say(f"wrote {name}")
     return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
-
-
-def _live(
-    asked: tuple[str, ...], run: tuple[str, ...], insecure_loopback_http: bool
-) -> Iterator[Callable[[], Document]]:
-    from cardsign.build.live import ask_mcp, run_mcp
-    from cardsign.net.fetch import FetchSettings
-
-    settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
-    yield from (ask_mcp(url, settings) for url in asked)
-    yield from (run_mcp(command, os.environ) for command in run)
 
 
 def _member(text: str) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -100,7 +101,7 @@ def resign(
             return _refuse(name, report, output, has_policy=verifier.file is not None)
         signers = options.signers(keystore, now=now)
         before = _before(output)
-        try:
+        with _replacing(output, before, report):
             signed, names = resign_card(
                 report,
                 signers.signers,
@@ -109,12 +110,6 @@ def resign(
                 options=SigningOptions(own_kids=signers.own_kids, file=output),
                 previous=before,
             )
-        except (CardRefused, UsageFault) as fault:
-            if before is not None and is_replaced(before, report):
-                _remove(
-                    output, f"its issuer has another card now, of which there is no copy: {fault}"
-                )
-            raise
         if signed.document != before:
             write_output(output, signed.document)
         notes = (*signed.notes, *names)
@@ -154,6 +149,17 @@ def _refuse(name: str, report: Report, output: str, *, has_policy: bool) -> int:
     else:
         say(f"{safe(output)} stays: no statement of the issuer speaks against its card")
     return report.exit_status
+
+
+@contextmanager
+def _replacing(output: str, before: bytes | None, report: Report) -> Iterator[None]:
+    """Withdraw the copy of a card that its issuer has replaced by one that cannot be copied."""
+    try:
+        yield
+    except (CardRefused, UsageFault):
+        if before is not None and is_replaced(before, report):
+            _remove(output, "its issuer has another card now, which cannot be copied")
+        raise
 
 
 def _remove(output: str, why: str) -> None:

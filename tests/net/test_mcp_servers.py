@@ -18,6 +18,7 @@ from authorities import Authority
 from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 
+import cardsign
 from cardsign.build import BuildOptions, Document, ask_mcp, build_card, run_mcp
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 
@@ -271,6 +272,26 @@ def test_O20_O28_a_program_is_asked_over_stdio(
     assert had_secret == "False"
     with pytest.raises(ProcessLookupError):
         os.kill(int(number), 0)
+
+
+def test_the_public_function_asks_and_runs_as_the_command_does(
+    tmp_path: Path, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same names; without them nobody is asked, and a text in place of a list is misuse."""
+    monkeypatch.chdir(tmp_path)
+    program(tmp_path, ECHO)
+    network.host("docs.example", peer({"tools": [TOOL]}))
+    built_card = cardsign.build_card(
+        url="https://docs.example/a2a",
+        members={"description": "Docs"},
+        ask_mcp=[URL],
+        run_mcp=[f"{sys.executable} server.py"],
+        settings=network.settings(),
+    )
+    skills = json.loads(built_card.document)["skills"]
+    assert [one["id"] for one in skills] == ["mcp_docs_read", "mcp_docs_t"]
+    with pytest.raises(TypeError, match="lists of str"):
+        cardsign.build_card(url="https://docs.example/a2a", ask_mcp=URL)
 
 
 FRAMED = """
