@@ -31,8 +31,7 @@ from cardsign.verify.report import Report, trusted_card
 MAX_GATEWAYS: Final = 4
 MAX_ISSUER: Final = 1024  # characters of its name
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-#: What the issuer's own statements say against a card that was accepted before. Whoever can
-#: answer in the issuer's place can make any other verdict, by an answer without a signature.
+#: What the issuer's own statements say against a card that was accepted before.
 _WITHDRAWN: Final = frozenset(
     {"key.revoked", "card.digest_unlisted", "card.listed_elsewhere", "card.rollback"}
 )
@@ -181,39 +180,26 @@ def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> Upstream:
     )
 
 
-def is_over(copy: bytes, now: datetime) -> bool:
-    """Whether what showed that the upstream's card is current has ended since the copy was made.
+def is_over(copy: bytes, verdict: Report, now: datetime) -> bool:
+    """Whether a copy must not be served any more, by the newest verdict on the upstream's card.
+
+    It is over after its `valid_until`, and where a trusted card is another one than was copied.
+    Of a card that is not trusted only the issuer's statements count, and only if they speak
+    against the payload that was copied: anybody on the way can give any other answer.
 
     Raises:
         JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
     """
     origin = read_upstream(Card.from_bytes(copy).document)
-    return origin is None or (origin.valid_until is not None and origin.valid_until <= now)
-
-
-def is_withdrawn(copy: bytes, verdict: Report) -> bool:
-    """Whether the issuer's statements speak against the very payload that was copied.
-
-    Raises:
-        JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
-    """
-    origin = read_upstream(Card.from_bytes(copy).document)
-    if origin is None or verdict.verdict != "untrusted":
+    if origin is None:  # no gateway has made it, so it is nobody's to take away
         return False
-    copied = [s for s in verdict.signatures if s.payload_sha256 == origin.payload_sha256]
+    if origin.valid_until is not None and origin.valid_until <= now:
+        return True
+    copied = [one for one in verdict.signatures if one.payload_sha256 == origin.payload_sha256]
+    if verdict.verdict == "trusted":
+        return not any(one.counts for one in copied)
     why = {reason.code for one in copied for reason in (*one.reasons, *verdict.reasons)}
-    return not _WITHDRAWN.isdisjoint(why)
-
-
-def is_replaced(copy: bytes, verdict: Report) -> bool:
-    """Whether a trusted card is another one than the one that was copied.
-
-    Raises:
-        JsonRefused, CardRefused: `copy` is no card; ``gateway.upstream``.
-    """
-    origin = read_upstream(Card.from_bytes(copy).document)
-    payloads = {one.payload_sha256 for one in verdict.signatures if one.counts}
-    return origin is not None and origin.payload_sha256 not in payloads
+    return verdict.verdict == "untrusted" and not _WITHDRAWN.isdisjoint(why)
 
 
 def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.batch import attempt, read_card
+from cardsign.batch import Outcome, attempt, read_card
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import FileFault, FileMissing, InputRefused, StateFault, UsageFault
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
@@ -24,20 +24,29 @@ _BEGINNING: Final = b'{"input": "'  # of a line in a file of verdicts
 # Verdicts in a file, so that a run can be continued.
 
 
-def verdicts_before(file: Path, judged_by: str, *, now: datetime) -> dict[str, tuple[str, str]]:
+def verdict_line(outcome: Outcome, name: str, judged_by: str, *, now: datetime) -> dict[str, Any]:
+    """The verdict on a card as a line of such a file, parsed."""
+    sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
+    more = {"judged_by": judged_by, "sha256": sha256, "judged_at": now.isoformat()}
+    return {**outcome.to_json(), "input": name, **more}
+
+
+def verdicts_before(
+    file: Path, judged_by: str, is_same: Callable[[str, str], bool], *, now: datetime
+) -> dict[str, str]:
     """The verdicts that a run which was stopped has written to a file, if they still count.
 
     One counts for :data:`RESUMED_WITHIN`, and at most until its own `valid_until`. A last line
     that a crash cut short is cut off.
 
     Args:
-        file: JSON Lines, one verdict each, with `input`, `sha256`, `judged_at` and `judged_by`;
-            it need not exist.
+        file: JSON Lines, as :func:`verdict_line` makes them; it need not exist.
         judged_by: By what this run judges.
+        is_same: Whether the card of a name still has this SHA-256; see :func:`is_as_judged`.
         now: Aware.
 
     Returns:
-        By the card's name: the verdict, and the SHA-256 of the file that was judged.
+        The verdict of each card, by its name.
 
     Raises:
         UsageFault: ``usage.conflict``: something else was judged by, or it is no such file.
@@ -67,24 +76,20 @@ def verdicts_before(file: Path, judged_by: str, *, now: datetime) -> dict[str, t
     except OSError as exc:
         why = f"the operating system says: {exc.strerror}"
         raise FileFault("file.unreadable", why, path=str(file)) from exc
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, OverflowError) as exc:
         why = "the file holds something else, or verdicts by another policy or other options"
         hint = "Name another file, or remove this one to judge all cards anew."
         raise UsageFault("usage.conflict", why, path=str(file), hint=hint) from exc
-    return found
+    return {name: verdict for name, (verdict, sha256) in found.items() if is_same(name, sha256)}
 
 
 def is_as_judged(
-    name: str, sha256: str, folders: Mapping[str, str], given: Mapping[str, bytes]
+    folders: Mapping[str, str], given: Mapping[str, bytes], name: str, sha256: str
 ) -> bool:
-    """Whether a card has still the bytes that were judged, as far as this machine can tell."""
+    """Whether a card still has the bytes that were judged; of a URL or an object, always."""
     data = attempt(lambda one: read_card(one, folders, given), name)
-    return data is None or (isinstance(data, bytes) and digest_of(data) == sha256)
-
-
-def digest_of(data: bytes) -> str:
-    """SHA-256, in hex."""
-    return hashlib.sha256(data).hexdigest()
+    is_here = isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == sha256
+    return data is None or is_here
 
 
 # What the last check of each card came to.

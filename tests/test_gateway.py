@@ -186,8 +186,16 @@ def test_what_showed_that_it_is_current_ends() -> None:
     end = read_upstream(json.loads(anew))
     assert end is not None
     assert end.valid_until == NOW + timedelta(days=5)
-    assert [is_over(first, NOW + timedelta(days=day)) for day in (3, 4)] == [False, True]
-    assert not is_over(copy(report(TIDES.card_members())).document, later)
+    assert [is_over(first, upstream, NOW + timedelta(days=day)) for day in (3, 4)] == [False, True]
+    endless = report(TIDES.card_members())
+    assert not is_over(copy(endless).document, endless, later)
+
+
+def test_a_file_that_no_gateway_has_made_is_never_over() -> None:
+    """It may be anything that somebody named by mistake; a copy of the same card is over."""
+    other = report(TIDES.card_members(version="2.0.0"))
+    assert not is_over(TIDES.signed_card(TIDES.card_members()), other, NOW)
+    assert is_over(copy(report(TIDES.card_members())).document, other, NOW)
 
 
 # ------------------------------------------------------------------ loops

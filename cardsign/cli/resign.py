@@ -23,7 +23,7 @@ from cardsign.cli.views import render_verdict
 from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.gateway import is_over, is_replaced, is_withdrawn, resign_card
+from cardsign.gateway import is_over, resign_card
 from cardsign.issuer.signers import CardSigners
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
@@ -143,8 +143,7 @@ def _refuse(name: str, report: Report, output: str, *, has_policy: bool) -> int:
     if before is None:
         return report.exit_status
     is_dropped = has_policy and any(one.code == "trust.no_anchor" for one in report.reasons)
-    # What anybody can answer in the issuer's place says nothing about the card of before.
-    if is_dropped or is_withdrawn(before, report) or is_over(before, moment()):
+    if is_dropped or is_over(before, report, moment()):
         _remove(output, "its card is not trusted any more")
     else:
         say(f"{safe(output)} stays: no statement of the issuer speaks against its card")
@@ -157,7 +156,7 @@ def _replacing(output: str, before: bytes | None, report: Report) -> Iterator[No
     try:
         yield
     except (CardRefused, UsageFault):
-        if before is not None and is_replaced(before, report):
+        if before is not None and is_over(before, report, moment()):
             _remove(output, "its issuer has another card now, which cannot be copied")
         raise
 

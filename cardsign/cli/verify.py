@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections import Counter
@@ -57,7 +58,7 @@ from cardsign.errors import (
 from cardsign.files import locked, read_bytes
 from cardsign.objects import is_object, read_object
 from cardsign.records import dataclass
-from cardsign.runs import digest_of, is_as_judged, verdicts_before
+from cardsign.runs import is_as_judged, verdict_line, verdicts_before
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.urls import is_url
 
@@ -262,7 +263,7 @@ def verify(
         say(f"judged {policy}")
     how = partial(many.judge, verifier=verifier, folders=folders, given=given)
     if many.results is not None:
-        is_same = partial(is_as_judged, folders=folders, given=given)
+        is_same = partial(is_as_judged, folders, given)
         return _append(many.results, _judged_by(named, verifier), names, how, verifier, is_same)
     if len(names) > 1:
         seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet()))
@@ -374,7 +375,7 @@ def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
     """What the verdicts of one file have in common: the options, the policy, the keys."""
     policy = repr(verifier.policy) if verifier.file is None else verifier.file.text
     parts = repr(named), policy, repr(verifier.supplied)
-    return digest_of("\0".join(parts).encode(errors="surrogatepass"))
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 def _append(
@@ -388,10 +389,7 @@ def _append(
     """Write the verdicts that a file does not have yet; the summary is of all of them."""
     busy = FileFault("file.busy", "another run writes to this file", path=str(file))
     with locked(file, patience=0, busy=busy):
-        found = verdicts_before(file, judged_by, now=verifier.now())
-        before = {
-            name: verdict for name, (verdict, sha256) in found.items() if is_same(name, sha256)
-        }
+        before = verdicts_before(file, judged_by, is_same, now=verifier.now())
         left = list(dict.fromkeys(name for name in names if name not in before))
         old = [before[name] for name in dict.fromkeys(names) if name in before]
         statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
@@ -403,9 +401,7 @@ def _append(
                     if isinstance(one.result, LocalFault):
                         complain_once(_or_a_host(one.result, name), said)
                     else:
-                        line = {**one.to_json(), "input": name, "judged_by": judged_by}
-                        line["sha256"] = digest_of(one.untrusted_bytes)
-                        line["judged_at"] = verifier.now().isoformat()
+                        line = verdict_line(one, name, judged_by, now=verifier.now())
                         print_json(line, indent=None, file=lines)
     say_repeated(said)
     keep_lock(verifier)

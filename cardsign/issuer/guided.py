@@ -673,7 +673,7 @@ class _Work:
     def _hindered(
         self, role: Role, what: str, fault: CardsignError, until: datetime | None
     ) -> None:
-        """Left for whoever has the passphrase, unless it is the roots that it waits for."""
+        """A task for the holder of the passphrase, unless it waits for the roots."""
         if not self.awaits_roots or fault.code not in _UNLISTED:
             self._needs(_who(role), f"{what}: {fault.message}", self.again, until)
 

@@ -12,17 +12,15 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cardsign.server.answers import error_response
+from cardsign.server.documents import WholeAnswer
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 from cardsign.server.providers.base import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
-
-#: Status, headers and body of an answer.
-Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 
 #: Seconds for the first byte of a body and for a short one as a whole.
 BODY_SECONDS: Final = 3.0
@@ -33,7 +31,7 @@ MAX_WAITING: Final = 256  # requests that wait for such a thread, or in one
 
 
 class Exchange(Protocol):
-    """What granian gives beside a request: its body in pieces, and what takes the answer."""
+    """What granian gives with a request: its body in pieces, and what takes the answer."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -61,7 +59,7 @@ class RsgiApplication:
         self,
         application: WSGIApplication,
         *,
-        prepared: Callable[[str, Mapping[str, str]], Answer | None] | None = None,
+        prepared: Callable[[str, Mapping[str, str]], WholeAnswer | None] | None = None,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
         may_wait: Callable[[WSGIEnvironment], bool] = lambda _: False,
@@ -129,7 +127,7 @@ class PeerThreads:
         self._pool = ThreadPoolExecutor(PEER_THREADS, "cardsign-peers")
         self._places = BoundedSemaphore(MAX_WAITING)
 
-    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
+    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> WholeAnswer:
         """What the application answers, or that there is no place."""
         if not self._places.acquire(blocking=False):
             later = ("Retry-After", str(RETRY_SECONDS))
@@ -140,7 +138,7 @@ class PeerThreads:
         return await asyncio.wrap_future(future)
 
 
-def answered(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
+def answered(application: WSGIApplication, environ: WSGIEnvironment) -> WholeAnswer:
     """The whole answer of an application (PEP 3333)."""
     told: list[tuple[str, list[tuple[str, str]]]] = []
     body: list[bytes] = []

@@ -6,15 +6,18 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.records import dataclass
+
+if TYPE_CHECKING:
+    from cardsign.keys.doctor import Finding
 
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
@@ -146,6 +149,26 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     token = secrets.token_urlsafe(TOKEN_BYTES)
     until = f" until {expires.astimezone(UTC).strftime(_TIME)}" if expires else ""
     return token, f"{_digest(token).hex()} {audience}{until}"
+
+
+def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
+    """The tokens of a file that open nothing from some moment `before` then on.
+
+    Raises:
+        FileFault, ServeFault: As :meth:`TokenTable.read`.
+    """
+    from cardsign.keys.doctor import Finding  # which serving does not need
+
+    for one in TokenTable.read(file).entries:
+        if one.expires is not None and one.expires <= before:
+            name = one.digest.hex()[:12]
+            message = (
+                f"token {name} opens the card of {one.audience} until "
+                f"{one.expires:%Y-%m-%d %H:%M:%S} UTC: cardsign tokens create --audience "
+                f"{one.audience} --token-file {file} makes another; then cardsign tokens revoke "
+                f"{name} --token-file {file}"
+            )
+            yield Finding("doctor.token_ends", "alarm", message, str(file), real=one.expires)
 
 
 def without_token(data: bytes, digest: str) -> bytes:

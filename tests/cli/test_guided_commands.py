@@ -70,14 +70,20 @@ def test_one_command_publishes_everything_and_the_next_has_nothing_to_do(issuer:
     assert (again["done"], again["left"]) == ([], [])
 
 
-def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign: Cardsign) -> None:
-    """It is short, leaves nothing that the next command does, and that command is enough."""
+def begun_apart(cardsign: Cardsign) -> tuple[Ended, tuple[str, str], dict[str, str]]:
+    """An issuer whose root key is on a stick; its options, and each role's own passphrase."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     apart = ("--root-keystore", "usb")
     own = {"CARDSIGN_ROOT_PASSPHRASE": "that of the offline root"}
     own["CARDSIGN_RELEASE_PASSPHRASE"] = CRON
     words = ("--card", "card.json", "--recovery-out", "recovery.key", *apart)
-    run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
+    made = run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
+    return made, apart, own
+
+
+def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign: Cardsign) -> None:
+    """It is short, leaves nothing that the next command does, and that command is enough."""
+    _, apart, own = begun_apart(cardsign)
     run(cardsign(*ALL_DUE, *apart, **own))
     stolen = active("card")
     revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--stored-with", "--yes")
@@ -178,12 +184,7 @@ def test_what_no_thief_has_is_not_revoked_with_its_neighbours(issuer: Cardsign) 
 
 def test_init_takes_each_passphrase_from_where_it_is_asked_for_later(cardsign: Cardsign) -> None:
     """A root key made under the passphrase of the others could sign nothing afterwards."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    apart = ("--root-keystore", "usb")
-    own = {"CARDSIGN_ROOT_PASSPHRASE": "that of the offline root"}
-    own["CARDSIGN_RELEASE_PASSPHRASE"] = CRON
-    words = ("--card", "card.json", "--recovery-out", "recovery.key", *apart)
-    made = run(cardsign("init", "--issuer", ISSUER, *words, **own, **RECOVERY))
+    made, apart, own = begun_apart(cardsign)
     assert "same passphrase" not in made.err
     assert "  next: cardsign keys rotate --root-keystore usb, which signs the card" in made.err
     wrong = cardsign(*ALL_DUE, *apart, **{**own, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE})

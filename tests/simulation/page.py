@@ -19,7 +19,7 @@ and `cardsign.sign`. They miss runs of cron, lose a host and deploy hours or day
 roots wait, they edit their card, and their clocks differ. A new key waits until the roots have
 listed it, and hinders nothing meanwhile.
 
-A cache lies between each verifier and each URL. Random verifiers come after each change. Their
+There is a cache between each verifier and each URL. Random verifiers come after each change. Their
 copies are as fresh or as old as the timeline assumes at worst, and their clocks are off. Those with
 a keyset anchor refresh their issuers as `cardsign verify` does, and lose their state now and then.
 Others have a JWK Set and a card. Some of these want one good signature, the others want every

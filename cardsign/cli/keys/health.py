@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
-from cardsign.keys.doctor import NOTICE, Finding, examine_store
+from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import DRAFT_FILE
-from cardsign.keys.lifecycle import SHOWN_TIME
+from cardsign.server.tokens import ending_tokens
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
@@ -72,7 +71,7 @@ def doctor(
         fix=fix,
     )
     findings += tuple(
-        found for file in token_files for found in _ending_tokens(file, now + max(within, NOTICE))
+        found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
     is_healthy = all(one.level == "note" for one in findings)
     if as_json:
@@ -83,21 +82,6 @@ def doctor(
         for finding in findings:
             say_finding(finding)
     return EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
-
-
-def _ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
-    """The tokens of a server that open nothing from some moment `before` then on."""
-    from cardsign.server.tokens import TokenTable
-
-    for one in TokenTable.read(file).entries:
-        if one.expires is not None and one.expires <= before:
-            message = (
-                f"token {one.digest.hex()[:12]} opens the card of {one.audience} until "
-                f"{one.expires:{SHOWN_TIME}}: cardsign tokens create --audience {one.audience} "
-                f"--token-file {file} makes another; then cardsign tokens revoke "
-                f"{one.digest.hex()[:12]} --token-file {file}"
-            )
-            yield Finding("doctor.token_ends", "alarm", message, str(file), real=one.expires)
 
 
 def _span(text: str) -> timedelta:
