@@ -24,7 +24,7 @@ from cardsign.server.app import Views, public_answer
 from cardsign.server.documents import Document, WholeAnswer
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
-from cardsign.server.live import PAGE_PATH, POLL_SECONDS, LiveApplication
+from cardsign.server.live import PAGE_PATH, LiveApplication
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -33,6 +33,8 @@ from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+#: Seconds between two looks at which agents there are; each of them looks at its own.
+POLL_SECONDS: Final = 1.0
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
 MAX_PAGES_BYTES: Final = 32 * 1024 * 1024  # of the pages that are kept; the largest fits alone

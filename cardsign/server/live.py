@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +28,8 @@ from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-#: Seconds between two looks at `current`: one stat call, at most, per second.
-POLL_SECONDS: Final = 1.0
+#: Seconds between two tries at a publication that is broken.
+RETRY_SECONDS: Final = 1.0
 PAGE_PATH: Final = "/"
 #: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
 PAGE_HEADERS: Final = (
@@ -48,7 +49,7 @@ class LiveApplication:
     Args:
         directory: The publication directory.
         settings: To whom it is served, and how.
-        clock: Seconds, monotonic; when to look for a newer generation.
+        clock: Seconds, monotonic; when to try a broken publication again.
         now: Unix seconds, as for :func:`cardsign.server.create_app`.
         log: Takes a line for the operator: each generation that is taken up, and what of the
             cards and tokens does not fit together in it. That stops nothing.
@@ -82,6 +83,7 @@ class LiveApplication:
             providers = make_providers(settings.providers, settings.tokens, now, log)
         self._providers = providers
         self._directory = directory
+        self._current = str(directory / CURRENT_FILE)
         self._settings = settings
         self._clock = clock
         self._now = now
@@ -172,29 +174,34 @@ class LiveApplication:
         return held[2]
 
     def look(self) -> None:
-        """Take up a newer generation, if it is time to look for one."""
-        is_due = self._clock() - self._looked_at >= POLL_SECONDS
-        if not is_due and self._settings.workers > 1:
-            # Workers that look at different times would answer the old one after the new one.
-            is_due = self._current_stamp() != self._seen
-        # Of several workers none may answer the old one while it reads the new one.
-        if is_due and self._looking.acquire(blocking=self._settings.workers > 1):
+        """Take up a newer generation, if there is one. Each request looks.
+
+        A server that looked later than its like would answer the old generation after the new
+        one. A verifier would take that for a withheld statement.
+        """
+        stamp = self._current_stamp()
+        # No thread answers the old one while another reads the new one.
+        if self._is_due(stamp) and self._looking.acquire(blocking=stamp != self._seen):
             try:
-                self._looked_at = self._clock()
-                self._look()
+                if self._is_due(stamp := self._current_stamp()):
+                    self._look(stamp)
             finally:
                 self._looking.release()
 
-    def _look(self) -> None:
-        stamp = self._current_stamp()
+    def _is_due(self, stamp: tuple[int, int, int] | None) -> bool:
+        """Whether `current` is another, or it is time to try a broken one again."""
+        if stamp is not None and stamp == self._stamp:
+            return False
+        return stamp != self._seen or self._clock() - self._looked_at >= RETRY_SECONDS
+
+    def _look(self, stamp: tuple[int, int, int] | None) -> None:
         try:
-            if stamp is None or stamp != self._stamp:
-                self._take(load_current(self._directory))
-                self._stamp = stamp
+            self._take(load_current(self._directory))
+            self._stamp = stamp
         except CardsignError as exc:
             self._complain(str(exc))
         finally:
-            self._seen = stamp
+            self._seen, self._looked_at = stamp, self._clock()
 
     def _take(self, generation: Generation) -> None:
         held = self._generation
@@ -229,7 +236,7 @@ class LiveApplication:
     def _current_stamp(self) -> tuple[int, int, int] | None:
         """What changes when `current` is replaced; None where it cannot be seen."""
         try:
-            status = (self._directory / CURRENT_FILE).stat()
+            status = os.stat(self._current)
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size

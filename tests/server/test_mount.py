@@ -179,12 +179,11 @@ def test_any_other_request_reaches_the_agent(ask: Ask, method: str, path: str) -
 
 
 def test_a_card_that_is_published_later_is_answered(
-    site: Site, key: PrivateKey, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    site: Site, key: PrivateKey, settings: ServerSettings
 ) -> None:
     """The publication is followed, as by `cardsign serve`."""
     client = Client(mount_cards(agent, site.directory, settings, log=lambda line: None))
     newer = publish_cards(site.directory, key, {**PUBLIC, "version": "7.0.0"})
-    monkeypatch.setattr("cardsign.server.live.POLL_SECONDS", 0.0)
     assert client.get(CARD).data == newer.card
 
 
@@ -393,15 +392,12 @@ def test_a_blueprint_answers_for_the_card(flask_agent: Any, site: Site) -> None:
     assert flask_agent.post("/a2a", data=long).data == b"agent: " + long
 
 
-def test_a_blueprint_follows_the_publication(
-    flask_agent: Any, site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blueprint_follows_the_publication(flask_agent: Any, site: Site, key: PrivateKey) -> None:
     """Paths of a new card too, although the rules are fixed."""
     interface = {"url": "https://x.example/new", "protocolBinding": "JSONRPC"}
     newer = publish_cards(
         site.directory, key, {**PUBLIC, "supportedInterfaces": [interface]}, "staff"
     )
-    monkeypatch.setattr("cardsign.server.live.POLL_SECONDS", 0.0)
     assert flask_agent.get(CARD).data == newer.card
     opened = flask_agent.get("/new/extendedAgentCard", headers=site.bearer())
     assert opened.data == newer.extended["staff"]

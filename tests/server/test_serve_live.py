@@ -17,6 +17,7 @@ from werkzeug.test import Client
 
 from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
+from cardsign.publish import Generation, load_current
 from cardsign.server import LiveApplication
 
 CARD = "/.well-known/agent-card.json"
@@ -143,27 +144,38 @@ def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
     assert site.log == []
 
 
-def test_current_is_looked_at_once_a_second_at_most(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+def test_a_newer_generation_is_taken_at_the_next_request(site: Site, key: PrivateKey) -> None:
+    """No time passes: of two servers none answers the old one after the other has the new one."""
+    assert _served(site) == "1.2.0"
+    publish_cards(site.directory, key, _version(2), "staff")
+    assert _served(site) == "2.0.0"
+
+
+def test_a_broken_publication_is_read_once_a_second_at_most(
+    site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many requests come, on however many threads."""
-    looks = []
-    real_stat = Path.stat
+    reads = []
 
-    def count(path: Path, **options: Any) -> os.stat_result:
-        if path.name == "current":
-            looks.append(path)
-        return real_stat(path, **options)
+    def count(directory: Path) -> Generation:
+        reads.append(directory)
+        return load_current(directory)
 
     def get(_: int) -> int:
         return Client(site.client.application).get(CARD).status_code
 
-    monkeypatch.setattr(Path, "stat", count)
+    publish_cards(site.directory, key, _version(2))
+    (newest,) = site.directory.glob("0*2")
+    whole = (newest / "agent-card.json").read_bytes()
+    _truncate_card(site.directory)
+    monkeypatch.setattr("cardsign.server.live.load_current", count)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for _ in range(3):
-            site.wait()
+        for seconds in range(3):
             assert set(pool.map(get, range(40))) == {200}
-    assert len(looks) == 3
+            assert len(reads) == 1 + seconds
+            site.wait()
+    (newest / "agent-card.json").write_bytes(whole)
+    assert _served(site) == "2.0.0"
 
 
 def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: PrivateKey) -> None:

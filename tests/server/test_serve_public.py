@@ -9,7 +9,7 @@ from datetime import timedelta
 from urllib.parse import unquote
 
 import pytest
-from publications import PUBLIC, publish_cards, sign
+from publications import PUBLIC, sign
 from served import Site
 from werkzeug.http import http_date
 
@@ -265,12 +265,3 @@ def test_a_card_without_interfaces_on_http_serves_the_public_part_alone(
     assert site.client.get(CARD).status_code == 200
     assert site.client.post("/443").status_code == 404
     assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 200
-
-
-def test_publishing_is_seen_only_after_the_next_look(site: Site, key: PrivateKey) -> None:
-    """One look a second at most, however many requests."""
-    publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"})
-
-    assert json.loads(site.client.get(CARD).data)["version"] == "1.2.0"
-    site.wait()
-    assert json.loads(site.client.get(CARD).data)["version"] == "2.0.0"
