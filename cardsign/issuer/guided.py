@@ -51,6 +51,7 @@ from cardsign.issuer.rotation import (
     WaitingDraft,
     draft_keyset_due,
     make_successor,
+    signed_keysets,
     successors_due,
 )
 from cardsign.issuer.signers import card_signers
@@ -252,7 +253,7 @@ class _Work:
             self.left.clear()  # nobody is to sign any more
             self.done.append("this issuer has ended; no statement follows")
         elif not only_cards:
-            self._publish_signed_draft()
+            self._publish_signed()
             self._keys()
             self._keyset()
             self._keys()  # a key that the roots have listed just now may be due
@@ -433,14 +434,11 @@ class _Work:
 
     # The keyset statement.
 
-    def _publish_signed_draft(self) -> None:
-        keyset = StatementHistory.of(self.store).newest_keyset()
-        if keyset is None:
-            return
-        note_keyset(self.store, keyset, now=self.now)
-        waiting = self._waiting_draft()
-        if waiting is not None and waiting.draft.is_complete:
-            self._publish_keyset(waiting.draft)
+    def _publish_signed(self) -> None:
+        if (keyset := StatementHistory.of(self.store).newest_keyset()) is not None:
+            note_keyset(self.store, keyset, now=self.now)
+            for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
+                self._publish_keyset(signed)
 
     def _waiting_draft(self) -> WaitingDraft | None:
         """The draft that is due; None too where no statement can follow without a recovery."""
@@ -550,6 +548,7 @@ class _Work:
                 directory=self.config.publish,
                 settings=self.config.timeline,
                 name=str(self.draft),
+                is_overtaken=True,
             )
         except _NEEDS_A_PERSON as fault:
             what = f"sign the release that goes with keyset {draft.number}: {fault.message}"
@@ -557,7 +556,8 @@ class _Work:
             return
         # Each holder keeps what the next draft is held against.
         if self.unlocking.roots is not None:
-            publish_keyset(self.unlocking.roots, draft.statement, b"", now=self.now)
+            roots = self.unlocking.roots
+            publish_keyset(roots, draft.statement, b"", now=self.now, is_overtaken=True)
         if told.is_new:
             self.done.append(f"published keyset {draft.number}")
         if told.release is not None:

@@ -374,6 +374,7 @@ def publish_keyset(
     settings: TimelineSettings = DEFAULT_SETTINGS,
     without_release: bool = False,
     name: str = "the statement",
+    is_overtaken: bool = False,
 ) -> PublishedKeyset:
     """Keep a statement as the newest, and publish it with a release that names it.
 
@@ -388,6 +389,8 @@ def publish_keyset(
         settings: What is assumed of caches.
         without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
+        is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
+            one has to say so; :func:`cardsign.issuer.rotate_keys` drafts that.
 
     Raises:
         StatementRefused: It does not follow the newest statement, or too few have signed it.
@@ -399,9 +402,7 @@ def publish_keyset(
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
         check_step(statement, history.newest_keyset())
-        _check_not_stale(store, statement, name)
-        with of_the_user(name):
-            check_times(statement.iat, statement.exp, now=now, skew=SKEW)
+        _check_now(store, statement, now, name, is_overtaken)
         if not is_only_kept:
             check_publishable(store, directory, keyset=data, now=now)
     signers: Sequence[Signer] = ()
@@ -422,6 +423,18 @@ def publish_keyset(
     if not is_only_kept:
         published = update_publication(store, directory, now=now, without_release=without_release)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
+
+
+def _check_now(
+    store: KeyStore, statement: KeysetStatement, now: datetime, name: str, is_overtaken: bool
+) -> None:
+    """Check a statement by the clock, and by what has become of the keys."""
+    if is_overtaken:
+        check_begun(statement, now + SKEW)
+        return
+    _check_not_stale(store, statement, name)
+    with of_the_user(name):
+        check_times(statement.iat, statement.exp, now=now, skew=SKEW)
 
 
 def _is_root_holders(store: KeyStore, directory: Path | None) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
 from cardsign.errors import (
+    FileFault,
     FileMissing,
     PassphraseFault,
     StoreFault,
@@ -19,6 +21,7 @@ from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import (
+    check_step,
     draft_if_due,
     keyset_due,
     read_draft,
@@ -30,6 +33,7 @@ from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,28 @@ def draft_keyset_due(store: KeyStore, file: Path, *, now: datetime) -> WaitingDr
         write_atomic(file, draft.data, plain=True)
     additions = () if is_new else says_more(store.state, newest, statement, now=now)
     return WaitingDraft(file, draft, additions)
+
+
+def signed_keysets(store: KeyStore, file: Path, roots: KeyStore | None) -> Iterator[KeysetDraft]:
+    """What enough roots have signed, and a key store has yet to keep: in a file, or kept by roots.
+
+    Such a statement is no draft any more, whatever became of the keys since. Somebody may hold
+    it, so another one of its number would be a fork. The one after it says what has changed.
+
+    Yields:
+        Each that follows the newest statement of the store; it is to be kept before the next.
+    """
+    found: list[KeysetStatement] = []
+    # What is wrong with the file is said once a draft is due, which would go there.
+    with contextlib.suppress(FileFault, UsageFault):
+        untrusted_draft = _drafted_before(file)
+        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+    found += [] if roots is None else StatementHistory.of(roots).keysets()
+    for statement in found:
+        newest = StatementHistory.of(store).newest_keyset()
+        with contextlib.suppress(StatementRefused):
+            check_step(statement, newest)
+            yield KeysetDraft(statement, newest)
 
 
 def _drafted_before(file: Path) -> bytes | None:

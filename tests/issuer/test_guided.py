@@ -31,7 +31,7 @@ from cardsign.issuer import (
     rotate_keys,
     sign_keyset,
 )
-from cardsign.jose import PrivateKey
+from cardsign.jose import PrivateKey, base64url
 from cardsign.keys import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.signers.access import Access
@@ -68,10 +68,13 @@ class Peer:
     policy: Policy
     states: TransientStates = field(default_factory=TransientStates)
 
-    def verdict(self, generation: Generation, now: datetime, card: bytes | None = None) -> str:
-        """What it says of a card, by default the published one."""
+    def verdict(
+        self, generation: Generation, now: datetime, card: bytes | None = None, *more: bytes
+    ) -> str:
+        """What it says of a card, by default the published one, with more keysets in its hands."""
         assert generation.release is not None
-        supplied = SuppliedStatements(tuple(generation.keysets.values()), (generation.release,))
+        keysets = (*generation.keysets.values(), *more)
+        supplied = SuppliedStatements(keysets, (generation.release,))
         return examine_card(
             card or generation.card,
             expect=Issuer("tides"),
@@ -478,6 +481,66 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.store).digest == half.digest
     assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def signed_alone(card: bytes, kid: str) -> bytes:
+    """A card with the signature of one key alone, as a thief of that key has it."""
+    document = json.loads(card)
+    headers = [base64url.decode(one["protected"]) for one in document["signatures"]]
+    (at,) = [at for at, header in enumerate(headers) if json.loads(header)["kid"] == kid]
+    return json.dumps({**document, "signatures": [document["signatures"][at]]}).encode()
+
+
+@pytest.mark.parametrize("is_in_file", [True, False], ids=["in the file", "kept by the root"])
+@pytest.mark.parametrize("by_night", [True, False], ids=["by night", "by day"])
+def test_a_theft_before_a_signed_keyset_is_published(
+    site: Site, peer: Peer, is_in_file: bool, by_night: bool
+) -> None:
+    """The next keyset follows it; another one of its number would be a fork to who holds it."""
+    early = peer_of(site)
+    site.now += timedelta(days=61)
+    assert site.rotate("card", "release").left
+    draft = read_draft(site.draft.read_bytes())
+    reviewed = review_keyset(site.roots, draft, now=site.now)
+    signed = sign_keyset(site.roots, reviewed, ROOT, digest=draft.digest)
+    publish_keyset(site.roots, signed.statement, b"", now=site.now)
+    if is_in_file:
+        site.draft.write_bytes(signed.data)
+    early.verdict(site.live, site.now, None, signed.data)
+    stolen = site.active("card")
+    theirs = signed_alone(site.live.card, stolen)
+    assert peer.verdict(site.live, site.now, theirs) == "trusted"
+
+    site.now += timedelta(hours=1)
+    if by_night:
+        assert site.revoke(stolen, "compromised", "release", root=False).left
+        assert (signed.number in site.live.keysets) == is_in_file
+        assert peer.verdict(site.live, site.now, theirs) != "trusted"
+    told = site.revoke(stolen, "compromised", "card", "release", root=True)
+
+    assert [one for one in told.left if "stored with" not in one.what] == []
+    newest = needed_keyset(site.store)
+    assert (newest.prev, stolen in newest.revoked) == (signed.statement.digest, True)
+    for one in (peer, early):
+        assert one.verdict(site.live, site.now) == "trusted"
+        assert one.verdict(site.live, site.now, theirs) != "trusted"
+    site.now += timedelta(days=1)
+    assert site.rotate("release").left == ()
+
+
+def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site: Site) -> None:
+    """The twin: too few have signed it, so nobody holds it, and its number is free."""
+    bob = PrivateKey.generate("ES256")
+    changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
+    site.now += timedelta(days=1)
+    draft = draft_keyset(site.store, now=site.now, changes=changes)
+    half = sign_keyset(site.roots, draft, ROOT, digest=draft.statement.digest)
+    site.draft.write_bytes(half.data)
+    stolen = site.active("card")
+    told = site.revoke(stolen, "compromised", "card", "release", root=True)
+    newest = needed_keyset(site.store)
+    assert stolen in newest.revoked, told
+    assert (newest.number, newest.digest) != (half.statement.number, half.statement.digest)
 
 
 def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
