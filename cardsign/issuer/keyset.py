@@ -291,13 +291,14 @@ def review_keyset(
     """
     previous = StatementHistory.of(store).newest_keyset()
     check_draft(draft, previous)
-    _check_not_stale(store, draft, name)
+    again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
+    _check_not_stale(store, draft, name, again)
     with of_the_user(name):
         check_times(draft.iat, draft.exp, now=now, skew=SKEW)
     return KeysetDraft(draft, previous)
 
 
-def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str) -> None:
+def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: str) -> None:
     """Refuse a draft that does not say what has become of the keys of this store since.
 
     Raises:
@@ -308,7 +309,7 @@ def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str) -> None
             "rotate.draft",
             f"this draft was made before the key store changed: {'; '.join(changes)}",
             path=name,
-            hint="Draft it again: cardsign keys rotate, or cardsign keyset draft.",
+            hint=hint,
         )
 
 
@@ -432,7 +433,8 @@ def _check_now(
     if is_overtaken:
         check_begun(statement, now + SKEW)
         return
-    _check_not_stale(store, statement, name)
+    both = f"Publish it with the keyset that says so: cardsign keys rotate --draft {name}"
+    _check_not_stale(store, statement, name, both)
     with of_the_user(name):
         check_times(statement.iat, statement.exp, now=now, skew=SKEW)
 
