@@ -447,26 +447,33 @@ def _private_keys(store: KeyStore, state: StoreState, private: frozenset[str]) -
 
 
 def _modes(store: DirectoryStore) -> Iterator[Finding]:
-    """Private files that others can reach, and links in their places."""
+    """Private files that others can reach, told together, and links in their places."""
     directory = store.path / PRIVATE_DIRECTORY
     private = sorted(directory.iterdir()) if directory.is_dir() else []
+    exposed: dict[Level, dict[Path, int]] = {"alarm": {}, "note": {}}
     for entry in [store.path / AUDIT_FILE, directory, *private]:
         if entry.is_symlink():
             yield Finding("doctor.symlink", "alarm", "this is a symbolic link", str(entry))
-        elif entry.exists() and entry.stat().st_mode & _SHARED_BITS:
-            yield _too_open(entry)
+        elif entry.exists() and (mode := stat.S_IMODE(entry.stat().st_mode)) & _SHARED_BITS:
+            # Key files are encrypted, and a checkout by git is readable by all.
+            exposed["alarm" if mode & _WRITABLE_BITS else "note"][entry] = mode
+    for level, modes in exposed.items():
+        if modes:
+            yield _too_open(level, modes)
 
 
-def _too_open(entry: Path) -> Finding:
-    mode = stat.S_IMODE(entry.stat().st_mode)
+def _too_open(level: Level, modes: Mapping[Path, int]) -> Finding:
+    first, *more = modes
 
     def fix() -> None:
-        set_mode(entry, mode & ~_SHARED_BITS)
+        for entry, mode in modes.items():
+            set_mode(entry, mode & ~_SHARED_BITS)
 
-    # Key files are encrypted, and a checkout by git is readable by all.
-    level: Level = "alarm" if mode & _WRITABLE_BITS else "note"
-    message = f"group or others can access this (mode {mode:04o})"
-    return Finding("doctor.permissions", level, message, str(entry), fix=fix)
+    message = f"group or others can access this (mode {modes[first]:04o})"
+    if more:
+        others = "another file" if len(more) == 1 else f"{len(more)} other files"
+        message += f", and {others} of the key store"
+    return Finding("doctor.permissions", level, message, str(first), fix=fix)
 
 
 def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:

@@ -406,6 +406,14 @@ def root_of(store: str = "keys") -> str:
     return next(key.kid for key in keys if "root" in key.roles)
 
 
+def test_a_root_key_signs_once_a_keyset_lists_it(cardsign: Cardsign) -> None:
+    """In a store of its own too; the first card key signs at once."""
+    root = run(cardsign("keys", "generate", "--role", "root", "--keystore", "bob"))
+    assert "signs as soon as a keyset statement lists it" in root.err
+    card = run(cardsign("keys", "generate", "--keystore", "other"))
+    assert "it signs from now on" in card.err
+
+
 def test_the_only_root_is_not_retired_before_another_is_listed(issuer: Cardsign) -> None:
     """Nor destroyed; one that no keyset names can go."""
     spare = generate(issuer, "--role", "root")

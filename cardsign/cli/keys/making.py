@@ -204,7 +204,7 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     click.echo(record.kid)
     state = open_store(path, heads=user_heads()).state
     does = _DOES[record.state]
-    if record.state == "active" and record.rotates and state.statements.keyset is not None:
+    if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     say(f"the {record.alg} key above is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
