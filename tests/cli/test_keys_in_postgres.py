@@ -63,7 +63,7 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
     states = [key["state"] for key in database("keys", "list", "--json").json]
     assert states == ["revoked", "active", "prepublished"]
     shown = "".join(one.err + one.text for one in (*ended, rotated))
-    assert f"postgresql+psycopg://127.0.0.1:{postgres.port}/postgres" in shown
+    assert f"postgresql://127.0.0.1:{postgres.port}/postgres" in shown
     assert postgres.password not in shown
 
 
@@ -195,7 +195,7 @@ def test_a_committed_file_sends_no_password_to_a_stranger(
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         stranger.settimeout(0.05)
         port = stranger.getsockname()[1]
-        url = f"postgresql+psycopg://127.0.0.1:{port}/keys"
+        url = f"postgresql://127.0.0.1:{port}/keys"
         Path("cardsign.toml").write_text(f'format = 1\nkeystore = "{url}"\n')
         for allowed in ([], ["127.0.0.1:5432"], [f"localhost:{port}"]):
             allow(*allowed)
@@ -212,7 +212,7 @@ def test_a_committed_file_sends_no_password_to_a_stranger(
 def test_a_committed_file_does_not_say_how_to_connect(cardsign: Cardsign, query: str) -> None:
     """Also where the user has allowed the server."""
     allow("db.example:5432")
-    url = f"postgresql+psycopg://db.example/keys?{query}"
+    url = f"postgresql://db.example/keys?{query}"
     Path("cardsign.toml").write_text(f'format = 1\nkeystore = "{url}"\n')
 
     ended = cardsign("keys", "list")
@@ -335,7 +335,7 @@ def test_init_makes_the_store_where_every_command_will_look(
 
 def test_a_url_that_is_malformed_is_refused_without_repeating_it(cardsign: Cardsign) -> None:
     """As an option and in the environment."""
-    ended = cardsign("keys", "list", "--keystore", "postgresql+psycopg://me:s3@cret@db/keys")
+    ended = cardsign("keys", "list", "--keystore", "postgresql://me:s3@cret@db/keys")
 
     assert ended.status == 2
     assert "keystore.url" in ended.err

@@ -36,7 +36,7 @@ class Server:
         password = parts.get("password", self.password)
         options = f"?options=-csearch_path%3D{schema}" if schema else ""
         database = parts.get("database", "postgres")
-        return f"postgresql+psycopg://cardsign:{password}@127.0.0.1:{self.port}/{database}{options}"
+        return f"postgresql://cardsign:{password}@127.0.0.1:{self.port}/{database}{options}"
 
     def new_url(self) -> str:
         """The URL of a schema that nobody has used."""
@@ -48,8 +48,7 @@ class Server:
         """A connection as a person would have one, with psycopg."""
         import psycopg
 
-        plain = (url or self.url()).replace("postgresql+psycopg", "postgresql")
-        return psycopg.connect(plain, autocommit=True)
+        return psycopg.connect(url or self.url(), autocommit=True)
 
     def execute(self, url: str | None, *statements: str) -> list[Any]:
         """The rows of the last of the statements, run by a person's hand."""

@@ -37,9 +37,7 @@ PASSPHRASE = b"correct horse battery staple"
 
 def test_a_url_is_taken_apart():
     """Each part, percent-decoded."""
-    url = parse_database_url(
-        "postgresql+psycopg://me:a%40b%2Fc@db.example:5433/keys?sslmode=verify-full"
-    )
+    url = parse_database_url("postgresql://me:a%40b%2Fc@db.example:5433/keys?sslmode=verify-full")
 
     assert (url.username, url.password) == ("me", "a@b/c")
     assert (url.host, url.port, url.database) == ("db.example", 5433, "keys")
@@ -49,7 +47,7 @@ def test_a_url_is_taken_apart():
 
 def test_what_is_left_out_is_left_to_the_driver():
     """The local socket, and the role that the operating system says."""
-    url = parse_database_url("postgresql+psycopg:///keys?host=/run/postgresql")
+    url = parse_database_url("postgresql:///keys?host=/run/postgresql")
 
     assert (url.username, url.password, url.host, url.port) == (None, None, None, None)
     assert url.without_password("nothing to hide") == "nothing to hide"
@@ -57,9 +55,9 @@ def test_what_is_left_out_is_left_to_the_driver():
 
 def test_a_url_shows_neither_user_nor_password():
     """Nor does an address in IPv6 keep them from being found."""
-    url = parse_database_url(f"postgresql+psycopg://me:{SECRET}@[::1]:5433/keys")
+    url = parse_database_url(f"postgresql://me:{SECRET}@[::1]:5433/keys")
 
-    assert str(url) == url.shown == "postgresql+psycopg://[::1]:5433/keys"
+    assert str(url) == url.shown == "postgresql://[::1]:5433/keys"
     assert SECRET not in repr(url)
     assert url.host == "::1"
 
@@ -67,8 +65,8 @@ def test_a_url_shows_neither_user_nor_password():
 @pytest.mark.parametrize(
     "text",
     [
-        "postgresql+psycopg:///keys?options=-csearch_path%3Dcards",
-        "postgresql+psycopg://a%40b@[::1]:5433/keys?sslmode=verify-full",
+        "postgresql:///keys?options=-csearch_path%3Dcards",
+        "postgresql://a%40b@[::1]:5433/keys?sslmode=verify-full",
     ],
 )
 def test_a_url_in_a_file_is_the_same_but_for_its_password(text):
@@ -82,10 +80,10 @@ def test_a_url_in_a_file_is_the_same_but_for_its_password(text):
 
 
 SERVERS = {
-    "postgresql+psycopg://me@DB.example/keys": "db.example:5432",
-    "postgresql+psycopg://db.example:5433/keys": "db.example:5433",
-    "postgresql+psycopg://[::1]/keys": "[::1]:5432",
-    "postgresql+psycopg:///keys": ":5432",
+    "postgresql://me@DB.example/keys": "db.example:5432",
+    "postgresql://db.example:5433/keys": "db.example:5433",
+    "postgresql://[::1]/keys": "[::1]:5432",
+    "postgresql:///keys": ":5432",
 }
 
 
@@ -110,7 +108,7 @@ UNCOMMITTED = {
 @pytest.mark.parametrize(("query", "names"), UNCOMMITTED.items(), ids=UNCOMMITTED)
 def test_a_committed_url_names_no_file_and_lowers_nothing(query, names):
     """Such parameters are known by name, and left out of what is written to one."""
-    url = parse_database_url(f"postgresql+psycopg://db.example/keys?{query}")
+    url = parse_database_url(f"postgresql://db.example/keys?{query}")
 
     assert url.uncommitted == names
     written = parse_database_url(url.to_file())
@@ -120,16 +118,16 @@ def test_a_committed_url_names_no_file_and_lowers_nothing(query, names):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(f"postgresql://me:{SECRET}@db/keys", id="another driver"),
+        pytest.param(f"postgresql+psycopg://me:{SECRET}@db/keys", id="a driver in the scheme"),
         pytest.param(f"mysql://me:{SECRET}@db/keys", id="another database"),
-        pytest.param(f"postgresql+psycopg://me:p@{SECRET}@db/keys", id="an at sign in a password"),
-        pytest.param(f"postgresql+psycopg://me:p/{SECRET}@db/keys", id="a slash in a password"),
-        pytest.param(f"postgresql+psycopg://me:p?{SECRET}@db/keys", id="a question mark in one"),
-        pytest.param(f"postgresql+psycopg://me:p#{SECRET}@db/keys", id="a hash in one"),
-        pytest.param(f"postgresql+psycopg://me:{SECRET}@db", id="no database"),
-        pytest.param(f"postgresql+psycopg://me:{SECRET}@db:x/keys", id="a port that is no number"),
-        pytest.param(f"postgresql+psycopg://db/keys?password={SECRET}", id="a password parameter"),
-        pytest.param(f"postgresql+psycopg://db/keys?{SECRET}=1", id="an unknown parameter"),
+        pytest.param(f"postgresql://me:p@{SECRET}@db/keys", id="an at sign in a password"),
+        pytest.param(f"postgresql://me:p/{SECRET}@db/keys", id="a slash in a password"),
+        pytest.param(f"postgresql://me:p?{SECRET}@db/keys", id="a question mark in one"),
+        pytest.param(f"postgresql://me:p#{SECRET}@db/keys", id="a hash in one"),
+        pytest.param(f"postgresql://me:{SECRET}@db", id="no database"),
+        pytest.param(f"postgresql://me:{SECRET}@db:x/keys", id="a port that is no number"),
+        pytest.param(f"postgresql://db/keys?password={SECRET}", id="a password parameter"),
+        pytest.param(f"postgresql://db/keys?{SECRET}=1", id="an unknown parameter"),
     ],
 )
 def test_a_url_that_two_readers_could_read_differently_is_refused(text):
@@ -159,7 +157,7 @@ def test_a_directory_is_no_url(tmp_path):
 def test_a_library_that_is_missing_is_one_helpful_line(module):
     """Whichever of the two."""
     program = f"import sys; sys.modules['{module}'] = None; from cardsign.cli import main; main()"
-    url = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/keys"
+    url = f"postgresql://me:{SECRET}@127.0.0.1:1/keys"
     done = subprocess.run(
         [sys.executable, "-c", program, "keys", "list", "--keystore", url], capture_output=True
     )
@@ -553,7 +551,7 @@ def test_a_role_without_rights_is_told(pair, postgres, hand):
     hand("DROP ROLE IF EXISTS reader", f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'")
     url = pair.url
     poor = parse_database_url(
-        f"postgresql+psycopg://reader:{SECRET}@{url.host}:{url.port}/{url.database}"
+        f"postgresql://reader:{SECRET}@{url.host}:{url.port}/{url.database}"
         f"?options={url.query['options'].replace('=', '%3D')}"
     )
     schema = url.query["options"][14:]

@@ -2,7 +2,7 @@
 
 ::
 
-    postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full
+    postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full
 
 A character that means something in a URL has to be percent-encoded: what one reader takes for
 the end of a password, another would print as the name of a host.
@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from cardsign.errors import StoreFault
 from cardsign.records import dataclass
 
-SCHEME: Final = "postgresql+psycopg"
-FORM: Final = f"{SCHEME}://USER@HOST:PORT/DATABASE"
+FORM: Final = "postgresql://USER@HOST:PORT/DATABASE"
 
 #: Parameters of libpq that say where and how to connect; none of them is a secret.
 PARAMETERS: Final = frozenset(
@@ -43,7 +42,7 @@ USUAL_PORT: Final = 5432
 CONNECT_PATIENCE: Final = 10  # seconds to connect, unless the URL says otherwise
 
 _URL: Final = re.compile(
-    rf"{re.escape(SCHEME)}://"
+    r"postgresql://"
     r"(?:(?P<username>[^:@/?#]*)(?::(?P<password>[^:@/?#]*))?@)?"
     r"(?P<host>[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"/(?P<database>[^:@/?#]+)(?:\?(?P<query>[^@?#]*))?"
@@ -119,7 +118,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
         raise StoreFault("keystore.url", f"a parameter of the URL is none of {known}")
     port = f":{match['port']}" if match["port"] else ""
     return DatabaseUrl(
-        shown=f"{SCHEME}://{match['host']}{port}/{match['database']}",
+        shown=f"postgresql://{match['host']}{port}/{match['database']}",
         username=_decoded(match["username"]),
         password=_decoded(match["password"]),
         host=match["host"].strip("[]") or None,

@@ -33,7 +33,7 @@ from cardsign.errors import FileMissing, StoreFault
 from cardsign.keys.audit import SeenHeads
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.model import ROTATING, StoreState, dump_state, file_custody, load_state
-from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
+from cardsign.keys.stores.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
@@ -449,7 +449,13 @@ def _made_tables(connection: sa.Connection) -> bool:
 def _engine(url: DatabaseUrl) -> sa.Engine:
     patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_PATIENCE}
     address = sa.URL.create(
-        SCHEME, url.username, url.password, url.host, url.port, url.database, dict(url.query)
+        "postgresql+psycopg",
+        url.username,
+        url.password,
+        url.host,
+        url.port,
+        url.database,
+        dict(url.query),
     )
     try:
         return sa.create_engine(
