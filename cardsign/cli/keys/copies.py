@@ -13,6 +13,7 @@ from cardsign.cli.options import (
     KeystoreOptions,
     actor,
     keystore_options,
+    leave,
     moment,
     read_place,
     user_heads,
@@ -104,7 +105,7 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
     The old one stays, and says where the new one is. If it is interrupted, run it again.
-    Afterwards change `keystore` in cardsign.toml.
+    Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
     store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
@@ -114,5 +115,9 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
         print_json({"from": str(place), "to": moved.place})
         return
     say(f"the key store is in {moved.place} now, and {place} signs no more")
-    say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
+    if isinstance(target, Path):
+        say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
+    else:
+        say(f"  next: export {KEYSTORE_VARIABLE} with this URL, for cron too")
+        say(f"  to name it in cardsign.toml instead: {leave(target)}")
     say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")
