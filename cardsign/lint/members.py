@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from cardsign.card.interfaces import interfaces_of
 from cardsign.card.schema import snake
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, split
 from cardsign.errors import InputRefused
@@ -62,6 +63,8 @@ def unreadable(refusal: InputRefused) -> Finding:
 
 # What the schema of the card's A2A version asks for.
 
+_ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
+
 
 @card_rule(
     "members.missing",
@@ -75,9 +78,13 @@ def unreadable(refusal: InputRefused) -> Finding:
 )
 def missing(subject: Subject) -> Iterator[Found]:
     """Absent, or null, under the name that the schema gives it."""
+    groups = subject.settings.groups
+    is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
     for problem in subject.problems:
         if problem.missing:
             tokens = tuple(split(problem.pointer))
+            if is_said and tokens in _ENDPOINTS:
+                continue  # meaning.no-interface says what that comes to
             yield tokens, problem.message + _said_otherwise(subject.document, tokens)
 
 

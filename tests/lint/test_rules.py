@@ -477,6 +477,24 @@ def test_a_requirement_in_the_other_form_is_one_finding() -> None:
     }
 
 
+def test_a_card_without_an_endpoint_is_one_finding() -> None:
+    """The twins: the group of members alone says what is missing; so it does beside an endpoint."""
+    bare = without(PORTABLE, "/supportedInterfaces")
+    assert found(bare) == ["meaning.no-interface"]
+    assert found(bare, groups=("members",)) == ["members.missing"]
+    assert "members.missing" in found(without(bare, "/description"))
+    assert found(without(OLD, "/url")) == ["members.missing"]  # of two interfaces one is left
+
+
+def test_a_scheme_of_another_version_is_one_finding() -> None:
+    """Its `type` says it; the twin: asked for alone, portability says it of each member."""
+    scheme = {"type": "apiKey", "in": "header", "name": "X-Key"}
+    card = put(PORTABLE, "/securitySchemes/harbour", scheme)
+    assert "members.version" in found(card)
+    assert "portable.legacy-member" not in found(card)
+    assert "portable.legacy-member" in found(card, groups=("portable",))
+
+
 # ------------------------------------------------------------------ what other tools check
 
 #: The rules of a2a-inspector and of the conformance kit, by a card that breaks each.
