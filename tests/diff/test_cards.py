@@ -256,6 +256,10 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
         ),
         [("wording", "/securitySchemes/login", "scheme 'login' is described in other words")],
     ),
+    "a scheme in other words": (
+        card(securitySchemes__login__oauth2SecurityScheme__description="By the harbour master"),
+        [("wording", "/securitySchemes/login", "scheme 'login' is described in other words")],
+    ),
     "a new scheme": (
         card(securitySchemes__mtls={"mtlsSecurityScheme": {}}),
         [("additive", "/securitySchemes/mtls", "scheme 'mtls' is new")],

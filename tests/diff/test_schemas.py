@@ -275,6 +275,24 @@ def test_listed_values_are_told_from_any_value() -> None:
     assert more.message == "any value is taken now"
 
 
+def test_types_are_named_as_json_schema_does() -> None:
+    """A number is one word, with or without a fraction, and others stand beside it."""
+
+    def messages(old: Any, new: Any) -> list[str]:
+        return [one.message for one in compare_schemas({"type": old}, {"type": new}, "input")]
+
+    assert messages("string", ["string", "number", "null"]) == ["null or number is taken now"]
+    assert messages("integer", "number") == ["a number with a fraction is taken now"]
+
+
+def test_an_alternative_within_another_is_no_new_one() -> None:
+    """What it takes was taken before, though not by each of those before it."""
+    old = {"anyOf": [TEXT, {"type": "number"}]}
+    new = {"anyOf": [TEXT, {"type": "integer"}]}
+    assert [one.effect for one in compare_schemas(old, new, "input")] == ["breaking"]
+    assert [one.effect for one in compare_schemas(new, old, "input")] == ["additive"]
+
+
 def test_the_work_is_bounded() -> None:
     """Alternatives inside alternatives are compared up to a limit, and then unclear."""
     old: Any = TEXT
@@ -283,6 +301,21 @@ def test_the_work_is_bounded() -> None:
     new = json.loads(json.dumps(old).replace('"string"', '"null"'))
     assert {one.effect for one in compare_schemas(old, new, "input")} & {"unclear", "breaking"}
     assert MAX_STEPS < 100_000
+
+
+def test_large_listed_values_count_by_their_size() -> None:
+    """Each look at one costs as much as it holds; the twin: small ones are compared to the end."""
+
+    def listing(kind: str, size: int) -> Any:
+        values = [{f"m{name}": [kind, at] for name in range(size)} for at in range(20)]
+        return {"anyOf": [{"type": "object", "enum": [one]} for one in values]}
+
+    def effects(size: int) -> list[str]:
+        found = compare_schemas(listing("a", size), listing("b", size), "input")
+        return [one.effect for one in found]
+
+    assert "unclear" in effects(400)
+    assert "unclear" not in effects(1)
 
 
 def test_a_chain_of_references_is_followed_so_far() -> None:
