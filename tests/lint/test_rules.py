@@ -292,6 +292,7 @@ def contract_findings(changes: dict[str, Any], **settings: Any) -> list[str]:
 
 
 IN = "/skills/0/input_schema"
+SOUND = {"type": "string", "description": "d"}
 
 
 def test_B1_B32_a_contract_has_identity_skills_and_authentication() -> None:
@@ -406,6 +407,52 @@ def test_B9_B10_B11_fields_have_types_and_say_something() -> None:
     assert "contract.open-object" in contract_findings({field: {**any_type, "description": "d"}})
 
 
+def test_an_object_that_lists_its_properties_is_not_open() -> None:
+    """The twin has none, and so says nothing."""
+    field = f"{IN}/properties/harbour"
+    listed = {"type": "object", "description": "d", "properties": {"pier": SOUND}}
+    assert "contract.open-object" not in contract_findings({field: listed})
+    listed["properties"] = {}
+    assert "contract.open-object" in contract_findings({field: listed})
+
+
+@pytest.mark.parametrize("broken", [{"type": "strnig"}, {"minimum": "0"}])
+def test_a_broken_subschema_beside_a_sound_one_is_found(broken: dict[str, Any]) -> None:
+    """Wherever it stands; sound ones are left out before the library is asked."""
+    for schema in (
+        {"type": "object", "properties": {"a": SOUND, "b": broken}},
+        {"type": "object", "properties": {"a": {"anyOf": [SOUND, broken]}}},
+    ):
+        assert "contract.schema" in contract_findings({IN: schema})
+
+
+@pytest.mark.parametrize(
+    ("member", "text", "is_found"),
+    [
+        ("clientSecret", "qv81-Xw0-plo9", True),
+        ("clientSecret", "see the 3rd page of the handbook", False),
+        ("clientSecret", "qv81", False),
+        ("homepage", "https://me:qv81Xw0plo9@tides.example/", True),
+        ("homepage", "https://me:qv81Xw0plo9@tides.example/ is how not to do it", False),
+        ("homepage", "me:qv81Xw0plo9@tides.example", False),
+    ],
+)
+def test_prose_is_no_secret(member: str, text: str, is_found: bool) -> None:
+    """Neither under the name of one nor with a URL in it."""
+    rules = found(put(PORTABLE, f"/{member}", text), groups=("secrets",))
+    assert rules == (["secrets.password" if "S" in member else "secrets.url"] if is_found else [])
+
+
+def test_the_other_spelling_of_a_missing_member_is_named() -> None:
+    """The twin: a member that is not there in any spelling is only missing."""
+    snake = put(without(PORTABLE, "/defaultInputModes"), "/default_input_modes", ["text/plain"])
+    (said,) = lint_card(json.dumps(snake).encode(), LintSettings(groups=("members",))).findings
+    assert "the card spells it default_input_modes" in said.message
+    bare = without(PORTABLE, "/defaultInputModes")
+    (said,) = lint_card(json.dumps(bare).encode(), LintSettings(groups=("members",))).findings
+    assert "spells" not in said.message
+
+
 def test_B13_two_to_five_skills_are_recommended() -> None:
     """As a note."""
     assert contract_findings({"/skills/1": ...}) == ["contract.skill-count"]
@@ -447,6 +494,8 @@ def test_B36_field_names_are_in_one_style() -> None:
     """As a note."""
     other = {f"{IN}/properties/pierNumber": {"type": "string", "description": "d"}}
     assert contract_findings(other) == []
+    odd = {f"{IN}/properties/{name}": SOUND for name in ("pier-Number", "pier_name")}
+    assert contract_findings(odd) == []  # of no style, beside one of snake_case
     mixed = {**other, f"{IN}/properties/pier_name": {"type": "string", "description": "d"}}
     assert contract_findings(mixed) == ["contract.names"]
 
