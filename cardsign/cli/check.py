@@ -84,6 +84,8 @@ def check(
 
 def _lines(report: CheckReport) -> Iterator[str]:
     """The grade, the signatures, the clients, then what was found."""
+    from cardsign.cli.lint import finding_lines
+
     yield f"{report.grade}  {safe(report.name)}: {safe(report.because)}"
     answer = report.to_json()
     for one in answer["signatures"]:
@@ -92,7 +94,4 @@ def _lines(report: CheckReport) -> Iterator[str]:
         yield f"  signature {one['index']}: {one['verdict']}, by {by}{covers}"
     for client in report.clients:
         yield f"  {client.verifier}: {client.outcome}, predicted: {safe(client.because)}"
-    for finding in report.findings:
-        where = safe(finding.pointer, limit=120) or "the card"
-        yield f"  {finding.severity}: {finding.rule.id}: {where}: {safe(finding.message)}"
-        yield f"      fix: {finding.rule.fix}"
+    yield from finding_lines(report.findings)

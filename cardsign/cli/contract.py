@@ -10,7 +10,7 @@ from cardsign.api import verify_card
 from cardsign.cli.arguments import option, read_input
 from cardsign.cli.commands import group
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import print_json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES
@@ -44,6 +44,7 @@ def contract_check(
     The card is verified first. If it is not trusted, nothing is checked. Exit status 0: it
     keeps the contract. 1: it does not, or the card is not trusted.
     """
+    from cardsign.cli.lint import finding_lines
     from cardsign.contract import check_envelope
 
     if (jwks is None) == (policy_file is None):
@@ -61,9 +62,7 @@ def contract_check(
         findings = [one.to_json() for one in found]
         print_json({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings})
     else:
-        for one in found:
-            where = safe(one.pointer, limit=120) or "the envelope"
-            click.echo(f"{one.severity}: {one.rule.id}: {where}: {safe(one.message, limit=2200)}")
-            click.echo(f"    fix: {one.rule.fix}")
+        for line in finding_lines(found, "the envelope"):
+            click.echo(line)
         click.echo("the contract is broken" if errors else "the contract is kept")
     return EXIT_NOT_TRUSTED if errors else EXIT_OK

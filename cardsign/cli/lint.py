@@ -265,7 +265,7 @@ def _text(reports: Sequence[CardReport]) -> str:
 
 
 def _lines(report: CardReport) -> Iterator[str]:
-    """A card's findings, by rule and weight: the places, then why and what to do."""
+    """What was found in a card."""
     name, findings = safe(report.name), report.findings
     accepted = f"; {len(report.waived)} waived" if report.waived else ""
     if not findings:
@@ -276,11 +276,16 @@ def _lines(report: CardReport) -> Iterator[str]:
     fixable = sum(one.fixable for one in findings)
     offer = f"; --fix fixes {fixable}" if fixable else ""
     yield f"{weights}: {name}{offer}{accepted}"
+    yield from finding_lines(findings)
+
+
+def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
+    """By weight and rule: the places in the `whole`, then why and what to do."""
     for places in _by_rule(findings):
         rule = places[0].rule
         yield f"  {places[0].severity}: {rule.id}"
         for one in places[:_MAX_PLACES]:
-            where = safe(one.pointer, limit=120) or "the card"
+            where = safe(one.pointer, limit=120) or whole
             line = f" (line {one.line})" if one.line else ""
             yield f"    {where}{line}  {safe(one.message)}"
         if len(places) > _MAX_PLACES:

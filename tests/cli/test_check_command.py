@@ -69,8 +69,8 @@ def test_contract_check(cardsign: Cardsign, keys: str) -> None:
     ended = cardsign("contract", "check", bad, *options)
     assert ended.status == 1
     assert "envelope.input" in ended.text
-    assert "fix: Correct it at the place named." in ended.text
-    assert "fix:" not in cardsign("contract", "check", "t.json", *options).text
+    assert "fix   Correct it at the place named." in ended.text
+    assert "fix " not in cardsign("contract", "check", "t.json", *options).text
     answer = cardsign("contract", "check", bad, *options, "--json").json
     assert answer["kept"] is False
     data = Path("contract.json").read_bytes().replace(b"iam-tides", b"iam-pirat")
