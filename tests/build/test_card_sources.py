@@ -110,6 +110,34 @@ def test_G4_G5_what_the_reference_calls_optional_is_filled(write: Write) -> None
     assert "stateTransitionHistory" not in card_of(write, GENERIC)["capabilities"]
 
 
+def test_skills_that_are_words_have_these_as_ids(write: Write) -> None:
+    """As 0.2 and homemade cards write them; a list of anything else is no list of skills."""
+    words = {**GENERIC, "skills": ["flight-search"]}
+    path = write("source.json", json.dumps(words))
+    with pytest.raises(BuildRefused, match="flight-search"):
+        built(path, url=None)
+    named = {"skills.flight-search.description": "Searches flights"}
+    named["skills.flight-search.name"] = "Flights"
+    (skill,) = card_of(write, words, members=named)["skills"]
+    assert (skill["id"], skill["description"]) == ("flight-search", "Searches flights")
+
+
+def test_capabilities_that_are_objects_are_skills(write: Write) -> None:
+    """The twin: with anything else among them they are not taken for skills."""
+    without = {name: one for name, one in GENERIC.items() if name not in ("skills", "extensions")}
+    skills = GENERIC["skills"]
+    assert card_of(write, {**without, "capabilities": skills})["skills"] == skills
+    with pytest.raises(BuildRefused):
+        card_of(write, {**without, "capabilities": [*skills, "streaming"]})
+
+
+@pytest.mark.parametrize("text", ['["text/plain", "image/png"]', "text/plain, image/png"])
+def test_a_list_is_set_as_json_or_by_commas(write: Write, text: str) -> None:
+    """`--set`, for members that hold several texts."""
+    card = card_of(write, GENERIC, members={"defaultInputModes": text})
+    assert card["defaultInputModes"] == ["text/plain", "image/png"]
+
+
 def test_G7_a_protocol_is_no_binding(write: Write) -> None:
     """JSONRPC is assumed, with a warning; a binding of A2A is taken as it is."""
     path = write("source.json", json.dumps(GENERIC))

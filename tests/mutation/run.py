@@ -86,7 +86,10 @@ AREAS: Final = {
     "lint": Area(("cardsign/lint/**/*.py",), ("tests/lint/*.py", "tests/cli/test_lint.py")),
     "build": Area(
         ("cardsign/build/**/*.py", "cardsign/card/convert.py"),
-        ("tests/build", "tests/card/test_convert.py", "tests/card/test_scheme_table.py"),
+        (
+            *("tests/build", "tests/card/test_convert.py", "tests/card/test_scheme_table.py"),
+            "tests/net/test_mcp_servers.py",
+        ),
     ),
     "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
