@@ -801,3 +801,10 @@ def test_a_publication_that_another_process_holds_is_busy(
         publish_cards(tmp_path / "public", key)
     assert refused.value.code == "file.busy"
     assert not (tmp_path / "public/current").exists()
+
+
+def test_a_directory_of_an_impossible_name_is_a_fault(tmp_path: Path, key: PrivateKey) -> None:
+    """Not an exception of Python's."""
+    with pytest.raises(FileFault) as caught:
+        publish_cards(tmp_path / "a\0b", key)
+    assert caught.value.code == "file.unwritable"
