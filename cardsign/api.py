@@ -63,6 +63,15 @@ def _as(
     return decorate
 
 
+def _check_names(function: str, other: Callable[..., object], named: Mapping[str, object]) -> None:
+    """Refuse an argument that the function whose arguments these are has not."""
+    code = other.__code__
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in named:
+        if name not in known:
+            raise TypeError(f"{function}() has no argument {name!r}; it has {', '.join(known)}")
+
+
 def examine_card(
     data: bytes,
     *,
@@ -147,6 +156,7 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
     """
     if len(given) > 1:
         raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
+    _check_names("verify_card", examine_card, named)
     return trusted_card(examine_card(*given, **named))
 
 
@@ -196,6 +206,7 @@ async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
     """
     from cardsign.net.transport import in_thread
 
+    _check_names("adiscover", discover, named)
     return await in_thread(partial(discover, *given, **named), abandon=True)
 
 
@@ -211,6 +222,7 @@ def discover_or_warn(url: str, **named: Any) -> VerifiedCard | UnverifiedCard:
     `states` have to be a folder, else a TypeError is raised: once a signed card was seen, an
     unsigned one is refused. Other args and errors are those of :func:`discover`.
     """
+    _check_names("discover_or_warn", discover, named)
     found, expect = _discoverer("discover_or_warn", url, **named)
     return found.discover_or_warn(url, expect=expect)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -46,7 +46,7 @@ from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import is_url
+from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
@@ -308,12 +308,12 @@ def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Issuer | None:
 # Files of folders.
 
 
-def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int]:
+def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], Counter[str]]:
     """Put the ``*.json`` of a folder and below, or of a store, in its place.
 
     Returns:
-        The names; of those that were found in a folder, that folder; and how many folders were
-        not looked into because they are links.
+        The names; of those that were found in a folder, that folder; and how many of what was
+        passed over: links to folders, and statements and key sets where a site has them.
 
     Raises:
         UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
@@ -323,7 +323,7 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
     named = list(names)
     expanded: list[str] = []
     folders: dict[str, str] = {}
-    linked = 0
+    passed = Counter[str]()
     for name in named:
         if is_object(name):
             expanded += list_objects(name)
@@ -336,15 +336,30 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
             continue
         found: list[str] = []
         for place, below, files in os.walk(name, onerror=_unreadable):
-            linked += sum(os.path.islink(os.path.join(place, one)) for one in below)
-            found += (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
+            passed["linked folder"] += sum(
+                os.path.islink(os.path.join(place, one)) for one in below
+            )
+            paths = (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
+            for path in paths:
+                if (other := _published(path)) is not None:
+                    passed[other] += 1
+                else:
+                    found.append(path)
         if not found:
             hint = "Name a folder that holds cards, or name the cards."
             raise UsageFault("usage.invalid", "the folder holds no *.json", path=name, hint=hint)
         found = sorted(str(Path(one)) for one in found)
         expanded += found
         folders |= dict.fromkeys(set(found).difference(named), name)
-    return expanded, folders, linked
+    return expanded, folders, passed
+
+
+def _published(path: str) -> str | None:
+    """What a file is that an issuer publishes beside its cards; None for all others."""
+    url_path = Path(path).as_posix()
+    if STATEMENTS_PATH in url_path:
+        return "statement"
+    return "key set" if url_path.endswith(JWKS_PATH) else None
 
 
 def _unreadable(exc: OSError) -> None:

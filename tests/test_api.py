@@ -453,3 +453,12 @@ def test_the_test_in_the_docstring_of_fake_issuer_passes() -> None:
     names: dict[str, Any] = {}
     exec(code, names)
     names["test_a_changed_card_is_refused"]()
+
+
+@pytest.mark.parametrize("name", ["verify_card", "discover_or_warn"])
+def test_a_mistyped_argument_names_the_function_that_was_called(name: str) -> None:
+    """And the arguments that it has."""
+    with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'jwk'; it has .*policy"):
+        getattr(cardsign, name)("https://tides.example", jwk=b"")
+    with pytest.raises(TypeError, match=r"^adiscover\(\) has no argument 'jwk'"):
+        asyncio.run(cardsign.adiscover("https://tides.example", jwk=b""))  # type: ignore[call-arg]

@@ -250,9 +250,10 @@ def verify(
         both = f"--json and --format {form} ask for two formats"
         raise UsageFault("usage.conflict", both)
     form = "json" if as_json else form or "text"
-    names, folders, linked = expand_folders(many.named(cards))
-    if linked:
-        say(f"{counted(linked, 'linked folder')} not looked into")
+    names, folders, passed = expand_folders(many.named(cards))
+    for what, count in passed.items():
+        if count:
+            say(f"{counted(count, what)} not looked into")
     _check_together(names, extended, audience, output, form)
     many.check(form, extended or output)
     verifier = named.verifier()

@@ -365,3 +365,23 @@ def test_a_store_that_cannot_be_asked_is_a_fault(
     """One line with what to do, and never a traceback."""
     ended = cardsign("verify", name, "--jwks", "jwks.json")
     assert (ended.status, code in ended.err) == (2, True), ended.err
+
+
+def test_what_an_issuer_publishes_beside_its_cards_is_no_card(
+    cardsign: Cardsign, folder: Path
+) -> None:
+    """Statements and key sets of an exported site are counted; elsewhere they are judged."""
+    site = folder / "site/.well-known"
+    (site / "cardsign/keyset").mkdir(parents=True)
+    card = (folder / "good0.json").read_bytes()
+    (site / "agent-card.json").write_bytes(card)
+    for name in ("jwks.json", "cardsign/release.json", "cardsign/keyset/1.1.json"):
+        (site / name).write_text('{"keys": []}')
+
+    ended = cardsign("verify", folder / "site", "--jwks", "jwks.json")
+    assert ended.status == 0
+    assert "2 statements not looked into" in ended.err
+    assert "1 key set not looked into" in ended.err
+
+    (folder / "site/release.json").write_text('{"keys": []}')
+    assert cardsign("verify", folder / "site", "--jwks", "jwks.json").status == 1
