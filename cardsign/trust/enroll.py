@@ -301,7 +301,7 @@ def add_issuers(
         check_new_name(file, str(members["name"]))
     new = parse_policy(with_all("format = 1\n"), source="(the new entry)")
     is_own = not file.was_found_here
-    parse_policy(with_all(file.text), source=str(file.path), is_own=is_own)
+    parse_policy(with_all(file.text), source=f"{file.path} with the new entry", is_own=is_own)
     compare()
     issuers = new.known_as(file.identity).issuers
     begun = [
