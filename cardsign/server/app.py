@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from flask import Flask, Request, Response, abort, request
+from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cardsign.publish.generation import Generation
@@ -28,7 +28,7 @@ from cardsign.server.answers import (
 from cardsign.server.documents import PRIVATE, Answer, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused
-from cardsign.server.providers.base import Provider
+from cardsign.server.providers.base import Asked, Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -118,9 +118,9 @@ class Views:
 
     def extended_card(self) -> Response:
         """GET of the extended card (A2A 1.0 11.3)."""
-        return _to_response(self.extended_answer(request))
+        return _to_response(self.extended_answer(Asked(request.environ)))
 
-    def extended_answer(self, asked: Request) -> Answer:
+    def extended_answer(self, asked: Asked) -> Answer:
         """The same for a request that did not come by Flask's routes."""
         try:
             check_version(asked)
@@ -139,9 +139,10 @@ class Views:
             if call.is_notification:
                 return Response(status=204)
             call_id = call.id
-            check_version(request)
+            asked = Asked(request.environ)
+            check_version(asked)
             jsonrpc.check_asks_for_card(call)
-            card = self.cards.card_for(request).body
+            card = self.cards.card_for(asked).body
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from flask import Request
-
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card, find_marker
 from cardsign.card.security import requirements_of, schemes_of
@@ -20,14 +18,14 @@ from cardsign.server.jsonrpc import (
     VERSION_NOT_SUPPORTED,
     Refused,
 )
-from cardsign.server.providers.base import Provider
+from cardsign.server.providers.base import Asked, Provider
 from cardsign.server.providers.chain import Callers
 
 # A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = frozenset({"", "0.3", "1.0"})
 
 
-def check_version(request: Request) -> None:
+def check_version(request: Asked) -> None:
     """Check that the protocol version of a request can be served.
 
     Raises:
@@ -88,7 +86,7 @@ class ExtendedCards:
                     f"not published; the audiences are {', '.join(published)}"
                 )
 
-    def card_for(self, request: Request) -> Document:
+    def card_for(self, request: Asked) -> Document:
         """The extended card that a request's credentials open.
 
         What the public card says already comes before authentication, everything else after it.

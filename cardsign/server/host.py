@@ -128,8 +128,6 @@ class Host:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the agent that it is for."""
-        if not self._is_one and self._clock() - self._looked_at >= POLL_SECONDS:
-            self._look()
         application, environ = self._route(environ)
         return application(environ, start_response)
 
@@ -137,6 +135,11 @@ class Host:
         """As :meth:`cardsign.server.LiveApplication.may_wait`."""
         application, environ = self._route(environ)
         return isinstance(application, LiveApplication) and application.may_wait(environ)
+
+    def at_once(self, environ: WSGIEnvironment) -> WholeAnswer | None:
+        """As :meth:`cardsign.server.LiveApplication.at_once`."""
+        application, environ = self._route(environ)
+        return application.at_once(environ) if isinstance(application, LiveApplication) else None
 
     def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
         """As :meth:`cardsign.server.LiveApplication.prepared`, of the only agent."""
@@ -146,6 +149,8 @@ class Host:
         return agent.prepared(path, headers)
 
     def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
+        if not self._is_one and self._clock() - self._looked_at >= POLL_SECONDS:
+            self._look()
         path = environ["PATH_INFO"]
         if path == self.settings.catalogue != "":
             return self._catalogue, environ

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flask import Flask, Request
+from flask import Flask
 
 from cardsign import html
 from cardsign.errors import CardsignError
@@ -19,9 +19,9 @@ from cardsign.explain.page import Published, card_page
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
 from cardsign.server.app import Views, public_answer, routes_of, views_of
-from cardsign.server.documents import DECIDING, Document, WholeAnswer
+from cardsign.server.documents import DECIDING, Answer, Document, WholeAnswer
 from cardsign.server.events import published_event, to_log, to_stderr
-from cardsign.server.providers.base import Provider
+from cardsign.server.providers.base import WAITS, Asked, Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -100,23 +100,39 @@ class LiveApplication:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the newest generation."""
         self.look()
-        views = self.views
-        script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        kind, found = views.paths.find(script, path)
-        is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
-        if kind == "public":
-            status, headers, body = public_answer(views.paths.public[found], environ, self._now())
-        else:
+        answer = self._answer(environ)
+        if answer is None:
+            views, path = self.views, environ["PATH_INFO"]
+            _, found = views.paths.find(environ.get("SCRIPT_NAME", ""), path)
             if found != path:
                 environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
-            if kind != "extended" or not is_read:
-                return self._routes(views).wsgi_app(environ, start_response)
-            try:
-                status, headers, body = views.extended_answer(Request(environ))
-            except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
-                return self._routes(views).wsgi_app(environ, start_response)
+            return self._routes(views).wsgi_app(environ, start_response)
+        status, headers, body = answer
         start_response(status, headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def at_once(self, environ: WSGIEnvironment) -> WholeAnswer | None:
+        """The answer to a GET where neither Flask nor another host is needed for it; else None."""
+        self.look()
+        before = WAITS.set(False)
+        try:
+            answer = self._answer(environ)
+        finally:
+            WAITS.reset(before)
+        return answer and (int(answer[0][:3]), *answer[1:])
+
+    def _answer(self, environ: WSGIEnvironment) -> Answer | None:
+        """The answer about a public document, or to a GET of an extended card; else None."""
+        views = self.views
+        kind, found = views.paths.find(environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"])
+        if kind == "public":
+            return public_answer(views.paths.public[found], environ, self._now())
+        if kind != "extended" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return None
+        try:
+            return views.extended_answer(Asked(environ))
+        except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
+            return None  # or who asked may not wait
 
     def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
         """The answer to a GET of a public document that no header decides; else None."""

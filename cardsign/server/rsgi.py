@@ -50,6 +50,7 @@ class RsgiApplication:
         prepared: Answers a GET by its path and headers alone; None where it cannot.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
+        at_once: Answers a GET where nothing has to be waited for; None where it cannot.
         may_wait: Whether the application may wait for another host to answer a request.
         in_threads: Whether every other answer may wait too, for the storage of a rate limit.
         max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
@@ -62,6 +63,7 @@ class RsgiApplication:
         prepared: Callable[[str, Mapping[str, str]], WholeAnswer | None] | None = None,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
+        at_once: Callable[[WSGIEnvironment], WholeAnswer | None] | None = None,
         may_wait: Callable[[WSGIEnvironment], bool] = lambda _: False,
         in_threads: bool = False,
         max_bytes: int = MAX_REQUEST_BYTES,
@@ -71,6 +73,7 @@ class RsgiApplication:
         self._body_seconds = body_seconds
         self._body_rate = body_rate
         self._max_bytes = max_bytes
+        self._at_once = at_once
         self._may_wait = may_wait
         self._in_threads = in_threads
         self._threads = PeerThreads()
@@ -92,7 +95,10 @@ class RsgiApplication:
                 exchange.response_bytes(*answered(late, {"REQUEST_METHOD": method}))
                 return
         environ = _environ(scope, body)
-        if self._may_wait(environ):
+        answer = self._at_once(environ) if self._at_once and method == "GET" else None
+        if answer is not None:
+            pass
+        elif self._may_wait(environ):
             answer = await self._threads.run(self._application, environ)
         elif self._in_threads:
             answer = await asyncio.to_thread(answered, self._application, environ)

@@ -130,9 +130,11 @@ def _load(
         from cardsign.server.metrics import Metrics
 
         application = Metrics(application, live)
+    is_bare = application is live
     return RsgiApplication(
         application,
-        prepared=live.prepared if application is live else None,
+        prepared=live.prepared if is_bare else None,
+        at_once=live.at_once if is_bare else None,
         may_wait=live.may_wait,
         in_threads=bool(settings.rate) and not settings.rate_storage.startswith("memory:"),
     )

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import field
+from functools import cached_property
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from flask import Request
+from werkzeug.datastructures import EnvironHeaders
+from werkzeug.wrappers import Request
 
 from cardsign.card.providers import PROVIDERS, ProviderType
 from cardsign.card.security import Scheme, schemes_of
@@ -21,12 +24,45 @@ from cardsign.card.strictjson import Json
 from cardsign.records import dataclass
 from cardsign.server.tokens import TokenTable
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
 Now: TypeAlias = Callable[[], float]
 Log: TypeAlias = Callable[[str], None]
 Claims: TypeAlias = Mapping[str, Json]
 
 MAX_CACHED: Final = 4096  # verified credentials of one provider
 RETRY_SECONDS: Final = 5  # after which a provider that gave no answer is asked again
+
+
+#: Whether another host may be waited for. An event loop says no, and asks again in a thread.
+WAITS: Final = ContextVar("WAITS", default=True)
+
+
+class Asked:
+    """The parts of a request that decide for whom it is, as werkzeug reads them.
+
+    A whole request of werkzeug takes longer to make than the answer, so only its query and its
+    cookies are read by one, where somebody looks at them.
+
+    Attributes:
+        environ: The request of WSGI.
+        headers: Its header fields.
+    """
+
+    def __init__(self, environ: WSGIEnvironment) -> None:
+        self.environ = environ
+        self.headers = EnvironHeaders(environ)
+
+    @cached_property
+    def args(self) -> Mapping[str, str]:
+        """The query."""
+        return Request(self.environ).args if self.environ.get("QUERY_STRING") else {}
+
+    @property
+    def cookies(self) -> Mapping[str, str]:
+        """The cookies."""
+        return Request(self.environ).cookies
 
 
 class Denied(Exception):
@@ -43,6 +79,10 @@ class Denied(Exception):
 
 class Unreachable(Exception):
     """Nobody could be asked whether the credential is valid."""
+
+
+class MustWait(Exception):
+    """Another host has to be asked, and :data:`WAITS` forbids it here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +189,7 @@ class Provider:
         """Whether a caller who does what a scheme of the card says is known here."""
         return self.scheme.gives(scheme)
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         """Whose card the caller gets; None where the request holds no credential of this kind.
 
         Raises:
@@ -201,13 +241,13 @@ class KnownCredentials:
                 self._held.popitem(last=False)
 
 
-def bearer_of(request: Request) -> str | None:
+def bearer_of(request: Asked) -> str | None:
     """The bearer token of a request (RFC 6750 2.1); None for none."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def is_from(request: Request, networks: tuple[str, ...]) -> bool:
+def is_from(request: Asked, networks: tuple[str, ...]) -> bool:
     """Whether the connection comes from one of the networks."""
     return in_networks(request.environ.get("REMOTE_ADDR", ""), networks)
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from flask import Request
-
 from cardsign.card.providers import ProviderType
 from cardsign.card.security import Scheme
 from cardsign.errors import ServeFault
@@ -21,6 +19,7 @@ from cardsign.server.jsonrpc import (
 )
 from cardsign.server.providers.base import (
     RETRY_SECONDS,
+    Asked,
     Denied,
     Log,
     Now,
@@ -120,7 +119,7 @@ class Callers:
         demanded = [one for one in self._alternatives if one & names]
         return not demanded or any(one <= names for one in demanded)
 
-    def audience(self, request: Request) -> str:
+    def audience(self, request: Asked) -> str:
         """Whose card the caller gets.
 
         By the first provider that knows the credential, if it is all that the card demands; by
@@ -158,7 +157,7 @@ class Callers:
         challenges = self._challenges("insufficient_scope", denied.scopes)
         raise Refused(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
 
-    def _check_one_place(self, request: Request) -> None:
+    def _check_one_place(self, request: Asked) -> None:
         """Refuse a token in the query: queries end up in logs (RFC 6750 2)."""
         if "access_token" in request.args:
             challenges = self._challenges("invalid_request")

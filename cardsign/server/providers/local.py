@@ -11,11 +11,11 @@ from urllib.parse import unquote
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
-from flask import Request
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardsignError
 from cardsign.server.providers.base import (
+    Asked,
     Denied,
     Log,
     Now,
@@ -69,11 +69,11 @@ class TableProvider(Provider):
                     self._log(f"the tokens stay as they were: {exc}")
         return self._table
 
-    def credential(self, request: Request) -> str | None:
+    def credential(self, request: Asked) -> str | None:
         """What the request holds; None for nothing of this kind."""
         raise NotImplementedError
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         """As :meth:`Provider.audience`."""
         credential = self.credential(request)
         if credential is None:
@@ -97,14 +97,14 @@ def _stamp(table: TokenTable | None) -> tuple[int, int, int] | None:
 class StaticToken(TableProvider):
     """Bearer tokens that ``cardsign tokens create`` made (RFC 6750)."""
 
-    def credential(self, request: Request) -> str | None:
+    def credential(self, request: Asked) -> str | None:
         return bearer_of(request)
 
 
 class Basic(TableProvider):
     """HTTP Basic (RFC 7617); the password is a token of the table, the user name is free."""
 
-    def credential(self, request: Request) -> str | None:
+    def credential(self, request: Asked) -> str | None:
         scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -121,7 +121,7 @@ class Basic(TableProvider):
 class ApiKey(TableProvider):
     """A key by itself, in a header, the query or a cookie."""
 
-    def credential(self, request: Request) -> str | None:
+    def credential(self, request: Asked) -> str | None:
         place, key = self.settings.location, self.settings.key
         if place == "header":
             return request.headers.get(key)
@@ -139,7 +139,7 @@ class MutualTls(Provider):
     clients send. NOT checked here: the chain and revocation, which are the proxy's.
     """
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         untrusted_text = request.headers.get(self.settings.certificate, "")
         if not untrusted_text:
             return None

@@ -20,8 +20,6 @@ from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from flask import Request
-
 from cardsign.card.providers import azure_issuer
 from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json, parse_object
@@ -39,10 +37,13 @@ from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.server.providers.base import (
     RETRY_SECONDS,
+    WAITS,
+    Asked,
     Claims,
     Denied,
     KnownCredentials,
     Log,
+    MustWait,
     Now,
     Provider,
     ProviderSettings,
@@ -102,9 +103,16 @@ class RemoteProvider(Provider):
         )
 
     def check_reachable(self, url: str) -> None:
-        """Raise at once while the last failure is fresh: callers must not queue up behind it."""
+        """Raise at once while the last failure is fresh: callers must not queue up behind it.
+
+        Raises:
+            Unreachable: It is.
+            MustWait: It is not, and nobody may wait here for an answer.
+        """
         if 0 <= self._now() - self._failed.get(parse_url(url).origin, -math.inf) < RETRY_SECONDS:
             raise Unreachable
+        if not WAITS.get():
+            raise MustWait
 
     def unreachable(self, url: str, cause: CardsignError | str) -> Unreachable:
         """What is raised where nobody answered; the operator is told, callers are not."""
@@ -174,9 +182,11 @@ class Jwt(RemoteProvider):
         #: What each URL answered last, and when: an issuer may forbid every cache.
         self._held: dict[str, tuple[bytes, float]] = {}
         self._keys: tuple[bytes, JwkSet] = (b"", JwkSet(()))
+        #: The issuer's configuration that was read last, and the URL of the keys in it.
+        self._told = b"", ""
         self._lock = Lock()
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         header = self.scheme.header
         token = request.headers.get(header) if header else bearer_of(request)
         return None if token is None else self.settings.audience_of(self.claims(token))
@@ -222,8 +232,11 @@ class Jwt(RemoteProvider):
     def _discovered(self) -> str:
         """The URL of the keys, as the issuer's configuration says it."""
         asked = self._discovery
+        body = self._asked(asked)
+        if body == self._told[0]:
+            return self._told[1]
         try:
-            told = parse_object(self._asked(asked), max_bytes=MAX_ANSWER_BYTES)
+            told = parse_object(body, max_bytes=MAX_ANSWER_BYTES)
             url = told.get("jwks_uri")
             # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
             if told.get("issuer") != self.settings.issuer or not isinstance(url, str):
@@ -232,6 +245,7 @@ class Jwt(RemoteProvider):
                 raise self.unreachable(asked, "its keys are on another host than the issuer")
         except (JsonRefused, CardRefused) as exc:
             raise self.unreachable(asked, exc) from exc
+        self._told = body, url
         return url
 
     def _asked(self, url: str, *, fresh: bool = False) -> bytes:
@@ -257,7 +271,7 @@ class Introspection(RemoteProvider):
     def gives(self, scheme: Scheme) -> bool:
         return super().gives(scheme) and scheme.type != "openIdConnect"
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         token = bearer_of(request)
         return None if token is None else self.settings.audience_of(self.claims(token))
 
@@ -299,7 +313,7 @@ class AwsSts(RemoteProvider):
     def gives(self, scheme: Scheme) -> bool:
         return super().gives(scheme) and scheme.type == "http"
 
-    def audience(self, request: Request) -> str | None:
+    def audience(self, request: Asked) -> str | None:
         token = bearer_of(request)
         if token is None or not token.startswith(STS_PREFIX):
             return None
