@@ -35,6 +35,7 @@ from cardsign.server import create_token
 from cardsign.urls import CARD_PATH
 
 NGINX: Final = "nginx, a file"
+CONSTANT: Final = "a constant, by granian's RSGI alone"
 PUBLIC: Final = "the public card"
 TOKEN: Final = "the extended card, by a static token"
 JWT: Final = "the extended card, by a JWT seen before"
@@ -57,6 +58,17 @@ http {{
 """
 
 
+#: The least that an answer from Python is.
+_CONSTANT: Final = """\
+HEADERS = [("Content-Type", "application/a2a+json")]
+BODY = open("out/site/.well-known/agent-card.json", "rb").read()
+
+
+async def app(scope, exchange):
+    exchange.response_bytes(200, HEADERS, BODY)
+"""
+
+
 def serving(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Seconds and CPU seconds of a request, by who answers, and the memory of 1,000 agents."""
     if not (shutil.which("nginx") and shutil.which("wrk")):
@@ -75,8 +87,10 @@ def serving(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
         )
         ours = held.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
         theirs = held.enter_context(_nginx(folder))
+        least = held.enter_context(_granian(folder))
         asked = {
             NGINX: (theirs, CARD_PATH, ""),
+            CONSTANT: (least, CARD_PATH, ""),
             PUBLIC: (ours, CARD_PATH, ""),
             TOKEN: (ours, EXTENDED_PATH, token),
             JWT: (ours, EXTENDED_PATH, issuer.token()),
@@ -177,15 +191,36 @@ def _cardsign(folder: Path, *arguments: str) -> Iterator[_Server]:
 
 @contextlib.contextmanager
 def _nginx(folder: Path) -> Iterator[_Server]:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = _free_port()
     user = "user root;" if os.geteuid() == 0 else ""  # else it may not enter the folder
     text = _NGINX.format(
         user=user, port=port, root=folder / "out/site", headers=folder / "out/nginx.conf"
     )
     (folder / "nginx.conf").write_text(text)
     command = ["nginx", "-p", str(folder), "-e", "error.log", "-c", str(folder / "nginx.conf")]
+    with _listening(command, folder, port) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _granian(folder: Path) -> Iterator[_Server]:
+    (folder / "constant.py").write_text(_CONSTANT)
+    port = _free_port()
+    words = ["--interface", "rsgi", "--no-ws", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "granian", *words, "constant:app"]
+    with _listening(command, folder, port) as server:
+        yield server
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def _listening(command: list[str], folder: Path, port: int) -> Iterator[_Server]:
     with _started(command, folder, dict(os.environ)) as process:
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and process.poll() is None:

@@ -109,10 +109,10 @@ def publish(
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
     """
+    if watching.watch:
+        return _watch(watching, output, keystore)
     config = project_config()
     directory = _named_directory(output, config)
-    if watching.watch:
-        return _watch(watching, replace(config, publish=directory), keystore)
     cards = needed_cards(config) if card is None else ()
     before, now = newest_generation(directory), moment()
     store, target = keystore.open(), to_change(directory)
@@ -139,20 +139,21 @@ def publish(
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
 
-def _watch(watching: WatchOptions, config: ProjectConfig, keystore: UnlockOptions) -> int:
-    """Follow the cards of the project; what is left for a person is said once while it lasts."""
+def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:
+    """Follow the project, its settings too; what is left for a person is said once at a time."""
     context = click.get_current_context()
     allowed = {"watch", "every", "output", "place", "passphrase_file", "passphrase_fd"}
     for one in context.command.params:
         source = context.get_parameter_source(one.name or "")
         if source is ParameterSource.COMMANDLINE and one.name not in allowed:
             raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
-    needed_cards(config)
     unlocking = GuidedOptions(Path(), None).unlocking(keystore)
     left: list[tuple[Task, ...]] = [()]
 
     def look() -> int:
-        now = moment()
+        now, config = moment(), project_config()
+        config = replace(config, publish=_named_directory(output, config))
+        needed_cards(config)
         progress = rotate_keys(
             keystore.open(), config, unlocking, now=now, draft=Path(), only_cards=True
         )

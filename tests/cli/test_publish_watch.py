@@ -121,6 +121,27 @@ def test_L4_a_watcher_follows_the_source(issuer: Cardsign) -> None:
             watcher.terminate()
 
 
+def test_a_watcher_follows_the_settings(issuer: Cardsign) -> None:
+    """They are read at each look; while they are broken, what is published stays."""
+    said, settings = Path("said.txt"), Path("cardsign.toml")
+    text = settings.read_text()
+    command = [sys.executable, "-m", "cardsign", "publish", "--watch", "--every", "1"]
+    with said.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as watcher:
+        try:
+            wait_until((PUBLIC / "current").exists)
+            first = tree()
+            settings.write_text(text.replace("[build]", "[bild]"))
+            wait_until(lambda: "bild" in said.read_text())
+            assert tree() == first
+            Path("other.json").write_text(json.dumps({**AGENT, "description": "Another source."}))
+            settings.write_text(text.replace('"agent.json"', '"other.json"'))
+            wait_until(lambda: b"Another source." in load_current(PUBLIC).card)
+            assert watcher.poll() is None
+            assert said.read_text().count("bild") == 1
+        finally:
+            watcher.terminate()
+
+
 @pytest.mark.parametrize("option", ["--check", "--dry-run", "--json", "--not-live"])
 def test_watching_takes_no_other_option(issuer: Cardsign, option: str) -> None:
     """Nor a card."""
