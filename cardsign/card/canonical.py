@@ -31,6 +31,7 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -144,6 +145,11 @@ class Payload:
     def value(self) -> dict[str, Json]:
         """The JSON object that `data` spells; not to be changed, for the card may share it."""
         return self.received.members if self.rewritten is None else _object(self.rewritten)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """`data` as it is signed: base64url without padding (RFC 7515 5.1)."""
+        return urlsafe_b64encode(self.data).rstrip(b"=")
 
     @property
     def names_an_endpoint(self) -> bool:

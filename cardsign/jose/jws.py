@@ -237,7 +237,9 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
     return Entry(protected, signature, header)
 
 
-def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
+def check_entry(
+    entry: Entry, payload: bytes, key: PublicKey, *, encoded: bytes | None = None
+) -> None:
     """Check that `key` made this signature over `payload` (RFC 7515 5.2, detached).
 
     Not checked: that the entry's kid is the key's, whose the key is, and what the typ means.
@@ -246,6 +248,7 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
         entry: From :func:`read_entry`, which has seen to it that its algorithm is allowed.
         payload: The bytes that a profile gives, before base64url.
         key: The one key to try; its algorithm is the one used.
+        encoded: The payload in base64url without padding, where that is at hand.
 
     Raises:
         SignatureRefused: ``key.alg_mismatch`` or ``sig.bad``.
@@ -256,7 +259,7 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
             f"the header says {entry.header.alg}, the key is for {key.alg}",
             path="/protected",
         )
-    key.check(_signing_input(entry.protected, payload), entry.signature)
+    key.check(_signing_input(entry.protected, payload, encoded), entry.signature)
 
 
 def sign_payload(
@@ -311,5 +314,6 @@ def _text(untrusted_entry: dict[str, Json], name: str) -> str:
     return value
 
 
-def _signing_input(protected: str, payload: bytes) -> bytes:
-    return f"{protected}.{base64url.encode(payload)}".encode("ascii")
+def _signing_input(protected: str, payload: bytes, encoded: bytes | None = None) -> bytes:
+    encoded = encoded or base64url.encode(payload).encode("ascii")
+    return b"%b.%b" % (protected.encode("ascii"), encoded)

@@ -46,9 +46,8 @@ def unknown_member(spot: Spot) -> str | None:
     """A member of neither schema, where 1.0 knows the object in which it stands."""
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
         return None
-    name = spot.name or ""
-    meant = next((known for known in spot.message.fields if fold(known) == fold(name)), None)
-    hint = f"; did you mean {meant}?" if meant is not None else ""
+    meant = spot.message.folded.get(fold(spot.name or ""))
+    hint = f"; did you mean {meant.name}?" if meant is not None else ""
     return f"A2A 1.0 defines no such member here{hint}"
 
 

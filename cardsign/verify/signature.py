@@ -193,7 +193,7 @@ def _fitting(
             continue
         tried.add(payload.data)
         try:
-            check_entry(entry, payload.data, key)
+            check_entry(entry, payload.data, key, encoded=payload.encoded)
         except SignatureRefused as refusal:
             if refusal.code != "sig.bad":
                 raise
