@@ -115,7 +115,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         NGINX,
         PUBLIC,
         0.75,
-        "each request enters Python, and looks on the disk for a newer generation",
+        "each request enters Python, for a constant too, as the table below shows",
     ),
     (
         "the same, CPU of a request, in nginx's",

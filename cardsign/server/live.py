@@ -136,11 +136,11 @@ class LiveApplication:
 
     def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
         """The answer to a GET of a public document that no header decides; else None."""
+        if path not in self.views.paths.public or any(name in headers for name in DECIDING):
+            return None
         self.look()
         document = self.views.paths.public.get(path)
-        if document is None or any(name in headers for name in DECIDING):
-            return None
-        return document.whole(self._now())
+        return None if document is None else document.whole(self._now())
 
     @property
     def app(self) -> Flask:

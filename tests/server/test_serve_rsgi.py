@@ -225,3 +225,22 @@ def test_a_prepared_answer_is_the_applications_to_the_byte(site: Site, header: s
             assert answer is None
         else:
             assert answer == (200, list(asked.headers), asked.data)
+
+
+def test_what_is_answered_at_once_takes_no_thread(site: Site) -> None:
+    """A known caller's extended card; the twins wait: what is not known, and every POST."""
+    live, echo, threads = site.client.application, Echo(), list[str]()
+
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        threads.append(threading.current_thread().name)
+        return echo(environ, start_response)
+
+    rsgi = RsgiApplication(application, at_once=live.at_once, may_wait=lambda environ: True)
+    path, known = "/a2a/extendedAgentCard", Fields(*site.bearer().items())
+    answer = asked(rsgi, method="GET", path=path, headers=known)
+    assert (answer.status, answer.body) == (200, site.generation.extended["staff"])
+    assert threads == []
+    for method, where in (("POST", path), ("GET", "/nobody")):
+        assert asked(rsgi, method=method, path=where, headers=known).body == b"ok"
+    assert len(threads) == 2
+    assert all(name.startswith("cardsign-peers") for name in threads)
