@@ -321,9 +321,9 @@ def test_a_full_signature_is_checked_once(
     """Other profiles are tried only where the document as served does not fit (E9)."""
     checked: list[bytes] = []
 
-    def counted(entry: Entry, payload: bytes, key: PublicKey) -> None:
+    def counted(entry: Entry, payload: bytes, key: PublicKey, **encoded: bytes) -> None:
         checked.append(payload)
-        check_entry(entry, payload, key)
+        check_entry(entry, payload, key, **encoded)
 
     monkeypatch.setattr("cardsign.verify.signature.check_entry", counted)
     whole = canonicalize(LAX, "served-as-is").data

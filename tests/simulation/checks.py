@@ -28,10 +28,10 @@ class Checks:
         """Drop the answers, not the figures: another world has other keys."""
         self._known.clear()
 
-    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey) -> None:
+    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey, **encoded: Any) -> None:
         """As :func:`cardsign.jose.jws.check_entry`."""
         asked = (payload, key, entry.protected, entry.signature)
-        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key))
+        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key, **encoded))
 
     def _once(self, asked: tuple[Any, ...], check: Callable[[], None]) -> None:
         self.asked += 1
