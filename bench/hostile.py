@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,13 +30,30 @@ READERS: Final[dict[str, Callable[[bytes], object]]] = {
 }
 
 
+#: Of so many times the least counts: what else the machine does only adds to them.
+_TIMES: Final = 3
+_BARE: Final = 500
+
+
 def bare_verification() -> float:
     """CPU seconds of one bare verification of 2 KB."""
     message = b"x" * 2048
-    signature, start = KEY.sign(message), time.process_time()
-    for _ in range(500):
-        KEY.public.check(message, signature)
-    return (time.process_time() - start) / 500
+    signature = KEY.sign(message)
+
+    def check() -> None:
+        for _ in range(_BARE):
+            KEY.public.check(message, signature)
+
+    return _least(check) / _BARE
+
+
+def _least(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(_TIMES):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
 
 
 def hostile(size: int = MAX_CARD_BYTES) -> dict[str, dict[str, float]]:
@@ -45,7 +63,5 @@ def hostile(size: int = MAX_CARD_BYTES) -> dict[str, dict[str, float]]:
     for shape in SHAPES:
         data = card(shape, size)
         for name, read in READERS.items():
-            start = time.process_time()
-            read(data)
-            found[name][shape] = round(time.process_time() - start, 3)
+            found[name][shape] = round(_least(partial(read, data)), 3)
     return found

@@ -229,7 +229,7 @@ are made when they are asked for.
 
 Cards of 256 KiB with 16 signatures by a known key over something else, of the shapes that cost
 most: the worst of {shapes}. A card of more than 10,000 values is refused before any payload is
-made of it, so none of these has more. CPU time.
+made of it, so none of these has more. CPU time, the least of three.
 
 {hostile}
 
