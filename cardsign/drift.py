@@ -14,7 +14,7 @@ from typing import Any, Final
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.diff.cards import diff_cards
-from cardsign.diff.schemas import compare_schemas
+from cardsign.diff.schemas import Work, compare_schemas
 from cardsign.errors import CardRefused
 from cardsign.lint.contract import skill_schemas
 from cardsign.records import dataclass
@@ -121,18 +121,21 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
         if len(namesakes) > 1:  # which one is called, nobody can tell
             yield name, f"the manifest has {len(namesakes)} tools of this name"
     said: set[str] = set()
+    work = Work()  # shared by all schemas: a stranger's manifest may be large
     for skill in skill_schemas(document):
         if skill.kind != "input_schema":
             continue
         name = _plain(skill.skill)
         if name in said:
             yield skill.skill, "another skill of the card has this name"
+            continue
         said.add(name)
         if name not in known:
             yield skill.skill, "the manifest has no such tool"
-        for tool in known.get(name, ()):
+        elif len(known[name]) == 1:
+            (tool,) = known[name]
             schema = tool.get("inputSchema", tool.get("input_schema"))
-            for change in compare_schemas(skill.schema, schema, "input"):
+            for change in compare_schemas(skill.schema, schema, "input", work=work):
                 if change.effect != "wording":
                     yield f"{skill.skill}{change.path}", change.message
     for name in known.keys() - said:

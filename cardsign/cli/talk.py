@@ -43,7 +43,8 @@ DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
 def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """Foreign text for a terminal: escaped where it could deceive, shortened where long."""
-    shown = _without_password(text)
+    # A log of GitHub Actions takes `##[` for a command, wherever in a line it stands.
+    shown = _without_password(text).replace("##[", "#\\u{23}[")
     is_whole = len(shown) <= limit
     shown = shown[: limit + 1]
     if not (shown.isascii() and shown.isprintable()):

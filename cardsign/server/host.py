@@ -314,7 +314,15 @@ class Host:
         return self._answer(self._page(page, len(agents)))(environ, start_response)
 
     def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Document:
-        key = (total, *((id(one), one.number) for one in agents))
+        # What the page says, not who says it: an agent that is published anew begins at 1 again.
+        shown = tuple(one.generation for one in agents)
+        key = (
+            total,
+            *(
+                (one.number, one.published_at, one.max_age, one.changes_at, one.card)
+                for one in shown
+            ),
+        )
         found = self._pages.get(key)
         if found is None:
             cards = b",".join(one.generation.card for one in agents)

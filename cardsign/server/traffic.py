@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,8 @@ MAX_SHOWN: Final = 256  # characters of a path in the log
 STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: every request waits for it
 #: Counters in this process, one for each client and rate: `limits` never drops one by itself.
 MAX_COUNTERS: Final = 16 * 1024
+#: Some proxies write the port behind the address, as URLs do.
+_PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
 _PREFIX: Final = 64  # bits of an IPv6 address that one client has
 
 
@@ -151,7 +154,7 @@ def client_of(environ: WSGIEnvironment, proxies: tuple[str, ...]) -> str:
     address: str = environ.get("REMOTE_ADDR", "")
     said = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")
     while in_networks(address, proxies) and said and (before := said.pop().strip()):
-        address = before
+        address = _PORT.sub(r"\1", before).strip("[]")
     found = address_of(address)
     if found is None:
         return "unknown"

@@ -173,6 +173,19 @@ def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
         tools_drift(card, b'{"tools": 1}')
 
 
+def test_tools_of_one_name_are_told_and_not_compared() -> None:
+    """Nobody can tell which is called, and a stranger could name a thousand; the twin is one."""
+    card = json.dumps(CARD).encode()
+    schema = CARD["skills"][0]["input_schema"]
+    other = put(schema, "/required", [])
+    tools = [{"name": "check-berths", "inputSchema": schema}]
+    same = [{"name": "check_tides", "inputSchema": other}] * 1000
+    report = tools_drift(card, json.dumps({"tools": [*tools, *same]}).encode())
+    assert report.differences == (("check_tides", "the manifest has 1000 tools of this name"),)
+    alone = tools_drift(card, json.dumps({"tools": [*tools, same[0]]}).encode())
+    assert {where.partition("/")[0] for where, _ in alone.differences} == {"iam.check_tides"}
+
+
 def _skill_of(schema: dict[str, Any]) -> dict[str, Any]:
     """The card, whose skill has this input schema."""
     skill = {**CARD["skills"][0], "input_schema": schema}

@@ -206,6 +206,8 @@ def test_safe_leaves_honest_words_alone() -> None:
     """Letters of every script are shown; what moves, hides or reorders is not."""
     assert safe("Wetter für Zürich, 天気") == "Wetter für Zürich, 天気"
     assert safe("a\nb") == "a\\u{a}b"
+    assert safe("# of [tides]") == "# of [tides]"
+    assert "##[" not in safe("##[add-matcher]x ###[error]")  # commands to a log of GitHub Actions
     assert safe("y" * 300, limit=10) == "y" * 7 + "..."
 
 

@@ -199,6 +199,12 @@ def _pre_commit(trial: Trial, hooks: Path, hook: str) -> subprocess.CompletedPro
     )
 
 
+def test_no_name_of_a_file_is_an_option_of_a_hook(root: Path) -> None:
+    """A change could add a file named ``--jwks=theirs-signed.json``, with keys of a stranger."""
+    hooks = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    assert {hook["id"]: hook["args"][-1] for hook in hooks} == dict.fromkeys(HOOKS, "--")
+
+
 @pytest.mark.thorough
 def test_each_hook_passes_a_good_card_and_stops_a_bad_one(trial: Trial, hooked: Path) -> None:
     """By the real pre-commit, on a scratch repository."""
