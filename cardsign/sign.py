@@ -509,11 +509,11 @@ def _who_refuses(
         if _is_served_once_fixed(card, payloads, verifier, options.compat):
             lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
-        opens = f", which lets anybody change {loses} for that SDK" if loses else ""
+        opens = f". That SDK then does not notice a change of {loses}" if loses else ""
         pause = "," if "," in verifier.name else ""
         yield Reason.of(
             "sign.sdk_refuses",
-            f"{verifier.name}{pause} will refuse this card. {lint}; or sign with "
+            f"{verifier.name}{pause} will refuse this card. {lint}. Or sign with "
             f"`--compat {verifier.profile}`{opens}",
         )
 

@@ -290,8 +290,8 @@ def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: Priv
 
     assert line == (
         "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver, will refuse this card. `cardsign lint CARD "
-        "--for js-resolver` says why; or sign with `--compat js-instance`, which lets anybody "
-        "change /securitySchemes for that SDK"
+        "--for js-resolver` says why. Or sign with `--compat js-instance`. That SDK then does "
+        "not notice a change of /securitySchemes"
     )
 
 

@@ -83,11 +83,13 @@ class Command(click.Command):
         self.params.append(_QUIET)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry it out; an error of a dry run names the files that the user knows."""
+        """Carry it out; an error says which help to read, and names files that the user knows."""
         try:
             return super().invoke(ctx)
         except CardsignError as error:
             error.message, error.path = as_named(error.message), as_named(error.path)
+            if error.code in ("usage.invalid", "usage.conflict"):
+                error.hint = error.hint or f"See {ctx.command_path} --help."
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

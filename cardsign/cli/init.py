@@ -298,9 +298,10 @@ def _say_database(place: DatabaseUrl) -> None:
 def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> None:
     """Say which keys can be stolen together, and what verifiers have to be told."""
     if online := [role for role in made.shared if role != "recovery"]:
+        roles = f"{', '.join(['card', *online[:-1]])} and {online[-1]}"
         say(
-            f"the {' and '.join(online)} key is in {keystore} with the card key, under the "
-            "same passphrase: anyone who steals one of these keys has them all"
+            f"the {roles} keys are in {keystore} under one passphrase: "
+            "anyone who steals one of these keys has them all"
         )
         if "release" in online:
             say("  --release-passphrase-file FILE keeps cron from signing cards")
@@ -311,7 +312,7 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
     else:
         where = f"in {full.recovery_file}" if full.recovery_file else "above"
         say(f"the recovery key is {where}, encrypted; no copy is kept here")
-        say("  print it, or keep it apart from the other keys: it is what helps if they are stolen")
+        say("  print it, or keep it apart from the other keys: you need it if they are stolen")
         if "recovery" in made.shared:
             say(
                 "  it has the passphrase of the card key, as no other was given; keep it well apart"

@@ -408,7 +408,8 @@ class _Work:
                     self.store, step, self.unlocking.passphrase, now, self.new_key, self.random
                 )
             except PassphraseFault as fault:
-                what = f"make the next {step.alg} {step.role} key: {fault.message}"
+                what = f"make the next {step.alg} {step.role} key: {fault.message}; "
+                what += f"set CARDSIGN_{step.role.upper()}_PASSPHRASE"
                 self._needs(_who(step.role), what, self.again, None)
             else:
                 if made is not None:
@@ -531,7 +532,7 @@ class _Work:
         except _NEEDS_A_PERSON as fault:
             what = f"sign keyset {draft.number}, digest {draft.statement.digest}: {fault.message}"
             if isinstance(fault, PassphraseFault):
-                what += "; CARDSIGN_ROOT_PASSPHRASE gives that of root keys"
+                what += "; set CARDSIGN_ROOT_PASSPHRASE"
             holder = here[0].holder or "who holds the root key"
             self._needs(holder, what, self.again, until)
             return None

@@ -232,6 +232,12 @@ def _changed(
 ) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
+    if not changes.origins and not any(plan.origins):
+        hint = "Name it: cardsign keyset draft --origin https://HOST"
+        raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
+    if not roots and not changes.add_roots:
+        hint = "Make one: cardsign keys generate --role root"
+        raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
     dropped = {_dropped(plan, store, name) for name in changes.drop}

@@ -207,10 +207,10 @@ def _standbys(state: StoreState) -> Iterator[Finding]:
             and other.thumbprint not in endangered
         ]
         if all(same_custody(other, key) for other in standbys):
-            why = "each is in the same custody" if standbys else "there is none"
+            why = "each standby is in the same custody" if standbys else "there is no standby"
             alone.setdefault(why, []).append(f"{_roles(key)} key {short(key.kid)}")
     for why, keys in alone.items():
-        what = f"no standby could take over from {' or '.join(keys)} after a theft"
+        what = f"after a theft of {' or '.join(keys)}, no key can take over"
         yield Finding("doctor.no_standby", "note", f"{what}: {why}")
 
 

@@ -141,7 +141,7 @@ def _without_key(
         verdict = "not-enrolled"
         code, message = (
             "key.not_enrolled",
-            f"the key {kid!r} is pinned for {other!r}, another issuer of your policy",
+            f"your policy pins the key {kid!r} for {other!r}",
         )
     reason = Reason.of(code, message, f"/signatures/{index}")
     return _worthless(index, entry.header, verdict, reason, answers)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose import JwkSet, PrivateKey, sign_payload
+from cardsign.keys.stores import create_store
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key
@@ -32,6 +33,10 @@ def _not_canonical() -> None:
     """As PyJWT's ``jwt.encode`` signs a card: JSON in a form of its own."""
     signature = sign_payload(json.dumps(PORTABLE).encode(), key("card"), typ="JOSE")
     Path("card.json").write_bytes(dump({**PORTABLE, "signatures": [signature]}))
+
+
+def _key_store() -> None:
+    create_store(Path("keys"))
 
 
 NOTHING: Callable[[], object] = lambda: None  # noqa: E731
@@ -58,6 +63,13 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "no key store": (NOTHING, ("keys", "list")),
     "no key to sign with": (NOTHING, ("sign", "unsigned.json")),
     "a command with a slip": (NOTHING, ("verfy", "signed.json")),
+    "a card and nowhere to publish it": (NOTHING, ("publish", "signed.json")),
+    "an issuer's host without https": (NOTHING, ("trust", "add", "weather.example")),
+    "a keyset without an origin": (_key_store, ("keyset", "draft")),
+    "a keyset without a root key": (
+        _key_store,
+        ("keyset", "draft", "--origin", "https://tides.example"),
+    ),
     "an option with a slip": (NOTHING, ("verify", "signed.json", "--jwk", "jwks.json")),
     "a missing argument": (NOTHING, ("verify",)),
     "two subjects": (
@@ -186,6 +198,26 @@ SAID: dict[str, tuple[int, str, str]] = {
         "usage.invalid: No such command 'verfy'. Did you mean 'verify'?",
         "See cardsign --help.",
     ),
+    "a card and nowhere to publish it": (
+        2,
+        "usage.conflict: no publication directory is named; use -o DIR",
+        "See cardsign publish --help.",
+    ),
+    "an issuer's host without https": (
+        2,
+        "usage.conflict: 'weather.example' is no URL",
+        "Give its URL, or add --origin https://HOST: cardsign trust add https://weather.example",
+    ),
+    "a keyset without an origin": (
+        2,
+        "usage.conflict: no origin of the issuer is known",
+        "Name it: cardsign keyset draft --origin https://HOST",
+    ),
+    "a keyset without a root key": (
+        2,
+        "usage.conflict: there is no root key to sign a keyset",
+        "Make one: cardsign keys generate --role root",
+    ),
     "an option with a slip": (
         2,
         "usage.invalid: No such option '--jwk'. Did you mean '--jwks'?",
@@ -206,20 +238,20 @@ SAID: dict[str, tuple[int, str, str]] = {
         "config.malformed: this is not TOML: expected '=' after a key in a key/value "
         "pair before the end of the file "
         "(cardsign.toml)",
-        "Fix the line named. A new cardsign.toml is written by: cardsign init",
+        "Fix what is named. A new cardsign.toml is written by: cardsign init",
     ),
     "settings with a slip": (
         2,
         "config.malformed: unknown member 'publsh'; known are format, issuer, "
         "keystore, publish, timeline, build, lint, card "
         "(cardsign.toml, line 2)",
-        "Fix the line named. A new cardsign.toml is written by: cardsign init",
+        "Fix what is named. A new cardsign.toml is written by: cardsign init",
     ),
     "settings of a wrong type": (
         2,
         "config.malformed: 'publish' must be a text in quotes, such as \"value\" "
         "(cardsign.toml, line 2)",
-        "Fix the line named. A new cardsign.toml is written by: cardsign init",
+        "Fix what is named. A new cardsign.toml is written by: cardsign init",
     ),
     "a policy with a slip": (
         2,

@@ -454,7 +454,7 @@ def test_the_recovery_key_is_printed_once_and_kept_nowhere(cardsign: Cardsign) -
     found = tree()
     assert not any(private in data for data in found.values())
     assert any(label in data for data in found.values()) is False  # only inside signed payloads
-    assert "the root and release key is in keys with the card key" in done.err
+    assert "the card, root and release keys are in keys under one passphrase" in done.err
 
 
 def test_one_passphrase_is_enough_to_begin(cardsign: Cardsign) -> None:

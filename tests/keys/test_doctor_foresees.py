@@ -242,8 +242,8 @@ def pair(custody: str | None) -> StoreState:
 
 
 STANDBYS: dict[str, tuple[StoreState, str | None]] = {
-    "there is none": (of(lifecycle.enter(EMPTY, public("one"), now=NOON)), "there is none"),
-    "it lies beside the key": (pair(None), "each is in the same custody"),
+    "there is none": (of(lifecycle.enter(EMPTY, public("one"), now=NOON)), "there is no standby"),
+    "it lies beside the key": (pair(None), "each standby is in the same custody"),
     "it lies elsewhere": (pair(PROGRAM), None),
 }
 

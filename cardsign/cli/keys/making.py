@@ -42,7 +42,7 @@ from cardsign.keys.key_files import (
     export_public,
     import_private_key,
 )
-from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
+from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody, short
 from cardsign.keys.passphrase import (
     PassphraseSource,
     new_passphrase,
@@ -206,7 +206,7 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     does = _DOES[record.state]
     if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
-    say(f"the {record.alg} key above is in {path}; {does}")
+    say(f"the {record.alg} key {short(record.kid)} is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
         say("  it is in the same custody as the active key, so both may be stolen together")

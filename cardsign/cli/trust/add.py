@@ -296,7 +296,8 @@ def add(
     members = _members(url, who, name, entry)
     says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
-        raise UsageFault("usage.conflict", "expected a URL, or a NAME with --origin ORIGIN")
+        hint = f"Give its URL, or add --origin https://HOST: cardsign trust add https://{who}"
+        raise UsageFault("usage.conflict", f"{safe(who)!r} is no URL", hint=hint)
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
