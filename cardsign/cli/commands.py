@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "config": "Check cardsign.toml, and print its JSON Schema.",
     "keys": "Make, import, show, rotate and revoke keys.",
     "keyset": "Say which keys may sign for the issuer.",
-    "release": "Say which cards are current, daily.",
+    "release": "Sign the daily list of current cards.",
     "canonicalize": "Print exactly the bytes that a signature covers.",
     "sign": "Sign a card with every active key.",
     "resign": "Make and sign the copy of a card at a gateway.",

@@ -94,7 +94,7 @@ _change_options = option_group(
 
 @group()
 def release() -> None:
-    """Say which cards are current, daily. A card that no fresh release lists is not trusted."""
+    """Sign the daily list of current cards. A card that no fresh release lists is not trusted."""
 
 
 @release.command(

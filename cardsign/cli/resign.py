@@ -75,8 +75,8 @@ def resign(
 
     The copy says which issuer and which payload it came from. It carries none of the issuer's
     signatures. OUT is removed where a statement of the issuer revokes or withdraws its card,
-    after its `valid_until`, and where your policy has no such issuer any more. Any other
-    answer leaves it: anybody on the way can give one.
+    after its `valid_until`, and where your policy has no such issuer any more. No other
+    answer removes it, because anybody on the way could give that answer.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """

@@ -44,10 +44,10 @@ def rehearse_(
 ) -> int:
     """Run this key store's state through the next rotation, hour by hour, or through a theft.
 
-    Other keys stand in for its own, so it asks for no passphrase and changes nothing. Cron runs
-    with the passphrase of releases alone. A person does within a day what cron asks for. Three
-    peers look: one that pinned today's keys, one with the oldest copies that [timeline] allows,
-    and one that follows the keysets.
+    Other keys stand in for its own, so it asks for no passphrase and changes nothing. It
+    assumes that cron has the passphrase of release keys alone, and that a person does within a
+    day what cron asks for. Three peers look: one that pinned today's keys, one with the oldest
+    copies that [timeline] allows, and one that follows the keysets.
 
     Exit status 1: a peer that asks again would refuse an honest card, or go on
     believing a thief.

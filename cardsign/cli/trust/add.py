@@ -296,8 +296,7 @@ def add(
     members = _members(url, who, name, entry)
     says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
-        hint = f"Give its URL, or add --origin https://HOST: cardsign trust add https://{who}"
-        raise UsageFault("usage.conflict", f"{safe(who)!r} is no URL", hint=hint)
+        raise _no_origin(who)
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
@@ -331,6 +330,11 @@ def add(
     )
     _say_all(warnings)
     _tell(file, members, proposal, as_json, known)
+
+
+def _no_origin(who: str) -> UsageFault:
+    hint = f"Give its URL, or add --origin https://HOST: cardsign trust add https://{safe(who)}"
+    return UsageFault("usage.conflict", f"{safe(who)!r} is no URL", hint=hint)
 
 
 def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -> dict[str, Any]:
