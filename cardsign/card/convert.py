@@ -211,7 +211,7 @@ def _interface(one: Interface, version: str) -> Json:
 def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
     """Where an agent is called and how, whatever is spoken there."""
     return {
-        (str(one.get("url")), str(one.get("protocolBinding")))
+        (str(one.get("url")), str(one.get("protocolBinding") or DEFAULT_TRANSPORT))
         for one in interfaces
         if isinstance(one, dict)
     }
@@ -474,11 +474,13 @@ def _downgrade_interfaces(
     first, *others = sorted(listed, key=lambda one: one not in speaking)
     version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
     old |= {"url": first.get("url"), "protocolVersion": version}
-    if first.get("protocolBinding") != DEFAULT_TRANSPORT or to == "0.3":
-        old["preferredTransport"] = first.get("protocolBinding")
+    binding = first.get("protocolBinding")
+    if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
+        old["preferredTransport"] = binding
     if others:
         old["additionalInterfaces"] = [
-            {"url": one.get("url"), "transport": one.get("protocolBinding")}
+            {"url": one.get("url")}
+            | ({"transport": one["protocolBinding"]} if one.get("protocolBinding") else {})
             for one in (first, *others)
         ]
     again: Json = [

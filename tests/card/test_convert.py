@@ -208,3 +208,13 @@ def test_every_card_of_the_corpus_converts_or_says_why(shared: Path) -> None:
                 continue
             converted += 1
     assert converted > 200
+
+
+def test_an_interface_without_a_binding_is_kept_as_it_is() -> None:
+    """No null goes into the older card, and the way back restores the list."""
+    interfaces: list[Any] = [{"url": "https://a.example/one"}, {"url": "https://a.example/two"}]
+    card: dict[str, Any] = {"name": "a", "supportedInterfaces": interfaces}
+    old = convert_card(card, "0.3").document
+    assert "preferredTransport" not in old
+    assert old["additionalInterfaces"] == interfaces
+    assert convert_card(old, "1.0").document["supportedInterfaces"] == interfaces
