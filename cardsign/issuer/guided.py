@@ -264,7 +264,9 @@ class _Work:
             tuple(self.done),
             tuple(dict.fromkeys(self.left)),
             steps(state, self.config.timeline, self.now),
-            None if keyset is None or ended else keyset_due(state, keyset, now=self.now),
+            None
+            if keyset is None or ended
+            else keyset_due(state, keyset, now=self.now, settings=self.config.timeline),
         )
 
     def emergency(

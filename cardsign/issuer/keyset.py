@@ -54,7 +54,7 @@ from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.statements.envelope import TYP_KEYSET, check_times
+from cardsign.statements.envelope import TYP_KEYSET, StatementRefused, check_times
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
@@ -296,7 +296,19 @@ def review_keyset(
             say what has become of the keys of this store since.
     """
     previous = StatementHistory.of(store).newest_keyset()
-    check_draft(draft, previous)
+    try:
+        check_draft(draft, previous)
+    except StatementRefused as refusal:
+        if refusal.code != "statement.fork":
+            raise
+        raise StatementRefused(
+            refusal.code,
+            f"another keyset {draft.label} was signed here before, and this key store keeps it",
+            path=name,
+            hint="Do not sign this one. Send back "
+            f"{store.statement_place('keysets', draft.number)}, to be put in the place of the "
+            "draft. Who drafted it then types: cardsign keys rotate",
+        ) from refusal
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(store, draft, name, again)
     with of_the_user(name):

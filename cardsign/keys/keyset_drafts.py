@@ -10,7 +10,7 @@ asking whether another host has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -18,7 +18,12 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
-from cardsign.keys.lifecycle import SHOWN_TIME
+from cardsign.keys.lifecycle import (
+    DEFAULT_SETTINGS,
+    SHOWN_TIME,
+    TimelineSettings,
+    until_retirement,
+)
 from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState, short
 from cardsign.records import dataclass
 from cardsign.statements.envelope import (
@@ -469,18 +474,33 @@ class KeysetDue:
         return self.due <= now
 
 
-def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
-    """Say when the roots have to sign again: keys have changed, or a third of its time is left."""
+def keyset_due(
+    state: StoreState,
+    previous: KeysetStatement,
+    *,
+    now: datetime,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+) -> KeysetDue:
+    """Say when the roots have to sign again: keys have changed, or a third of its time is left.
+
+    Keys that retire leave the keyset together, once the last of them has retired, so that the roots
+    are wanted once for them. `settings` foresee when that is; whether it is due now, the state says
+    alone.
+    """
     number = previous.label
     following = f"{previous.epoch}.{previous.version + 1}"
     ends = datetime.fromtimestamp(previous.exp, UTC)
     aged = ends - timedelta(seconds=(previous.exp - previous.iat) // 3)
     changed = _changed(state, previous, now)
-    if not changed:
+    leaving = _leaving(state, previous)
+    if not changed or (leaving and all(key.state == "retired" for key in changed)):
+        known = [until_retirement(state, key, settings).until for key in leaving]
+        last = max((until for until in known if until is not None), default=now)
+        if now < last < aged:
+            why = f"{_kids((*changed, *leaving))} have retired by then"
+            return KeysetDue(following, last, why, ends)
         return KeysetDue(following, aged, f"keyset {number} ends at {ends:{SHOWN_TIME}}", ends)
-    kids = ", ".join(key.kid for key in changed[:_KIDS_SHOWN])
-    more = f" and {len(changed) - _KIDS_SHOWN} more" if len(changed) > _KIDS_SHOWN else ""
-    why = f"keyset {number} is out of date: {kids}{more} changed since"
+    why = f"keyset {number} is out of date: {_kids(changed)} changed since"
     return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)
 
 
@@ -604,6 +624,20 @@ def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tup
     names = {entry.public.thumbprint for entry in entries} | (before.revoked ^ after.revoked)
     names |= {key.public.thumbprint for key in {*before.root.keys} ^ {*after.root.keys}}
     return tuple(key for key in state.keys if key.thumbprint in names)
+
+
+def _leaving(state: StoreState, previous: KeysetStatement) -> tuple[KeyRecord, ...]:
+    """The listed keys that are about to retire."""
+    listed = {key.public.thumbprint for key in previous.keys}
+    return tuple(
+        key for key in state.keys if key.state == "retiring" and key.thumbprint in listed
+    )
+
+
+def _kids(keys: Sequence[KeyRecord]) -> str:
+    """The first kids of some keys, for a sentence."""
+    more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
+    return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
 
 
 def _last_change(key: KeyRecord) -> datetime:

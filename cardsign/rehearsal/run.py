@@ -306,7 +306,8 @@ class _Run:
         keyset = StatementHistory.of(self.store).newest_keyset()
         due = [step.due for step in steps(self.store.state, settings, self.now) if step.due]
         due += [self.visit] if self.visit else []
-        due += [keyset_due(self.store.state, keyset, now=self.now).due] if keyset else []
+        if keyset:
+            due.append(keyset_due(self.store.state, keyset, now=self.now, settings=settings).due)
         soon = min((one for one in due if one > self.now), default=self.now + _DAY)
         hours = -(-(min(soon, self.now + _DAY) - self.now) // _HOUR)
         return self.now + max(1, hours) * _HOUR

@@ -3,7 +3,8 @@
 A section has a folder of its own. Comments of the page say what happens between the blocks:
 
 * ``cron 5d``: cron runs daily for so long; it may need a person, and exits 1 then;
-  ``idle 5d``: it needs nobody;
+  ``idle 5d``: it needs nobody, though it runs hourly in the first three days;
+  ``needed 3d``: it runs hourly until it needs a person, within so long;
 * ``theft``: a thief takes the active card key; ``lost NAME...``: these folders are gone;
 * ``believed 600s``: from so long after the theft or the end on, no peer that follows keysets
   believes that card; ``ended``: the card is not the issuer's any more;
@@ -49,7 +50,7 @@ CRON, ROOT = "that of cron's releases", "that of the offline root"
 RECOVERY = "another horse entirely"
 DAY = 24 * 3600
 PART = re.compile(
-    r"^<!-- (?P<told>(?:two|cron|idle|theft|lost|believed|ended|rotated)[^>]*?) -->$|"
+    r"^<!-- (?P<told>(?:two|cron|idle|needed|theft|lost|believed|ended|rotated)[^>]*?) -->$|"
     r"^```console\n(?P<block>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -190,11 +191,21 @@ class Story:
         days = int(span.removesuffix("d"))
         step = 3 if days > 10 else 1
         for _ in range(0, days, step):
-            self.clock.sleep(step * DAY)
-            only = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
-            ended = self.cardsign("keys", "rotate", "--quiet", **only)
-            assert ended.status in needed, ended.err
-            self.look()
+            assert self.cron_once(step * DAY) in needed
+
+    def cron_once(self, later: int) -> int:
+        """One run after so many seconds; gives its exit status."""
+        self.clock.sleep(later)
+        only = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
+        ended = self.cardsign("keys", "rotate", "--quiet", **only)
+        assert ended.status in (0, 1), ended.err
+        self.look()
+        return ended.status
+
+    def needed(self, span: str) -> None:
+        """A person comes at the first alarm, which is early enough for a fault to show."""
+        hours = 24 * int(span.removesuffix("d"))
+        assert any(self.cron_once(3600) for _ in range(hours))
 
     def two(self, _: str) -> None:
         """Bob holds a root key as well."""
@@ -202,7 +213,11 @@ class Story:
 
     def idle(self, span: str) -> None:
         """So long nobody is needed: cron does all by itself."""
-        self.cron(span, needed=(0,))
+        days = int(span.removesuffix("d"))
+        soon = min(days, 3)
+        assert not any(self.cron_once(3600) for _ in range(24 * soon))
+        if days > soon:
+            self.cron(f"{days - soon}d", needed=(0,))
 
     def theft(self) -> None:
         """The thief signs the issuer's own words with the card key."""

@@ -55,6 +55,26 @@ DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
     "a key waits to be listed": ((record("card2", "generated"),), DAY, True),
     "a standby has come": ((record("card2", "prepublished"),), DAY, True),
     "a key has been retired": ((record("card", "retired"),), DAY, True),
+    "a key has been retired, and another is about to": (
+        (record("rel", "retired", "release"), record("card", "retiring")),
+        DAY,
+        False,
+    ),
+    "a key has been revoked, and another is about to retire": (
+        (REVOKED, record("rel", "retiring", "release")),
+        DAY,
+        True,
+    ),
+    "a key waits to be listed, and another is about to retire": (
+        (record("card2", "generated"), record("card", "retiring")),
+        DAY,
+        True,
+    ),
+    "a key has been retired, and another never is": (
+        (record("rel", "retired", "release"), record("card", "retiring")),
+        60 * DAY,
+        True,
+    ),
     "a key has been revoked": ((REVOKED,), DAY, True),
     "a root key has been revoked": (
         (record("ann", "revoked", "root", revoked_because="compromised"),),
@@ -88,6 +108,18 @@ def test_it_says_why_and_since_when() -> None:
     assert changed.due == NOW + HOUR
     assert thumbprint("card") in changed.why
     assert thumbprint("card2") in changed.why
+
+
+def test_it_foresees_when_the_last_key_has_retired() -> None:
+    """So that people know of their second visit in the first; an earlier end is said instead."""
+    stops = KeyTimes(activated=NOW, stops_signing=LATER + 2 * HOUR)
+    gone, leaves = record("card", "retired"), record("rel", "retiring", "release", times=stops)
+
+    told = keyset_due(store(gone, leaves), first(), now=LATER)
+    over = keyset_due(store(gone, leaves), first(), now=LATER + 3 * HOUR)
+
+    assert (told.due, thumbprint("rel") in told.why) == (LATER + 2 * HOUR, True)
+    assert over.due == NOW + 60 * DAY
 
 
 def test_hosts_come_to_the_same_draft() -> None:

@@ -56,7 +56,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
     if keyset is not None and not has_ended(state, keyset):
-        next_one = keyset_due(state, keyset, now=now)
+        next_one = keyset_due(state, keyset, now=now, settings=settings)
         told.append((next_one.due, f"let the roots sign keyset {next_one.number} ({next_one.why})"))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
     if as_json:
