@@ -46,7 +46,7 @@ def _begin(context: click.Context, _: click.Parameter, is_given: bool) -> None:
     if is_given and _FOLDER not in context.meta:
         context.meta[_FOLDER] = context.with_resource(_folder())
         context.meta[COPIES] = {}
-        context.call_on_close(lambda: say("dry run: nothing was changed"))
+        context.call_on_close(lambda: say("nothing was changed"))
 
 
 @contextmanager

@@ -76,9 +76,14 @@ def as_named(text: str) -> str:
 
 
 def say(line: str, *, asked: bool = False) -> None:
-    """One line of talk, on stderr; under ``--quiet`` only what an option has asked for."""
+    """One line of talk, on stderr; under ``--quiet`` only what an option has asked for.
+
+    A dry run says of each line that it is one: what it tells of was not done.
+    """
     if asked or not is_quiet():
-        _tell(as_named(line))
+        context = click.get_current_context(silent=True)
+        is_dry = context is not None and COPIES in context.meta and not line.startswith(" ")
+        _tell(as_named(f"dry run: {line}" if is_dry else line))
 
 
 def is_quiet() -> bool:

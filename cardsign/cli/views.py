@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import Json
+from cardsign.cli.dry_run import is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement
@@ -118,15 +119,17 @@ def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next."""
     first = progress.left[0].command if progress.left else ""
     if first:
-        say(f"not finished. Do this: {safe(first)}")
+        say(f"not finished. Do this: {whole(first)}")
     for line in progress.done or ([] if first else ["nothing was due"]):
         say(safe(line, limit=400))
+    if is_dry_run():
+        say("a real run makes keys with other kids, and drafts with other digests")
     for one in progress.left:
         until = "" if one.until is None else f", until {second(one.until)}"
         say(f"left for {safe(one.who)}{until}:")
         say(f"  {safe(one.what, limit=600)}")
         if one.command != first:
-            say(f"  next: {safe(one.command)}")
+            say(f"  next: {whole(one.command)}")
     if first:
         return  # what comes by itself may wait
     for step in progress.ahead:

@@ -562,7 +562,8 @@ class _Work:
             roots = self.unlocking.roots
             publish_keyset(roots, draft.statement, b"", now=self.now, is_overtaken=True)
         if told.is_new:
-            self.done.append(f"published keyset {draft.number}")
+            is_told = told.published and draft.number in told.published.generation.keysets
+            self.done.append(f"{'published' if is_told else 'kept'} keyset {draft.number}")
         if told.release is not None:
             self.done.append(f"signed release {told.release.seq}, which names it")
 

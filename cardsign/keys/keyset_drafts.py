@@ -629,9 +629,7 @@ def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tup
 def _leaving(state: StoreState, previous: KeysetStatement) -> tuple[KeyRecord, ...]:
     """The listed keys that are about to retire."""
     listed = {key.public.thumbprint for key in previous.keys}
-    return tuple(
-        key for key in state.keys if key.state == "retiring" and key.thumbprint in listed
-    )
+    return tuple(key for key in state.keys if key.state == "retiring" and key.thumbprint in listed)
 
 
 def _kids(keys: Sequence[KeyRecord]) -> str:

@@ -118,7 +118,7 @@ def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
 
     told = tick(issuer)
 
-    assert told["done"] == ["published keyset 1.2"]
+    assert told["done"] == ["kept keyset 1.2"]
     assert "passphrase of the release key" in told["left"][0]["who"]
     assert (digest_of(told), told["keyset"]["number"]) == (None, "1.3")
     assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")

@@ -61,6 +61,20 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
 
 
 @in_each_store
+def test_a_role_does_not_get_the_passphrase_of_another(two_roles: Any) -> None:
+    """With it cron could sign cards; and the card keys could be opened with cron's."""
+    card, release = two_roles.state.keys
+    change = {"now": after(10), "cost": COST}
+    for record, old, new in ((release, RELEASE, CARD), (card, CARD, RELEASE)):
+        with pytest.raises(PassphraseFault, match=r"passphrase of .* already") as shared:
+            two_roles.change_passphrase([record], old, new, **change)
+        assert shared.value.code == "passphrase.unfit"
+        two_roles.signer(record, old)
+    two_roles.remove_private(card.thumbprint)
+    assert two_roles.change_passphrase([release], RELEASE, CARD, **change) == (release,)
+
+
+@in_each_store
 def test_a_private_key_that_is_gone_is_not_put_back(two_roles: Any) -> None:
     """A key may be destroyed while its passphrase is changed."""
     thumbprint = two_roles.state.keys[0].thumbprint

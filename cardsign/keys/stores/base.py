@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,7 @@ from cardsign.keys.audit import (
 )
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
+from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody, short
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
@@ -438,11 +438,12 @@ class KeyStore(ABC):
         again: what `new` opens is left as it is.
 
         Raises:
-            PassphraseFault: ``passphrase.unfit``; ``passphrase.wrong``: a key opens with neither,
-                and nothing was changed.
+            PassphraseFault: ``passphrase.unfit``: `new` is too short, or that of another key here;
+                ``passphrase.wrong``: a key opens with neither. Nothing was changed.
             StoreFault, FileFault, SignerFault: As :meth:`signer`.
         """
         check_strength(new)
+        self._check_unused(new, {record.thumbprint for record in records})
         found: list[tuple[KeyRecord, bytes]] = []
         for record in records:
             envelope, where = self.read_private(record.thumbprint), record.thumbprint
@@ -459,6 +460,28 @@ class KeyStore(ABC):
         for record, sealed in found:
             self.replace_private(record.thumbprint, sealed)
         return changed
+
+    def _check_unused(self, new: bytes, thumbprints: Collection[str]) -> None:
+        """Refuse a passphrase of other keys: cron's opens the release keys, and never a card key.
+
+        Raises:
+            PassphraseFault: ``passphrase.unfit``.
+        """
+        here = self.private_keys().difference(thumbprints)
+        for key in self.state.keys:
+            if key.thumbprint not in here or key.custody != file_custody(key.thumbprint):
+                continue
+            envelope, where = self.read_private(key.thumbprint), key.thumbprint
+            try:
+                open_sealed(envelope, key.public, new, where=where)
+            except PassphraseFault:
+                continue
+            role = " and ".join(key.roles)
+            raise PassphraseFault(
+                "passphrase.unfit",
+                f"this is the passphrase of {role} key {short(key.kid)} already",
+                hint="Choose another one: each role has its own.",
+            )
 
     def leave(self, to: str, *, now: datetime) -> StoreState:
         """Mark the store as moved; see :func:`cardsign.keys.lifecycle.leave`."""
