@@ -79,6 +79,11 @@ def is_dry_run() -> bool:
     return context is not None and _FOLDER in context.meta
 
 
+def done(past: str, verb: str) -> str:
+    """What a command did, by its verb: `past`; in a dry run what it would do."""
+    return f"would {verb}" if is_dry_run() else past
+
+
 def to_change(path: Path, *, copy: Callable[[Path, Path], object] | None = None) -> Path:
     """The file or directory that a command may change: `path`, or in a dry run a copy of it.
 

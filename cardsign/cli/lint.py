@@ -14,7 +14,7 @@ import click
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import STDIO, option, option_group, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
+from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.options import moment
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
@@ -176,12 +176,14 @@ def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: s
 
 
 def _say_fixed(result: FixResult) -> None:
-    done = "would fix" if is_dry_run() else "fixed"
-    say(f"{done} {counted(len(result.fixed), 'finding')}")
+    fixed = done("fixed", "fix")
+    say(f"{fixed} {counted(len(result.fixed), 'finding')}")
     for one in result.fixed if is_dry_run() else ():
-        say(f"{done} {safe(one.pointer, limit=120)}: {safe(one.message)} ({one.rule.id})")
+        say(f"{fixed} {safe(one.pointer, limit=120)}: {safe(one.message)} ({one.rule.id})")
     if result.signatures_removed:
-        say("the signatures were removed, because the card has changed; sign it again")
+        say(
+            f"{done('removed', 'remove')} the signatures, since the card has changed; sign it again"
+        )
 
 
 # ------------------------------------------------------------------ for programs

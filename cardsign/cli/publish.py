@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import PATH, option, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import begin_check, dry_run_option, to_change
+from cardsign.cli.dry_run import begin_check, done, dry_run_option, to_change
 from cardsign.cli.options import (
     GuidedOptions,
     UnlockOptions,
@@ -186,13 +186,13 @@ def _tell(
         number = {"generation": generation.number}
         print_json({**number, **view, "left_out": left_out, "changes": changes})
     elif generation.created:
-        say(f"published generation {generation.number} in {directory}")
+        say(f"{done('published', 'publish')} generation {generation.number} in {directory}")
         for name, what in changes.items():
             say(f"  {what}: {name}")
     else:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
     if export_to is not None:
-        say(f"exported its public files to {export_to}")
+        say(f"{done('exported', 'export')} its public files to {export_to}")
     if export_to is not None and changes_at:
         say(f"  the keys change at {changes_at:%Y-%m-%d %H:%M} UTC: export again")
     for kid in published.left_out:

@@ -13,7 +13,7 @@ from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import STDIO, option, option_group, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, moment, unlock_options
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.sign import CardOptions
@@ -165,7 +165,8 @@ def _remove(output: str, why: str) -> None:
     """Withdraw the copy that is there."""
     if output != STDIO and Path(output).exists():
         to_change(Path(output)).unlink(missing_ok=True)
-        say(f"removed {safe(output)}: {safe(why)}. Take it off your server too")
+        removed = done("removed", "remove")
+        say(f"{removed} {safe(output)}: {safe(why)}. Take it off your server too")
 
 
 def _tell(
@@ -183,5 +184,6 @@ def _tell(
     if not changed:
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")
         return
-    say(f"signed the copy of {safe(name)}{'' if output == STDIO else f' as {safe(output)}'}")
+    where = "" if output == STDIO else f" as {safe(output)}"
+    say(f"{done('signed', 'sign')} the copy of {safe(name)}{where}")
     say_notes(notes)

@@ -10,7 +10,7 @@ import click
 
 from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
-from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import members
@@ -133,7 +133,8 @@ def create(audience: str, token_file: Path | None, expires: datetime | None, as_
     if token_file is None:
         say(f"  its line for the server's token file: {line}")
     else:
-        say(f"added its digest to {token_file}; a running server takes it up within a second")
+        added = done("added", "add")
+        say(f"{added} its digest to {token_file}; a running server takes it up within a second")
 
 
 _token_file = option("--token-file FILE", "Where the digests are.", required=True, type=PATH)
@@ -170,7 +171,7 @@ def revoke(digest: str, token_file: Path, as_json: bool) -> None:
     write_atomic(to_change(token_file), without_token(_present(token_file), digest))
     if as_json:
         print_json({"revoked": digest, "token_file": str(token_file)})
-    say(f"revoked {digest} in {token_file}")
+    say(f"{done('revoked', 'revoke')} {digest} in {token_file}")
 
 
 def _present(token_file: Path) -> bytes:
