@@ -68,7 +68,7 @@ _QUIET: Final = click.Option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, _, is_quiet: context.meta.__setitem__(QUIET, is_quiet),
-    help="Print no notes, progress or next steps; only results and errors.",
+    help="Print no notes, progress or next steps; only results, alarms and errors.",
 )
 
 

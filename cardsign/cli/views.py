@@ -116,20 +116,20 @@ def progress_json(progress: Progress) -> dict[str, Any]:
 
 
 def say_progress(progress: Progress, now: datetime) -> None:
-    """What was done, what needs a person, and what is next."""
+    """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
     if first:
-        say(f"not finished. Do this: {whole(first)}")
+        say(f"not finished. Do this: {whole(first)}", asked=True)
     for line in progress.done or ([] if first else ["nothing was due"]):
         say(safe(line, limit=400))
     if is_dry_run():
         say("a real run makes keys with other kids, and drafts with other digests")
     for one in progress.left:
         until = "" if one.until is None else f", until {second(one.until)}"
-        say(f"left for {safe(one.who)}{until}:")
-        say(f"  {safe(one.what, limit=600)}")
+        say(f"left for {safe(one.who)}{until}:", asked=True)
+        say(f"  {safe(one.what, limit=600)}", asked=True)
         if one.command != first:
-            say(f"  next: {whole(one.command)}")
+            say(f"  next: {whole(one.command)}", asked=True)
     if first:
         return  # what comes by itself may wait
     for step in progress.ahead:
@@ -145,13 +145,15 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def say_finding(finding: Finding) -> None:
-    """What doctor reports, and what to do."""
+    """What doctor reports, and what to do; under ``--quiet`` alarms alone."""
     where = f" ({safe(finding.path)})" if finding.path else ""
     fixed = ", fixed" if finding.fixed else ""
     level = "" if finding.fixed else f"{finding.level}: "
-    say(f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}")
+    text = f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}"
+    is_alarm = finding.level == "alarm" and not finding.fixed
+    say(text, asked=is_alarm)
     if not finding.fixed and (hint := hint_for(finding.code)):
-        say(f"  {hint}")
+        say(f"  {hint}", asked=is_alarm)
 
 
 def audit_json(line: AuditEvent) -> dict[str, Any]:

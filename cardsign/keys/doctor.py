@@ -173,9 +173,20 @@ def _keys(
     state: StoreState, settings: TimelineSettings, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
     """What is due or waits for a person."""
-    if state.keys and not state.active_keys() and any("card" in key.roles for key in state.keys):
-        yield Finding("doctor.no_active_key", "alarm", "no key signs cards")
+    if _no_card_key(state):
+        message = "no key signs cards"
+        if any(key.state in _WAITING and "card" in key.roles for key in state.keys):
+            message += " until the next one is active; with roots, once they have listed it"
+        yield Finding("doctor.no_active_key", "alarm", message)
     yield from _due(state, settings, now, within)
+
+
+_WAITING: Final = ("generated", "prepublished")
+
+
+def _no_card_key(state: StoreState) -> bool:
+    """Whether there were keys to sign cards, and none is active: after a theft, say."""
+    return not state.active_keys() and any("card" in key.roles for key in state.keys)
 
 
 def _due(
@@ -258,22 +269,26 @@ def _keyset(
 ) -> Iterator[Finding]:
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
-        message = f"{left} holder(s) of root keys are left, and keyset statements need {needed}"
+        message = f"too few holders of root keys are left: {left} of the {needed} that are needed"
         yield Finding("doctor.roots_ended", "alarm", message)
     told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
     ends = f"without it no card is trusted from {told.ends:{SHOWN_TIME}} on"
+    if _no_card_key(known.state):
+        ends = "no card is trusted before that"
     draft = waiting_draft(known.state, keyset, known.untrusted_draft, now=now)
     if draft is not None:
         missing = max(one.missing for one in quorum_signatures(draft, keyset))
-        need = f"{missing} more holder(s) have to sign it" if missing else "publish it"
+        need = "publish it"
+        if missing:
+            need = f"{missing} more holder{'s have' if missing > 1 else ' has'} to sign it"
         stale = keyset_due(known.state, draft, now=now).due
         message = (
             f"keyset {told.number} waits here: {need}; {ends}. From {stale:{SHOWN_TIME}} on "
             "another is drafted in its place, and all have to sign again"
         )
-        real = min(told.ends, stale)
+        real = None if _no_card_key(known.state) else min(told.ends, stale)
         yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
         if more := says_more(known.state, keyset, draft, now=now):
             message = f"{len(more)} line(s) of it nobody here has drafted: cardsign keys rotate"
@@ -281,7 +296,8 @@ def _keyset(
     else:
         when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
-        yield Finding("doctor.keyset_due", "alarm", message, real=told.ends)
+        real = None if _no_card_key(known.state) else told.ends
+        yield Finding("doctor.keyset_due", "alarm", message, real=real)
 
 
 def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Finding]:

@@ -206,6 +206,22 @@ def test_rotate_says_what_opened_the_keys_of_each_role(issuer: Cardsign) -> None
     assert quiet.err == ""
 
 
+def test_what_cron_runs_says_when_a_person_is_needed(cardsign: Cardsign) -> None:
+    """An exit status alone reaches nobody; without need nothing is printed."""
+    _, apart, own = begun_apart(cardsign)
+    jobs = (("keys", "rotate", "--quiet"), ("keys", "doctor", "--quiet"))
+    asked = [cardsign(*job) for job in jobs]
+    run(cardsign(*ALL_DUE, *apart, **own))
+    done = [cardsign(*job) for job in jobs]
+
+    assert [(one.status, one.err == "") for one in (*asked, *done)] == [
+        *[(1, False)] * 2,
+        *[(0, True)] * 2,
+    ]
+    assert asked[0].err.startswith("cardsign: not finished. Do this: ")
+    assert "alarm: doctor." in asked[1].err
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["in cardsign.toml", "in no file"])
 def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: bool) -> None:
     """Only a person who names the card does; until then nobody is needed."""
@@ -241,6 +257,25 @@ def test_a_theft_is_rehearsed_without_any_passphrase(issuer: Cardsign) -> None:
     picture = Path("theft.svg").read_text()
     assert "believes the thief" in picture
     assert "prefers-color-scheme: dark" in picture
+
+
+def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Cardsign) -> None:
+    """Replacements wait for the roots; a key more would not help, and nothing is trusted now."""
+    _, apart, own = begun_apart(cardsign)
+    run(cardsign(*ALL_DUE, *apart, **own))
+    words = ("keys", "revoke", active("card"), "--reason", "compromised", "--stored-with", "--yes")
+    assert cardsign(*words, **own).status == 1
+
+    told = cardsign("keys", "doctor", "--json").json
+    said = {one["code"]: one for one in told}
+
+    assert "once they have listed it" in said["doctor.no_active_key"]["message"]
+    assert "keys rotate --root-keystore DIR" in said["doctor.no_active_key"]["hint"]
+    assert "1 more holder has to sign it" in said["doctor.draft_waits"]["message"]
+    assert "no card is trusted before that" in said["doctor.draft_waits"]["message"]
+    assert said["doctor.draft_waits"]["real"] is None
+    run(cardsign(*ALL_DUE, *apart, **own))
+    assert cardsign("keys", "doctor").status == 0
 
 
 def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
