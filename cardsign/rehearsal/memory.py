@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,11 +10,12 @@ from typing import Any
 
 from cardsign.errors import PassphraseFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetPlan, draft_next, write_draft
+from cardsign.keys.keyset_drafts import KeysetPlan, draft_next, draft_recovery, write_draft
 from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
 from cardsign.keys.stores.base import KeyStore, Kind, Number
 from cardsign.statements.envelope import TYP_KEYSET
@@ -102,7 +103,7 @@ def stand_in(
     """A store in memory in the state of another, with fresh keys under the same kids.
 
     So a rotation can be rehearsed without any passphrase. Of the statements only the newest
-    keyset stands in, under its version and with its own times; releases are not taken over.
+    keyset stands in, under its number and with its own times; releases are not taken over.
 
     Args:
         store: The real store; it is only read.
@@ -174,12 +175,32 @@ def _keep(
         ),
         revoked=frozenset(names.get(name, name) for name in newest.revoked),
     )
-    lifetime = datetime.fromtimestamp(newest.exp, UTC) - begun
     signers = [private_keys[key.public.thumbprint] for key in plan.root.keys]
-    statement = None
-    for _ in range(newest.version):
-        payload = draft_next(plan, statement, now=begun, lifetime=lifetime).envelope.payload
-        statement = read_keyset(sign_statement(payload, signers, TYP_KEYSET))
+    for statement in _history(newest, plan, signers, new_key("ES256", "recovery")):
         for one in (copy, roots):
             StatementHistory.of(one).keep_keyset(statement, write_draft(statement))
             note_keyset(one, statement, now=begun)
+
+
+def _history(
+    newest: KeysetStatement, plan: KeysetPlan, signers: Sequence[Signer], recovering: PrivateKey
+) -> Iterator[KeysetStatement]:
+    """Statements that say `plan`, up to the number of `newest` and with its times.
+
+    A recovery opened each epoch but the first. `recovering` stands in for the keys that did, since
+    the newest statement may have given them up.
+    """
+    begun = datetime.fromtimestamp(newest.iat, UTC)
+    lifetime = datetime.fromtimestamp(newest.exp, UTC) - begun
+    before = replace(plan, recovery=Quorum(1, (RootKey(recovering.public, "recovery"),)))
+    statement: KeysetStatement | None = None
+    while statement is None or statement.number < newest.number:
+        epoch = min(statement.epoch + 1, newest.epoch) if statement else 1
+        says = plan if epoch == newest.epoch else before
+        if statement is None or statement.epoch == epoch:
+            draft, by = draft_next(says, statement, now=begun, lifetime=lifetime), signers
+        else:
+            draft = draft_recovery(says, statement, now=begun, lifetime=lifetime)
+            by = [*signers, recovering]
+        statement = read_keyset(sign_statement(draft.envelope.payload, by, TYP_KEYSET))
+        yield statement

@@ -1,7 +1,8 @@
 """One rehearsal: cron each hour, a person a day after being asked, and three peers who look.
 
 It runs the state of a key store, with keys that stand in for its own, through the functions that
-cron and operators run. The caches are as old as ``[timeline]`` allows them to be.
+cron and operators run. Copies of cards and key sets are as old as ``[timeline]`` allows them to
+be, and those of statements as old as their headers allow.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, Literal
 from cardsign.card.document import Card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
+from cardsign.issuer import ending
 from cardsign.issuer.cards import read_source
 from cardsign.issuer.guided import Progress, Unlocking, revoke_and_replace, rotate_keys
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
@@ -29,6 +31,7 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.timeline import TimelineRow, key_rows
 from cardsign.publish.generation import load_current
+from cardsign.publish.layout import MAX_STATEMENT_AGE
 from cardsign.records import dataclass
 from cardsign.rehearsal.memory import MemoryStore, stand_in
 from cardsign.rehearsal.peers import KeysetPeer, believes
@@ -132,6 +135,7 @@ def rehearse(
     now: datetime,
     folder: Path,
     revoke: Sequence[str] = (),
+    stored_with: bool = False,
 ) -> Rehearsal:
     """Run a store's state through its next rotation, or through a theft.
 
@@ -143,6 +147,7 @@ def rehearse(
         now: The time, with its zone, in whole seconds.
         folder: An empty folder for what is published meanwhile.
         revoke: Kids of stolen keys, revoked five minutes after `now`; none: a rotation.
+        stored_with: Revoke the keys that were stored with them too.
 
     Raises:
         SigningRefused: ``sign.no_key``: no card key is active.
@@ -150,7 +155,10 @@ def rehearse(
             stand now.
         StoreFault: ``keystore.unknown_key``; or as :func:`cardsign.issuer.rotate_keys`.
     """
-    stolen = tuple(store.load().find(kid).kid for kid in revoke)
+    state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+    taken = [state.find(kid) for kid in revoke]
+    taken += ending.stored_with(state, taken, keyset, now) if stored_with else []
+    stolen = tuple(dict.fromkeys(key.kid for key in taken))
     card = _published_card(config)
     copy, roots = stand_in(store)
     if not copy.state.active_keys("card"):
@@ -329,7 +337,7 @@ class _Run:
             return None
         settings = self.config.timeline
         return KeysetPeer(
-            Copies(self.site, settings.card_max_age),
+            Copies(self.site, MAX_STATEMENT_AGE),
             keyset.origins[0],
             keyset.id,
             at=lambda t: datetime.fromtimestamp(t, UTC),
@@ -351,7 +359,7 @@ class _Run:
                 any(believes(one, card) for one in sets for card in stolen),
             )
         if peer is not None:
-            report = peer.verify(t, peer.answer(CARD_PATH, t, fresh=False)[1] or cards[0])
+            report = peer.verify(t, cards[-1])
             if report.verdict != "trusted":  # it asks for the card again as well
                 report = peer.verify(t, cards[0])
             fooled = any(peer.verify(t, card).verdict == "trusted" for card in stolen)

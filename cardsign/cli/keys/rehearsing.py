@@ -22,7 +22,7 @@ from cardsign.cli.options import (
     project_config,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.timeline import Phase, Span, TimelineRow
 from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
 
@@ -37,10 +37,15 @@ from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
     "Rehearse the theft of this key instead of a rotation. May be repeated.",
     into="stolen",
 )
+@option("--stored-with", "Rehearse the theft of the keys that were stored with them too.")
 @option("--svg FILE", "Write a picture as well.")
 @keystore_options
 def rehearse_(
-    stolen: tuple[str, ...], svg: str | None, keystore: KeystoreOptions, as_json: bool
+    stolen: tuple[str, ...],
+    stored_with: bool,
+    svg: str | None,
+    keystore: KeystoreOptions,
+    as_json: bool,
 ) -> int:
     """Run this key store's state through the next rotation, hour by hour, or through a theft.
 
@@ -52,10 +57,19 @@ def rehearse_(
     Exit status 1: a peer that asks again would refuse an honest card, or go on
     believing a thief.
     """
+    if stored_with and not stolen:
+        raise UsageFault("usage.conflict", "--stored-with goes with --revoke KID")
     config, store = project_config(), keystore.open()
     config = replace(config, cards=project_cards(config))
     with TemporaryDirectory() as folder:
-        told = rehearse(store, config, now=moment(), folder=Path(folder), revoke=stolen)
+        told = rehearse(
+            store,
+            config,
+            now=moment(),
+            folder=Path(folder),
+            revoke=stolen,
+            stored_with=stored_with,
+        )
     lines = list(_lines(told))
     if svg is not None:
         rows = (*told.rows, *_peers(told))
