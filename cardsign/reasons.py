@@ -481,7 +481,7 @@ _TABLE: Final = (
     ("doctor.leftover", "A killed process left a file that nothing refers to.",
      "cardsign keys doctor --fix removes it."),
     ("doctor.moved", "This key store has moved, and private keys may still lie here.",
-     "Use the new one: change `keystore` in cardsign.toml. Then destroy what is left of this one."),
+     "Name the new one: `keystore` in cardsign.toml, or CARDSIGN_KEYSTORE for a database."),
     ("doctor.stranger", "The key store's directory holds a file that cardsign did not write.",
      "Move it elsewhere."),
     ("doctor.permissions", "Others can access a file that only the owner of the key store needs.",

@@ -155,7 +155,7 @@ def move_store(
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
             ``usage.conflict``: into its own folder; as :func:`restore`.
     """
-    to = str(place.resolve() if isinstance(place, Path) else place)
+    to = str(place.resolve()) if isinstance(place, Path) else place.to_file()
     if isinstance(place, Path) and isinstance(store.where, Path):
         inside = place.resolve() != store.where.resolve()
         if inside and place.resolve().is_relative_to(store.where.resolve()):

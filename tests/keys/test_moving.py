@@ -75,7 +75,10 @@ def test_a_store_moves_into_a_database(
     assert aborted == 0
     fault = refusal(store.load)
     assert postgres.password not in f"{fault.message} {fault.hint}"
-    assert "postgresql://" in fault.message
+    named = parse_database_url(url).to_file()
+    assert f"moved to {named} on" in fault.message
+    assert fault.hint == f"Use the new one: --keystore {named}."
+    assert parse_database_url(named).username == parse_database_url(url).username
 
 
 @pytest.mark.parametrize("cut", ["before it is there", "after it is there"])
