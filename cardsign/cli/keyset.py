@@ -443,8 +443,14 @@ def publish(
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_options
 def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
-    """Show the newest statement, or a draft: what it says and who has signed it."""
-    shown = show_keyset(keystore.open(), read_statement(file) if file is not None else None)
+    """Show the newest statement, or a draft: what it says and who has signed it.
+
+    A draft can be shown where there is no key store too.
+    """
+    if file is not None and keystore.open_if_any() is None:
+        shown = KeysetDraft(read_statement(file), None)
+    else:
+        shown = show_keyset(keystore.open(), None if file is None else read_statement(file))
     statement = shown.statement
     if as_json:
         print_json(keyset_json(statement))

@@ -330,6 +330,28 @@ def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
     run(issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=new.read_text()))
 
 
+@pytest.mark.parametrize("role", ["recovery", "root"])
+def test_a_passphrase_of_no_key_is_not_changed(cardsign: Cardsign, role: str) -> None:
+    """The recovery key is a file of its own, and the root key is in another store."""
+    begun_apart(cardsign)
+    new = secret("new", "a new one for nobody, and longer")
+    ended = cardsign("keys", "passwd", "--role", role, "--new-passphrase-file", new)
+    assert (ended.status, f"no {role} key in this key store" in ended.err) == (2, True)
+
+
+def test_a_draft_is_shown_where_there_is_no_key_store(
+    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A holder looks at it before a key is at hand; without a draft there is nothing to show."""
+    run(issuer("keyset", "draft", "-o", "next.json"))
+    draft = Path("next.json").resolve()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    shown = run(issuer("keyset", "show", draft)).text
+    assert "keyset 1.3 of tides.example" in shown
+    assert "keystore.missing" in issuer("keyset", "show").err
+
+
 def test_a_moved_store_signs_no_more(issuer: Cardsign) -> None:
     """The new one does; moving again to the same place changes nothing."""
     for _ in range(2):

@@ -236,6 +236,13 @@ def passwd(
         for key in store.state.keys
         if role in key.roles and key.private == "held" and key.custody.startswith("file:")
     ]
+    if not records:
+        raise UsageFault(
+            "usage.conflict",
+            f"no {role} key in this key store has a passphrase",
+            path=store.place,
+            hint="See which keys are here: cardsign keys list --keystore DIR.",
+        )
     old = keystore.access().passphrase(role, (role,))
     own = PassphraseSource(new_passphrase_file, None, {}, terminal_prompt())
     with passphrase_option("--new-passphrase-file"):
