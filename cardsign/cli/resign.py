@@ -113,7 +113,8 @@ def resign(
         if signed.document != before:
             write_output(output, signed.document)
         notes = (*signed.notes, *names)
-        _tell(notes, name, output, signers, signed.document != before, as_json)
+        if signed.document != before or not watching.watch:
+            _tell(notes, name, output, signers, signed.document != before, as_json)
         return EXIT_OK
 
     return watching.repeat(look)

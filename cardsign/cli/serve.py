@@ -11,7 +11,7 @@ import click
 from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import done, dry_run_option, to_change
-from cardsign.cli.options import project_config
+from cardsign.cli.options import moment, project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
@@ -123,7 +123,10 @@ def create(audience: str, token_file: Path | None, expires: datetime | None, as_
     """Make a token. It is printed once, on stdout, and kept nowhere."""
     from cardsign.server.tokens import create_token
 
-    token, line = create_token(audience, expires and expires.replace(tzinfo=UTC))
+    end = expires and expires.replace(tzinfo=UTC)
+    if end and end <= moment():
+        raise UsageFault("usage.invalid", f"a token until {end:%Y-%m-%d} would open nothing")
+    token, line = create_token(audience, end)
     if token_file is not None:
         write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
     if as_json:
@@ -153,7 +156,7 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
         return
     for one in entries:
         until = f" until {one.expires:%Y-%m-%d %H:%M} UTC" if one.expires else ""
-        ended = ", expired" if one.expires and one.expires <= datetime.now(UTC) else ""
+        ended = ", expired" if one.expires and one.expires <= moment() else ""
         click.echo(f"{one.digest.hex()[:12]} {one.audience}{until}{ended}")
 
 
@@ -166,9 +169,10 @@ def revoke(digest: str, token_file: Path, as_json: bool) -> None:
 
     A running server follows within a second.
     """
-    from cardsign.server.tokens import without_token
+    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES, without_token
 
-    write_atomic(to_change(token_file), without_token(_present(token_file), digest))
+    data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
+    write_atomic(to_change(token_file), without_token(data, digest, str(token_file)))
     if as_json:
         print_json({"revoked": digest, "token_file": str(token_file)})
     say(f"{done('revoked', 'revoke')} {digest} in {token_file}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import Json
-from cardsign.cli.dry_run import is_dry_run
+from cardsign.cli.dry_run import done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement
@@ -223,13 +223,11 @@ def say_updated(published: Published | None, directory: object) -> None:
     """What came of statements that were put into a publication directory, if there is one."""
     if published is None:
         if directory is not None:
-            say(
-                f"nothing is published in {directory} yet; the statements will go with the first "
-                "card"
-            )
+            say(f"no whole generation is in {directory}; the statements will go with the next card")
         return
     if published.generation.created:
-        say(f"published generation {published.generation.number} in {directory}")
+        number = published.generation.number
+        say(f"{done('published', 'publish')} generation {number} in {directory}")
     say_withheld(published)
     # The command that signs the card again publishes the key set too.
     for kid in published.left_out if published.refusal is None else ():

@@ -5,7 +5,6 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -112,7 +111,7 @@ def publish_cards(
             :func:`cardsign.publish.publish_generation`; nothing is published.
         LocalFault: As :func:`record_publication`.
     """
-    newest = _newest(directory)
+    newest = newest_generation(directory)
     _check_extended(card, {*(extended or ()), *drop_extended}, newest)
     if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
         older = newest.legacy_card
@@ -133,13 +132,6 @@ def publish_cards(
     if is_live:
         record_publication(store, generation, now=now)
     return Published.of(store, generation)
-
-
-def _newest(directory: Path) -> Generation | None:
-    """What is published; a damaged one counts as nothing."""
-    with contextlib.suppress(ServeFault):
-        return newest_generation(directory)
-    return None
 
 
 def _check_extended(card: bytes, named: Collection[str], newest: Generation | None) -> None:
@@ -252,11 +244,14 @@ def statements_of(store: KeyStore) -> Issued | None:
 
 
 def newest_generation(directory: Path | None) -> Generation | None:
-    """The newest generation of a publication directory; None if there is none."""
+    """The newest generation of a publication directory; None if there is none.
+
+    A damaged one counts as none, because publishing again repairs it.
+    """
     try:
         return load_current(directory) if directory else None
     except ServeFault as fault:
-        if fault.code == "serve.no_generation":
+        if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
             return None
         raise
 

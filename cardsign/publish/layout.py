@@ -35,6 +35,9 @@ MAX_STATEMENT_AGE: Final = 300
 #: Unix seconds: A2A 0.3.0, of 2025-07-30, moved the card to its present path.
 LEGACY_SINCE: Final = 1753833600
 
+#: Beside it, wherever the agent is mounted.
+_SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-version"')
+
 SITE_FOLDER: Final = "site"
 HEADERS_FILE: Final = "_headers"
 NGINX_FILE: Final = "nginx.conf"
@@ -99,7 +102,7 @@ def public_files(
         moved = [("Deprecation", f"@{LEGACY_SINCE}")]  # RFC 9745
         if sunset:  # RFC 8594
             moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
-        moved.append(("Link", f'<{CARD_PATH}>; rel="successor-version"'))
+        moved.append(_SUCCESSOR)
         older = generation.legacy_card or generation.card
         files[LEGACY_CARD_PATH] = file(older, "application/json", *moved)
     return files

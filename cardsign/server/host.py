@@ -95,6 +95,7 @@ class Host:
         #: By path: which agents' cards name it, and the hosts that each names with it.
         self._claims: dict[str, dict[str, set[str]]] = {}
         self._contested: set[str] = set()
+        self._absent: AbstractSet[str] = frozenset()
         self._views: list[Views] = []
         self._below = _template(settings.agent_path)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
@@ -104,6 +105,8 @@ class Host:
         elif settings.enabled:
             self._agents[""] = self._open(directory)
         self._looked_at = clock()
+        if self._is_one:
+            self._say_absent(())
         self._look()
 
     @property
@@ -227,7 +230,7 @@ class Host:
 
     def _root(self) -> LiveApplication | None:
         """Whose card is at the root: the only agent's, or the one that the settings name."""
-        if self.settings.root is not None:
+        if self.settings.root is not None and not self._is_one:
             return self._agents.get(self.settings.root)
         return next(iter(self._agents.values())) if len(self._agents) == 1 else None
 
@@ -251,13 +254,15 @@ class Host:
         try:
             self._looked_at = self._clock()
             try:
-                names = set(_agents_in(self._directory)) - self.settings.disabled
+                there = _agents_in(self._directory)
             except ServeFault as exc:  # nobody said that the agents are gone
                 if self._complaint != str(exc):
                     self._complaint = str(exc)
                     self._log(f"still serving the agents that were there: {exc}")
                 return
             self._complaint = ""
+            self._say_absent(there)
+            names = {*there} - self.settings.disabled
             agents = {name: one for name, one in self._agents.items() if name in names}
             for name in sorted(names - agents.keys()):
                 try:
@@ -272,6 +277,14 @@ class Host:
             self._claim()
         finally:
             self._looking.release()
+
+    def _say_absent(self, there: Iterable[str]) -> None:
+        """Name the agents that only the settings know: a misspelt one is on its routes still."""
+        root = {self.settings.root} if self.settings.root else set()
+        absent = (self.settings.disabled | root).difference(there)
+        for name in sorted(absent - self._absent):
+            self._log(f"the settings name agent {name}, which is not here")
+        self._absent = absent
 
     def _claim(self) -> None:
         """Take up which paths the cards name; two agents at one place are a line, once."""

@@ -54,12 +54,17 @@ def serve(
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
-        UsageFault: ``usage.not_installed``: metrics are wanted.
+        UsageFault: ``usage.not_installed``: metrics are wanted; ``config.malformed``: no rate, or
+            no storage for it.
         ServeFault: ``serve.bind``, ``serve.worker_died``, and what
             :class:`cardsign.server.Host` raises.
         FileFault: A published file cannot be read.
     """
     Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening
+    if settings.rate:
+        from cardsign.server.traffic import RateLimit
+
+        RateLimit(settings.rate, settings.rate_storage, _unsaid)
     with _counted(settings), _reserved(host, port) as (address, free_port):
         make = partial(Host, directory, settings)
         _run(make, address, free_port, as_json, settings.workers)

@@ -171,12 +171,13 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
             yield Finding("doctor.token_ends", "alarm", message, str(file), real=one.expires)
 
 
-def without_token(data: bytes, digest: str) -> bytes:
+def without_token(data: bytes, digest: str, path: str = "FILE") -> bytes:
     """The content of a token file without the line of one token.
 
     Args:
         data: The content.
         digest: The beginning of the token's digest, in hex, as long as it takes to name one.
+        path: Of the file, for the hint.
 
     Raises:
         ServeFault: ``serve.token_file``: the file is malformed.
@@ -185,7 +186,11 @@ def without_token(data: bytes, digest: str) -> bytes:
     entries = TokenTable.from_bytes(data).entries
     found = [one for one in entries if digest and one.digest.hex().startswith(digest.lower())]
     if len(found) != 1:
-        raise UsageFault("usage.conflict", f"{len(found)} tokens have a digest {digest}..., not 1")
+        raise UsageFault(
+            "usage.conflict",
+            f"{len(found)} tokens have a digest {digest}..., not 1",
+            hint=f"See their digests: cardsign tokens list --token-file {path}",
+        )
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     return "".join(lines[: found[0].line - 1] + lines[found[0].line :]).encode()
 

@@ -68,9 +68,12 @@ class RateLimit:
         self._begin = begin
         try:
             self._rates = limits.parse_many(rate)
+        except ValueError as exc:
+            raise _bad("rate", rate, exc, "100/minute") from exc
+        try:
             self._window = begin()
-        except (ValueError, limits.errors.ConfigurationError) as exc:
-            raise UsageFault("config.malformed", f"rate or rate_storage: {exc}") from exc
+        except limits.errors.ConfigurationError as exc:
+            raise _bad("rate_storage", storage, exc, "redis://HOST:6379") from exc
 
     def wait(self, client: str, now: float) -> int | None:
         """Seconds after which a client may ask again; None if it may now."""
@@ -90,6 +93,11 @@ class RateLimit:
             self._failed_at = now
             self._log(f"rate limits are not counted: {type(exc.__cause__ or exc).__name__}")
         return None
+
+
+def _bad(setting: str, value: str, cause: Exception, right: str) -> UsageFault:
+    problem = f"{setting} = {value!r}: {cause}"
+    return UsageFault("config.malformed", problem, hint=f'For example {setting} = "{right}".')
 
 
 class Traffic:

@@ -73,6 +73,15 @@ COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
     "an audience that is a path": (
         ["tokens", "create", "--audience", "../x"], 2, "publish.audience_name",
     ),
+    "a token that has ended already": (
+        ["tokens", "create", "--audience", "x", "--expires", "2020-01-01"], 2, "usage.invalid",
+    ),
+    "a token that a file has not": (
+        ["tokens", "revoke", "0abc", "--token-file", "empty"], 2, "cardsign tokens list",
+    ),
+    "a token of a file that is not there": (
+        ["tokens", "revoke", "0abc", "--token-file", "nowhere"], 2, "file.not_found",
+    ),
     "a URL with a user": (["verify", "https://me@a.example/"], 3, "fetch.url"),
 }  # fmt: skip
 
@@ -82,6 +91,7 @@ def test_bad_input_ends_in_one_clear_complaint(
     cardsign: Cardsign, signed: Path, arguments: list[str], status: int, code: str
 ) -> None:
     """The code, the status, a hint; no traceback; nothing written."""
+    Path("empty").touch()
     Path("list.json").write_text("[]")
     Path("half.json").write_bytes(signed.read_bytes()[:300])
     Path("page.json").write_text('{"error": "not found"}')

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import StoreState
 from cardsign.keys.stores import DirectoryStore
@@ -468,6 +469,21 @@ def test_a_check_names_what_would_change(issuer: Cardsign) -> None:
     assert json.loads(ended.out)["changes"] == {"agent-card.json": "changed"}
     assert (published().number, audit()) == (number, log)
     assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
+
+
+@pytest.mark.parametrize("name", ["agent-card.json", "manifest.json", "release.json"])
+def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: str) -> None:
+    """As the message of the server says, by hand and from cron; the files are whole again."""
+    with Path("cardsign.toml").open("a") as settings:
+        settings.write('[[card]]\nsource = "card.json"\nsigned = "signed.json"\n')
+    for words in (("publish", "signed.json"), ("publish",), ("keys", "rotate")):
+        before = published()
+        Path("public", f"{before.number:06d}", name).write_bytes(b"{")
+        with pytest.raises(ServeFault):
+            published()
+        run(issuer(*words))
+        assert published().number > before.number
+        assert published().card == before.card
 
 
 def test_publish_exports_what_it_published(issuer: Cardsign) -> None:

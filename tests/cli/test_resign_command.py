@@ -181,16 +181,20 @@ def test_watching_needs_a_file(cardsign: Cardsign, peer: LivePeer) -> None:
 
 
 def test_a_watcher_follows(cardsign: Cardsign, peer: LivePeer) -> None:
-    """Each second, until it is stopped."""
+    """Each second, until it is stopped; what stays as it was is no line."""
     command = [sys.executable, "-m", "cardsign", *resign(peer, "-o", str(COPY), "--watch")]
     with subprocess.Popen([*command, "--every", "1"], stderr=subprocess.PIPE) as watcher:
         try:
             wait_until(COPY.exists)
             peer.serve(CARD_PATH, sign({**peer.card, "version": "7.0.0"}, key("card")))
             wait_until(lambda: json.loads(COPY.read_bytes())["version"] == "7.0.0")
+            seen = len(peer.seen)
+            wait_until(lambda: len(peer.seen) > seen + 4)
             assert watcher.poll() is None
         finally:
             watcher.terminate()
+        assert watcher.stderr is not None
+        assert b"nothing changed" not in watcher.stderr.read()
 
 
 def wait_until(done: object) -> None:

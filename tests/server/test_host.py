@@ -113,6 +113,27 @@ def test_L19_an_agent_that_is_not_enabled_is_on_no_route(serve: Callable[..., Se
     assert served.status("/tides/a2a/extendedAgentCard") == 400  # no token table: not configured
 
 
+def test_an_agent_that_only_the_settings_know_is_named(serve: Callable[..., Served]) -> None:
+    """A misspelt name takes nobody off a route, so it is said: once, and again when it is gone."""
+    settings = ServerSettings(root="tides", disabled=frozenset({"waevs", "surf"}))
+    served = serve("tides", "waves", "surf", settings=settings)
+    said = "the settings name agent waevs, which is not here"
+    assert [line for line in served.log if "the settings name" in line] == [said]
+    served.seconds += 2
+    served.status(CARD)
+    assert [line for line in served.log if "the settings name" in line] == [said]
+
+
+def test_settings_for_several_agents_do_no_harm_to_one(tmp_path: Path, key: PrivateKey) -> None:
+    """They name nobody here, which is said; the only agent keeps each of its paths."""
+    publish_cards(tmp_path / "one", key, card("tides"))
+    served = Served(tmp_path / "one", ServerSettings(root="tides"))
+    assert "the settings name agent tides, which is not here" in served.log
+    for path in (CARD, LEGACY, "/.well-known/jwks.json", "/a2a/agents"):
+        assert served.status(path) == 200
+    assert served.client.get("/", headers={"Accept": "text/html"}).status_code == 200
+
+
 def test_extended_cards_are_found_by_the_paths_of_their_cards(
     tmp_path: Path, serve: Callable[..., Served]
 ) -> None:

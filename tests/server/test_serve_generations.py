@@ -57,7 +57,7 @@ def test_F3_F4_the_legacy_path_answers_and_says_where_the_card_is_now(site: Site
 
     assert answer.data == site.client.get(CARD).data
     assert answer.headers["Deprecation"] == "@1753833600"
-    assert answer.headers["Link"] == f'<{CARD}>; rel="successor-version"'
+    assert answer.headers["Link"] == '<agent-card.json>; rel="successor-version"'
     assert "Sunset" not in answer.headers
     assert "Deprecation" not in site.client.get(CARD).headers
 

@@ -10,7 +10,7 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
-from cardsign.server import RateLimit, ServerSettings, Traffic, client_of
+from cardsign.server import ServerSettings, Traffic, client_of, serve
 
 CARD = "/.well-known/agent-card.json"
 
@@ -92,11 +92,15 @@ def test_a_storage_without_answer_refuses_nobody(
 
 
 @pytest.mark.parametrize(("rate", "storage"), [("often", "memory://"), ("1/day", "nowhere://x")])
-def test_a_rate_that_cannot_be_counted_is_refused(rate: str, storage: str) -> None:
-    """At the start."""
+def test_a_rate_that_cannot_be_counted_is_refused(site: Site, rate: str, storage: str) -> None:
+    """At the start, before anything listens; the setting is named, its value, and a right one."""
+    settings = ServerSettings(rate=rate, rate_storage=storage)
     with pytest.raises(UsageFault) as caught:
-        RateLimit(rate, storage, lambda line: None)
+        serve(site.directory, settings, "127.0.0.1", 0)
     assert caught.value.code == "config.malformed"
+    wrong = "rate = 'often'" if rate == "often" else "rate_storage = 'nowhere://x'"
+    assert str(caught.value).startswith(f"config.malformed: {wrong}: ")
+    assert "100/minute" in caught.value.hint or "redis://HOST:6379" in caught.value.hint
 
 
 @pytest.mark.parametrize(
