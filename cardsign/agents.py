@@ -11,18 +11,23 @@ from cardsign.errors import FileFault, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
 
 _NAME: Final = re.compile(r"(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
-_MAKE: Final = """# include agent-cards.mk
+#: The rules that a contract card keeps as it stands; A2A's are kept by what build makes of it.
+CONTRACT_LINT: Final = "cardsign lint agents --group json --group contract"
+_MAKE: Final = f"""# include agent-cards.mk
 .PHONY: check-a2a-contracts check-a2a-contracts-full a2a-inspector-dev
 check-a2a-contracts:  ## JSON and contract rules of every card
-\tcardsign lint agents --group json --group contract
+\t{CONTRACT_LINT}
 
-check-a2a-contracts-full:  ## all rules, those of A2A included
-\tcardsign lint agents --strict
+check-a2a-contracts-full:  ## all rules, those of A2A on the card that is built of each
+\t{CONTRACT_LINT} --group secrets --strict
+\tfor card in agents/*/.well-known/agent-card.json; do \\
+\t  cardsign build -q "$$card" --url 'https://agents.example.com/{{name}}' -o - | \\
+\t  cardsign lint - --ignore meaning.placeholder || exit 1; done
 
-a2a-inspector-dev:  ## a report of every card, to read
-\tcardsign lint agents --fail-on error
+a2a-inspector-dev:  ## a report of every card by every rule, to read
+\t-cardsign lint agents --fail-on error
 """
-_WORKFLOW: Final = """name: agent-cards
+_WORKFLOW: Final = f"""name: agent-cards
 on: [pull_request]
 permissions:
   contents: read
@@ -30,11 +35,11 @@ jobs:
   contracts:
     runs-on: ubuntu-latest
     steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
-        with: {python-version: "3.12"}
+      - uses: actions/checkout@v7
+      - uses: actions/setup-python@v7
+        with: {{python-version: "3.13"}}
       - run: pip install cardsign
-      - run: cardsign lint agents --group json --group contract --format github
+      - run: {CONTRACT_LINT} --format github
 """
 _TEST: Final = '''"""The card of {name} loads, and keeps its contract."""
 

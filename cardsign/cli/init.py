@@ -227,7 +227,7 @@ def init(
 
 def _new_agent(name: str, *, as_json: bool) -> None:
     """Write the files of an agent, and say which; a dry run is refused, since there are no keys."""
-    from cardsign.agents import init_agent
+    from cardsign.agents import CONTRACT_LINT, init_agent
 
     if is_dry_run():
         raise UsageFault("usage.conflict", "--agent and --dry-run exclude each other")
@@ -237,7 +237,7 @@ def _new_agent(name: str, *, as_json: bool) -> None:
         return
     for path in made:
         say(f"wrote {path}")
-    say("next: write its skills, then cardsign lint agents")
+    say(f"next: write its skills, then {CONTRACT_LINT}")
 
 
 def _try(issuer: str | None, place: StorePlace) -> None:

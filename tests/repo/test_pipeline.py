@@ -22,6 +22,7 @@ from tests.support import PORTABLE
 
 ACTION = ".github/actions/cardsign/action.yml"
 INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+USES = re.compile(r"uses: ([a-z-]+/[a-z-]+)@(?:[0-9a-f]{40}  # )?(v\d+)")
 CONDITION = re.compile(r"inputs\.([a-z-]+) != ''")
 HOOKS = {
     "cardsign-lint": "harbour.card.json",
@@ -160,6 +161,16 @@ def test_workflows_and_actions_pass_zizmor(root: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_workflow_names_one_version_of_an_action(root: Path) -> None:
+    """Ours, those of the guide and the examples, and that of `init --agent`."""
+    places = [*root.glob(".github/*/*.yml"), *root.glob("examples/*/*.yaml")]
+    places += [root / "docs/guides/sign-in-ci.md", root / "cardsign/agents.py"]
+    named = {(place.name, *use) for place in places for use in USES.findall(place.read_text())}
+    assert {"agents.py", "sign-in-ci.md", "github.yaml"} <= {name for name, *_ in named}
+    versions = {(action, version) for _, action, version in named}
+    assert len(versions) == len(dict(versions)), sorted(versions)
 
 
 @pytest.fixture(scope="module")
