@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from cardsign.card.document import Card
@@ -22,6 +22,7 @@ from cardsign.records import dataclass
 SCHEMA: Final = "cardsign.drift/1"
 #: A manifest of tools may be larger than a card: it has what a card leaves out.
 MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
+_MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class DriftReport:
 
     Attributes:
         committed_sha256: Of the bytes that were committed, in hex.
-        live_sha256: Of those that are live.
+        live_sha256: Of those that are live; None for tools, which are compared one by one.
         differences: Each with its JSON pointer or tool, and what differs; empty where only the
             spelling of the bytes does.
         only_live_is_signed: The committed card has no signatures and the live one has. Then the
@@ -38,7 +39,7 @@ class DriftReport:
     """
 
     committed_sha256: str
-    live_sha256: str
+    live_sha256: str | None
     differences: tuple[tuple[str, str], ...]
     only_live_is_signed: bool = False
 
@@ -47,7 +48,9 @@ class DriftReport:
         """Whether a member, a tool or, of two cards signed alike, the digests differ."""
         if self.differences:
             return True
-        return self.committed_sha256 != self.live_sha256 and not self.only_live_is_signed
+        if self.live_sha256 is None or self.only_live_is_signed:
+            return False
+        return self.committed_sha256 != self.live_sha256
 
     def to_json(self) -> dict[str, Any]:
         """The report for programs."""
@@ -94,22 +97,25 @@ def _unsigned(document: Mapping[str, Json]) -> str:
 def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
     """Compare the input schemas of a card's skills with a recorded manifest of tools (row B12).
 
-    A tool belongs to the skill whose id it has, without department and in snake_case.
+    A tool belongs to the skill whose id it has, without department and in snake_case; or, of what
+    ``cardsign build`` made of MCP tools, to ``mcp_SERVER_TOOL``.
 
     Args:
         card: The card.
-        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`.
+        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`, or a
+            whole answer to it with the same under ``result``.
 
     Raises:
         JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
     """
     document = Card.from_bytes(card).document
     manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
-    tools = manifest.get("tools")
+    answer = manifest.get("result")
+    tools = answer.get("tools") if isinstance(answer, dict) else manifest.get("tools")
     if not isinstance(tools, list):
         raise CardRefused("card.type", "expected a list of tools", path="/tools")
     digest = hashlib.sha256(card).hexdigest()
-    return DriftReport(digest, digest, tuple(_of_tools(document, tools)))
+    return DriftReport(digest, None, tuple(_of_tools(document, tools)))
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
@@ -125,7 +131,7 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
     for skill in skill_schemas(document):
         if skill.kind != "input_schema":
             continue
-        name = _plain(skill.skill)
+        name = _tool_of(_plain(skill.skill), known)
         if name in said:
             yield skill.skill, "another skill of the card has this name"
             continue
@@ -140,6 +146,15 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
                     yield f"{skill.skill}{change.path}", change.message
     for name in known.keys() - said:
         yield name, "the card has no such skill with a schema"
+
+
+def _tool_of(skill: str, tools: Collection[str]) -> str:
+    """The tool of a skill: its own name, or what stands behind ``mcp_`` and the server's name."""
+    if skill in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
+        return skill
+    words = skill.split("_")[2:]
+    rests = ("_".join(words[at:]) for at in range(len(words)))
+    return next((rest for rest in rests if rest in tools), skill)
 
 
 def _plain(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -65,7 +65,8 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
 
     Args:
         sources: Files and folders, each with its kind before it or not: ``KIND:PATH``. What an
-            earlier one says stays; a later one fills gaps.
+            earlier one says stays; a later one fills gaps. Neighbours of one kind may refer to
+            each other, as Orloj's files do.
         options: What the person who builds says.
 
     Raises:
@@ -79,19 +80,23 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     draft = Draft(keep_going=options.keep_going)
     for member, text in options.members.items():
         _set(draft, member, text)
-    grouped: dict[str, tuple[Kind, list[Path]]] = {}
+    groups: list[tuple[Kind, list[Path]]] = []  # neighbours of one kind, which refer to each other
     for source in sources:
         try:
             kind, path = _recognise(str(source))
         except (BuildRefused, FileFault) as refused:
             draft.leave_out(refused)
             continue
-        grouped.setdefault(kind.name, (kind, []))[1].append(path)
+        if not groups or groups[-1][0] is not kind:
+            groups.append((kind, []))
+        groups[-1][1].append(path)
+    saved = replace(options, live=())
+    for kind, paths in groups:
+        kind.take(paths, draft, saved)
     if options.live:
-        grouped.setdefault(mcp.KIND.name, (mcp.KIND, []))
-    for kind, paths in grouped.values():
-        kind.take(paths, draft, options)
-    first = next((kind for kind, _ in grouped.values()), cards.KIND)
+        mcp.KIND.take((), draft, options)
+        groups.append((mcp.KIND, []))
+    first = groups[0][0] if groups else cards.KIND
     _fill(draft, first, options, Place(str(sources[0]) if sources else "the MCP server"))
     return _written(draft, first, options)
 

@@ -16,7 +16,10 @@ from cardsign.loading import load_card
 @command(example="cardsign drift card.json https://agent.example/.well-known/agent-card.json")
 @click.argument("committed")
 @click.argument("live", required=False)
-@option("--tools FILE", "A recorded tools/list, in place of LIVE.")
+@option(
+    "--tools FILE",
+    "A recorded answer to tools/list, in place of LIVE. No server is asked: save its answer first.",
+)
 @loopback_option
 def drift(
     committed: str,
@@ -46,7 +49,9 @@ def drift(
     if as_json:
         print_json(found.to_json())
     else:
-        click.echo(f"committed {found.committed_sha256}\nlive      {found.live_sha256}")
+        click.echo(f"committed {found.committed_sha256}")
+        if found.live_sha256 is not None:
+            click.echo(f"live      {found.live_sha256}")
         for where, what in found.differences:
             click.echo(f"  {safe(where, limit=120)}  {safe(what)}")
         if found.only_live_is_signed:

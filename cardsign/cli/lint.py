@@ -143,7 +143,8 @@ def lint(
         if output is not None and not (is_dry_run() and output == STDIO):
             write_output(output, fixed.document)
         _say_fixed(fixed)
-        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=cards[0])]
+        name = output or cards[0]  # whose lines the findings name
+        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=name)]
     elif cards == (STDIO,):
         reports = [lint_card(read_input(STDIO, max_bytes=MAX_CARD_BYTES), settings, name=STDIO)]
     else:

@@ -116,10 +116,11 @@ def ask_first(warning: str, *, hint: str = "") -> None:
 
 
 def say_notes(notes: Iterable[Reason]) -> None:
-    """Notes of a report, one line each, on stderr."""
+    """Notes of a report, one line each, on stderr; under ``--quiet`` only what was refused."""
     for note in notes:
         where = f" ({safe(note.path, limit=120)})" if note.path else ""
-        say(f"{note.code}: {safe(note.message, limit=600)}{where}")
+        text = f"{note.code}: {safe(note.message, limit=600)}{where}"
+        say(text, asked=note.severity == "error")
 
 
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:

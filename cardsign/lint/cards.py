@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from cardsign.card.document import Card
+from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, JsonRefused, UsageFault
 from cardsign.lint import contract as contract  # their rules bind themselves
@@ -42,6 +43,7 @@ GROUPS: Final[dict[str, str]] = {
     "secrets": "keys, tokens, internal addresses and settings",
 }
 DEFAULT_SETTINGS: Final = LintSettings()
+_MAX_NAMESAKES: Final = 100  # of one name, how many are compared with each other
 # Of a card in A2A 0.3 they say no more than that it is one.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
 # What the groups before have said of the same place.
@@ -263,7 +265,7 @@ _SAME_NAME: Final = add_rule(
     Rule(
         "meaning.same-name",
         "warning",
-        "Two cards have the same name and different interfaces.",
+        "Two cards have the same name and no URL in common.",
         "Callers know an agent by the name of its card.",
         "Give each agent a name of its own.",
         "row B2",
@@ -341,11 +343,12 @@ def lint_references(
     `metadata.specialists` and `metadata.foreman` must name cards that are there, both ways.
     """
     cards = {str(one.document.get("name")): one for one in reports if one.document is not None}
-    namesakes: dict[Json, dict[str, str]] = {}  # by name and endpoint, the first report
+    namesakes: dict[Json, dict[frozenset[str], str]] = {}  # by name and URLs, the first report
     for one in reports:
         if one.document is not None and isinstance(one.document.get("name"), str):
             same_name = namesakes.setdefault(one.document["name"], {})
-            same_name.setdefault(_endpoint(one.document), one.name)
+            if len(same_name) < _MAX_NAMESAKES:
+                same_name.setdefault(_urls(one.document), one.name)
     return tuple(
         with_findings(one, _references(one, cards, namesakes), settings) for one in reports
     )
@@ -361,14 +364,18 @@ def with_findings(
 
 
 def _references(
-    report: CardReport, cards: Mapping[str, CardReport], namesakes: Mapping[Json, dict[str, str]]
+    report: CardReport,
+    cards: Mapping[str, CardReport],
+    namesakes: Mapping[Json, Mapping[frozenset[str], str]],
 ) -> Iterator[Finding]:
     document = report.document
     if document is None:
         return
     name = str(document.get("name"))
-    same_name, own = namesakes.get(name, {}), _endpoint(document)
-    other = next((file for endpoint, file in same_name.items() if endpoint != own), None)
+    same_name, own = namesakes.get(name, {}), _urls(document)
+    # Cards that share a URL are forms of one card, such as that of A2A 0.3 and that of 1.0.
+    others = (file for urls, file in same_name.items() if urls != own and own.isdisjoint(urls))
+    other = next(others, None)
     if other is not None:
         yield Finding(_SAME_NAME, ("name",), f"{other[-80:]} has the same name")
     tokens, metadata = contract.kept(document, "metadata")
@@ -396,5 +403,6 @@ def _named(
         yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")
 
 
-def _endpoint(document: Mapping[str, Json]) -> str:
-    return json.dumps([document.get("url"), document.get("supportedInterfaces")], sort_keys=True)
+def _urls(document: Mapping[str, Json]) -> frozenset[str]:
+    """Where a card says that its agent is called, in any form."""
+    return frozenset(str(one.url) for one in interfaces_of(document, any_spelling=True))

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import URL, Write, built, codes
+from making import URL, Build, Write, built, codes
 
 from cardsign.build import BuildOptions, build_card
 from cardsign.card import FIELDS_URI, convert_card
 from cardsign.errors import BuildRefused
+from tests.support import PORTABLE
+
+DOCS = "https://tides.example/docs"
 
 #: The seed's example, whole.
 GENERIC: dict[str, Any] = {
@@ -392,3 +395,22 @@ def test_only_the_words_of_an_unknown_authentication_are_kept(write: Write) -> N
     card = built(path, keep_going=True)
     assert ours(json.loads(card.document))["authentication"] == {"schemes": ["weird"]}
     assert b"PLANTED" not in card.document
+
+
+def test_F36_of_several_sources_each_earlier_one_wins(build: Build, write: Write) -> None:
+    """Also where one of another kind stands between two of one kind."""
+    cards = [
+        write(f"{name}.json", json.dumps({**PORTABLE, "description": name, **more}))
+        for name, more in (("one", {"version": "1.1.1"}), ("two", {"documentationUrl": DOCS}))
+    ]
+    one, two = cards
+    parsed = json.loads(one.read_bytes())
+    del parsed["description"]
+    one.write_text(json.dumps(parsed))
+    skill = write("agent/SKILL.md", "---\nname: harbour\ndescription: of the skill\n---\n").parent
+
+    built = build(one, skill, two)
+
+    assert (built["version"], built["description"]) == ("1.1.1", "of the skill")
+    assert built["documentationUrl"] == DOCS
+    assert build(one, two, skill)["description"] == "two"

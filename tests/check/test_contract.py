@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardsign import sign_card, verify_card
+from cardsign.build import BuildOptions, build_card
 from cardsign.contract import check_envelope
 from cardsign.drift import card_drift, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
@@ -171,6 +173,33 @@ def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
     assert [where for where, _ in more.differences] == ["spy"]
     with pytest.raises(CardRefused):
         tools_drift(card, b'{"tools": 1}')
+
+
+TOOLS = [
+    {"name": name, "description": name, "inputSchema": {"type": "object", "required": [name]}}
+    for name in ("search.docs", "get-doc", "doc")
+]
+
+
+@pytest.mark.parametrize("answer", [False, True], ids=["tools", "a whole answer"])
+def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path, answer: bool) -> None:
+    """Its ids carry the server's name; one tool less or another schema is told."""
+    source = tmp_path / "docs.json"
+    source.write_text(json.dumps({"name": "My Docs", "description": "Docs", "tools": TOOLS}))
+    card = build_card([source], BuildOptions(url="https://docs.example/a2a")).document
+
+    def drift(tools: list[dict[str, Any]]) -> list[str]:
+        listed: Any = {"tools": tools}
+        manifest = {"jsonrpc": "2.0", "id": 1, "result": listed} if answer else listed
+        report = tools_drift(card, json.dumps(manifest).encode())
+        assert report.has_drifted is bool(report.differences)
+        return [where.partition("/")[0] for where, _ in report.differences]
+
+    assert drift(TOOLS) == []
+    assert drift(TOOLS[:2]) == ["mcp_my_docs_doc"]
+    assert drift([*TOOLS, {"name": "spy"}]) == ["spy"]
+    other = {**TOOLS[1], "inputSchema": {"type": "object", "required": ["password"]}}
+    assert set(drift([TOOLS[0], other, TOOLS[2]])) == {"mcp_my_docs_get_doc"}
 
 
 def test_tools_of_one_name_are_told_and_not_compared() -> None:

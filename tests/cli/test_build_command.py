@@ -79,6 +79,8 @@ def test_keep_going_ends_with_1(folder: Path) -> None:
     assert done.return_value == 1
     assert "build.refused" in done.stderr
     assert "bad.md:2" in done.stderr
+    quiet = run("SKILL.md", "bad.md", "--url", URL, "-o", "card.json", "--keep-going", "--quiet")
+    assert [line.split(":")[1].strip() for line in quiet.stderr.splitlines()] == ["build.refused"]
     assert (folder / "card.json").exists()
 
 

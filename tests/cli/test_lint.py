@@ -310,7 +310,7 @@ def test_a_card_is_fixed(cardsign: Cardsign) -> None:
     name = card("card.json", WITH_DEFAULTS)
     ended = cardsign("lint", name, "--fix", "-o", "fixed.json")
 
-    assert (ended.status, ended.text) == (0, "clean: card.json\n")
+    assert (ended.status, ended.text) == (0, "clean: fixed.json\n")
     assert ended.err == "cardsign: fixed 2 findings\n"
     assert json.loads(Path("fixed.json").read_bytes()) == PORTABLE
     assert cardsign("lint", "fixed.json").status == 0
@@ -327,6 +327,7 @@ def test_a_card_is_fixed_in_part(cardsign: Cardsign, signed: Path) -> None:
     assert fixed == without(LAX, "/skills/0/examples")
     assert [one["path"] for one in ended.json["fixed"]] == ["/skills/0/examples"]
     assert len(ended.json["cards"][0]["findings"]) == 3
+    assert ended.json["cards"][0]["name"] == "fixed.json", "the lines are those of that file"
     assert ended.json["signatures_removed"] == len(json.loads(signed.read_bytes())["signatures"])
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from cardsign.card import convert_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
 from cardsign.lint import (
@@ -271,6 +272,9 @@ def test_two_agents_of_one_name() -> None:
     two = lint_card(json.dumps(other).encode(), name="b.json")
     assert references(one, one) == []
     assert references(one, two) == [("meaning.same-name", "/name")] * 2
+    forms = [convert_card(PORTABLE, version).document for version in ("0.2", "0.3")]
+    for form in forms:
+        assert references(one, lint_card(json.dumps(form).encode(), name="old.json")) == []
     nameless = lint_card(json.dumps(without(PORTABLE, "/name")).encode(), name="c.json")
     assert references(nameless, nameless, one) == []
 
