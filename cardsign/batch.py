@@ -35,6 +35,7 @@ from cardsign.errors import (
     FileMissing,
     InputRefused,
     LocalFault,
+    ServeFault,
     UsageFault,
 )
 from cardsign.files import read_bytes
@@ -313,7 +314,7 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], Cou
 
     Returns:
         The names; of those that were found in a folder, that folder; and how many of what was
-        passed over: links to folders, and statements and key sets where a site has them.
+        passed over: links to folders, and what an exported site has beside its cards.
 
     Raises:
         UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
@@ -334,6 +335,7 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], Cou
         if is_url(name) or not Path(name).is_dir():
             expanded.append(name)
             continue
+        _refuse_publication(name)
         found: list[str] = []
         for place, below, files in os.walk(name, onerror=_unreadable):
             passed["linked folder"] += sum(
@@ -354,11 +356,32 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], Cou
     return expanded, folders, passed
 
 
+def _refuse_publication(name: str) -> None:
+    """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
+    from cardsign.publish.generation import (  # a folder of cards needs none
+        CARD_FILE,
+        current_number,
+    )
+
+    try:
+        number = current_number(Path(name))
+    except (ServeFault, FileFault):
+        return
+    raise UsageFault(
+        "usage.invalid",
+        "this is a publication, which keeps the cards of earlier times too",
+        path=name,
+        hint=f"Verify its newest card: cardsign verify {Path(name, f'{number:06d}', CARD_FILE)}",
+    )
+
+
 def _published(path: str) -> str | None:
     """What a file is that an issuer publishes beside its cards; None for all others."""
     url_path = Path(path).as_posix()
     if STATEMENTS_PATH in url_path:
         return "statement"
+    if url_path.endswith("/objects.json") and Path(path).with_name("site").is_dir():
+        return "upload list"
     return "key set" if url_path.endswith(JWKS_PATH) else None
 
 

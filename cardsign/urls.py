@@ -182,6 +182,7 @@ def _refused(text: str) -> CardRefused:
         "card.interface_url",
         f"{shown!r} is not written as https://host, https://host:port or https://host/path in "
         "lower case",
+        hint="" if "://" in text else f"Write it with its scheme: https://{shown}",
     )
 
 

@@ -47,7 +47,7 @@ def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> Non
     for member, value in described.items():
         name = "A2A version" if member == "generation" else member
         if not isinstance(value, list):
-            click.echo(f"  {name:<15} {safe(str(value)) if value is not None else '-'}")
+            click.echo(f"  {name:<15} {safe(_text(value)) if value is not None else '-'}")
             continue
         click.echo(f"  {name:<15} {len(value)}")
         for element in value:
@@ -66,7 +66,14 @@ def _together(requirement: dict[str, list[Json]]) -> str:
 def _line(element: Any) -> str:
     if not isinstance(element, dict):
         return safe(str(element))
-    return safe("  ".join(f"{k}={v}" for k, v in element.items() if v not in (None, [])))
+    return safe("  ".join(f"{k}={_text(v)}" for k, v in element.items() if v not in (None, [])))
+
+
+def _text(value: Json) -> str:
+    """A value of a line, without JSON's or Python's marks."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def _page(card: str, jwks: str | None) -> str:

@@ -74,7 +74,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
 
     Exit status: 0 no required peer needs action; 1 a card was not trusted at its last check, or
     something needs action now or soon; 2 the state of an issuer is missing or cannot be read;
-    3 the last check of a card gave no verdict. Optional peers do not change it.
+    3 a card was never checked, or its last check gave no verdict. Optional peers do not change it.
     """
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
@@ -130,6 +130,7 @@ def _seen(
         "alarms": [one.to_json() for one in alarms],
     }
     statuses = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in checks.values()]
+    statuses += [EXIT_NO_VERDICT] * (len(checks) < len(issuer.cards))
     statuses += [alarm] * bool(alarms)
     return seen, EXIT_OK if issuer.peer == "optional" else heaviest(statuses)
 

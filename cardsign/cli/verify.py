@@ -267,13 +267,13 @@ def verify(
         is_same = partial(is_as_judged, folders, given)
         return _append(many.results, _judged_by(named, verifier), names, how, verifier, is_same)
     if len(names) > 1:
-        seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet()))
+        seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet(), named.jwks))
         return _print_many(verifier, seen, len(names), form)
     if extended is None or audience is None:
         outcomes = how(names, view=_whole)
     else:
         outcomes = _beside(verifier, names[0], given, extended, audience)
-    return _print_few(verifier, outcomes, output, form, policy, verbose=verbose)
+    return _print_few(verifier, outcomes, output, form, policy, verbose=verbose, keys=named.jwks)
 
 
 def _print_few(
@@ -284,6 +284,7 @@ def _print_few(
     policy: str,
     *,
     verbose: bool,
+    keys: str | None,
 ) -> int:
     """Write the payload of one card, or of its extended one, then print the verdicts in full."""
     found = list(outcomes)
@@ -297,7 +298,7 @@ def _print_few(
         if isinstance(one.result, LocalFault):
             complain(_or_a_host(one.result, one.name))
         elif form == "text":
-            text = render_verdict(one.name, one.result, policy, verbose=verbose)
+            text = render_verdict(one.name, one.result, policy, verbose=verbose, keys=keys)
             click.echo(text, err=output == STDIO)
     if form != "text":
         _print_document(form, found)
@@ -309,7 +310,7 @@ def _whole(one: Outcome) -> Outcome:
 
 
 def _seen(
-    form: str, policy: str, verbose: bool, quiet: bool, one: Outcome
+    form: str, policy: str, verbose: bool, quiet: bool, keys: str | None, one: Outcome
 ) -> tuple[int, str | Outcome]:
     """The exit status of one of several cards, and the text to print if that can be said now.
 
@@ -320,7 +321,8 @@ def _seen(
         return result.exit_status, one
     if one.verdict == "trusted" and (quiet or not verbose):
         return result.exit_status, "" if quiet else first_line(one.name, result, policy)
-    return result.exit_status, render_verdict(one.name, result, policy, verbose=verbose)
+    told = render_verdict(one.name, result, policy, verbose=verbose, keys=keys)
+    return result.exit_status, told
 
 
 def _print_many(

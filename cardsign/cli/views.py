@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import Json
+from cardsign.cli.arguments import STDIO
 from cardsign.cli.dry_run import done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
@@ -17,6 +18,7 @@ from cardsign.statements.words import digest_words
 from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, TrustedIssuer
 from cardsign.trust.state import IssuerState
+from cardsign.urls import is_url
 from cardsign.verify.report import Report, SignatureReport, StatementUsed
 
 if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
@@ -381,11 +383,14 @@ _OF_ANOTHER_KIND: Final = frozenset(
     {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
 )
 _NO_CARD: Final = "the card could not be fetched"
+_EXPLAIN: Final = "cardsign explain CARD --jwks FILE"
 _MAX_DECISIVE: Final = 3  # reasons of a short verdict
 _MAX_REASONS: Final = 12  # of a long one; --json has them all
 
 
-def render_verdict(name: str, report: Report, policy: str = "", *, verbose: bool = False) -> str:
+def render_verdict(
+    name: str, report: Report, policy: str = "", *, verbose: bool = False, keys: str | None = None
+) -> str:
     """A verdict in a few lines of text, without a newline at the end.
 
     Args:
@@ -393,16 +398,32 @@ def render_verdict(name: str, report: Report, policy: str = "", *, verbose: bool
         report: The verdict.
         policy: Which policy decided, where nobody named it; part of the first line.
         verbose: Show the four answers, statements, every signature and every reason as well.
+        keys: The file of the keys, where one was named.
     """
     lines = _every_line(report) if verbose else _deciding_lines(report)
-    return "\n".join((first_line(name, report, policy), *lines))
+    told = "\n".join((first_line(name, report, policy), *lines))
+    return told.replace(_EXPLAIN, _explain(name, report, keys)) if _EXPLAIN in told else told
+
+
+def _explain(name: str, report: Report, keys: str | None) -> str:
+    """The command that explains this card, as far as its words are known."""
+    import shlex  # a trusted card needs no command
+
+    card = "CARD" if name == STDIO else shlex.quote(name)
+    if keys is not None and not is_url(keys):
+        return whole(f"cardsign explain {card} --jwks {shlex.quote(keys)}")
+    if keys is None and report.issuer is not None:
+        return whole(f"cardsign explain {card} --issuer {shlex.quote(report.issuer)}")
+    return whole(f"cardsign explain {card} --jwks FILE")
 
 
 def first_line(name: str, report: Report, policy: str) -> str:
     """What was judged, and the verdict on it."""
     expected = "a card of" if report.verdict == "trusted" else "expected a card of"
-    whose = f"{expected} {safe(report.subject)}" if report.subject else "no subject was named"
-    return f"{report.verdict}: {safe(name)}, {whose}" + (policy and f" ({policy})")
+    whose = f", {expected} {safe(report.subject)}" if report.subject else ", no subject was named"
+    if report.subject == name:
+        whose = ""  # of an address that the policy does not know, nothing else can be said
+    return f"{report.verdict}: {safe(name)}{whose}" + (policy and f" ({policy})")
 
 
 def _deciding_lines(report: Report) -> Iterator[str]:

@@ -291,7 +291,9 @@ def _keyset(
         real = None if _no_card_key(known.state) else min(told.ends, stale)
         yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
         if more := says_more(known.state, keyset, draft, now=now):
-            message = f"{len(more)} line(s) of it nobody here has drafted: cardsign keys rotate"
+            message = (
+                f"it says what nobody here has drafted ({len(more)}): cardsign keys rotate shows it"
+            )
             yield Finding("rotate.draft_says_more", "alarm", message, known.draft_file)
     else:
         when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}} on"
@@ -402,7 +404,7 @@ def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Itera
     if private:
         where = store.private_place("*")
         message += (
-            f"; {len(private)} private key(s) still lie here, encrypted. Once the new one has "
+            f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one has "
             f"signed and has a backup, destroy them: delete {where}"
         )
     yield Finding("doctor.moved", "alarm" if private else "note", message, store.place)
@@ -508,7 +510,7 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
     if aborted:
-        message = f"{aborted} line(s) of the log are of attempts that came to nothing"
+        message = f"lines of attempts that came to nothing are in the log: {aborted}"
         yield Finding("doctor.audit_aborted", "note", message, path)
 
 

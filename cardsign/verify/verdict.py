@@ -453,6 +453,10 @@ def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]
     if trust is not None and trust.signed_before:
         before = "earlier cards of this issuer were signed, and this one is not"
         yield Reason.of("card.signature_vanished", before)
+    if isinstance(card.document.get("keys"), list):
+        hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
+        yield Reason.of("sig.none", "this is a key set (a JWK Set) and no card", hint=hint)
+        return
     yield Reason.of("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
         block = "the `signature` member is not an A2A signature and was ignored"

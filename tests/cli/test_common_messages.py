@@ -50,6 +50,7 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "a list": (_write("card.json", "[]"), ("verify", "card.json", *JWKS)),
     "no card": (_write("card.json", "{}"), ("sign", "card.json", "--key", "file:key.pem")),
     "a card that is not signed": (NOTHING, ("verify", "unsigned.json", *JWKS)),
+    "a key set for a card": (NOTHING, ("verify", "jwks.json", *JWKS)),
     "a card that was changed": (_edited("/name", "Other"), ("verify", "card.json", *JWKS)),
     "JSON that is not canonical": (_not_canonical, ("verify", "card.json", *JWKS)),
     "an unknown key": (
@@ -143,19 +144,26 @@ SAID: dict[str, tuple[int, str, str]] = {
         "sig.none: the card has no `signatures`",
         "Ask its issuer to sign it: cardsign sign CARD -o OUT",
     ),
+    "a key set for a card": (
+        1,
+        "sig.none: this is a key set (a JWK Set) and no card",
+        "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE",
+    ),
     "a card that was changed": (
         1,
         "sig.bad: the signature does not fit this card: the card was changed after "
         "signing, or is another one, or the signed JSON was not canonical "
         "(/signatures/0)",
-        "Do not use this card. Fetch it again, or see why: cardsign explain CARD --jwks FILE",
+        "Do not use this card. Fetch it again, or see why: "
+        "cardsign explain card.json --jwks jwks.json",
     ),
     "JSON that is not canonical": (
         1,
         "sig.bad: the signature does not fit this card: the card was changed after "
         "signing, or is another one, or the signed JSON was not canonical "
         "(/signatures/0)",
-        "Do not use this card. Fetch it again, or see why: cardsign explain CARD --jwks FILE",
+        "Do not use this card. Fetch it again, or see why: "
+        "cardsign explain card.json --jwks jwks.json",
     ),
     "an unknown key": (
         1,

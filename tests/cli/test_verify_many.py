@@ -383,5 +383,9 @@ def test_what_an_issuer_publishes_beside_its_cards_is_no_card(
     assert "2 statements not looked into" in ended.err
     assert "1 key set not looked into" in ended.err
 
+    (folder / "objects.json").write_text("{}")
+    above = cardsign("verify", folder, "--jwks", "jwks.json")
+    assert "1 upload list not looked into" in above.err
+
     (folder / "site/release.json").write_text('{"keys": []}')
     assert cardsign("verify", folder / "site", "--jwks", "jwks.json").status == 1
