@@ -180,7 +180,7 @@ def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
     code, level, message = told()
     assert (code, level) == ("doctor.moved", "alarm")
     assert str(tmp_path / "new") in message
-    assert "1 private key(s) still lie here, encrypted" in message
+    assert "its private keys (1) still lie here, encrypted" in message
     assert f"delete {store.path / 'private'}/*.key" in message
 
     for file in (store.path / "private").iterdir():
