@@ -313,6 +313,7 @@ def test_tls_is_required_of_both_sides(tmp_path: Path, cards: list[str]) -> None
         command += ["--cluster", made.address, "--json"]
         good = subprocess.run(command, env=made.environ, capture_output=True, check=False)
         bare = {name: value for name, value in made.environ.items() if prefix not in name}
+        bare["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "3s"  # nobody will answer
         bad = subprocess.run(command, env=bare, capture_output=True, check=False)
     finally:
         made.stop()
