@@ -21,7 +21,8 @@ from cardsign.records import dataclass
 #: What every program may know of the user's environment; the rest is named one by one.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")
 MAX_COMPLAINT_BYTES: Final = 4096  # kept of stderr; the rest is read and dropped
-MAX_COMPLAINT_CHARS: Final = 200  # shown of its last line
+MAX_COMPLAINT_LINES: Final = 4  # shown of it: Python has the cause in the last, Node above it
+MAX_COMPLAINT_CHARS: Final = 200  # shown of each line
 _CHUNK: Final = 64 * 1024  # bytes, as much as a pipe usually holds
 
 
@@ -30,7 +31,7 @@ class ProgramError(Exception):
 
     Attributes:
         what: What it did, as a predicate: "exited with status 3".
-        complaint: The last line that it wrote to stderr, shortened and printable; may be empty.
+        complaint: The last lines that it wrote to stderr, shortened and printable; may be empty.
         was_started: Whether it ran at all.
     """
 
@@ -80,13 +81,7 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
         talk = Conversation(program, process)
         talk.send(untrusted_input, last=True)
         answer = b"".join(iter(talk.receive, b""))
-        try:
-            status = process.wait(talk.seconds_left())
-        except subprocess.TimeoutExpired:
-            raise talk.failed(f"did not end within {program.max_seconds:.0f} seconds") from None
-    if status != 0:
-        how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
-        raise talk.failed(how)
+        talk.check_end()
     return answer
 
 
@@ -108,7 +103,7 @@ class Conversation:
     def __init__(self, program: Program, process: subprocess.Popen[bytes]) -> None:
         if not (process.stdin and process.stdout and process.stderr):
             raise RuntimeError("the program was started without pipes")
-        self._program = program
+        self._program, self._process = program, process
         self._deadline = time.monotonic() + program.max_seconds
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._unsent = b""
@@ -152,15 +147,31 @@ class Conversation:
                 return chunk
         return b""
 
+    def check_end(self) -> None:
+        """Wait for its end, once its output is closed.
+
+        Raises:
+            ProgramError: It did not end in time, or failed.
+        """
+        try:
+            status = self._process.wait(self.seconds_left())
+        except subprocess.TimeoutExpired:
+            limit = self._program.max_seconds
+            raise self.failed(f"did not end within {limit:.0f} seconds") from None
+        if status != 0:
+            signalled = f"was ended by signal {-status}"
+            raise self.failed(signalled if status < 0 else f"exited with status {status}")
+
     def seconds_left(self) -> float:
         """Until the program must have ended."""
         return max(0.0, self._deadline - time.monotonic())
 
     def failed(self, what: str) -> ProgramError:
-        """The error, with the last line of what the program complained about."""
-        text = self._complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        shown = "".join(char if char.isprintable() else "?" for char in text)
-        return ProgramError(what, shown[:MAX_COMPLAINT_CHARS])
+        """The error, with the last lines of what the program complained about."""
+        lines = self._complaint.decode(errors="replace").split("\n")
+        last = [one.strip()[:MAX_COMPLAINT_CHARS] for one in lines if one.strip()]
+        text = " / ".join(last[-MAX_COMPLAINT_LINES:])
+        return ProgramError(what, "".join(char if char.isprintable() else "?" for char in text))
 
     def _read(self, stream: IO[bytes]) -> bytes:
         chunk = os.read(stream.fileno(), _CHUNK)

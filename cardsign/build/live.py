@@ -91,7 +91,7 @@ def run_mcp(command: str, environment: Mapping[str, str], *, seconds: float = SE
                 return _listed(_over_stdio(talk, place), place.file)
         except programs.ProgramError as exc:
             message = f"the server {exc.what}" + (f": {exc.complaint}" if exc.complaint else "")
-            hint = f"Does it frame by Content-Length? MCP has one message a line. {_SAVE}"
+            hint = f"Run the command in a shell, and read what it says. {_SAVE}"
             raise refusal("build.unsupported", message, place, hint=hint) from exc
 
     return ask
@@ -153,6 +153,7 @@ def _over_stdio(talk: programs.Conversation, place: Place) -> Say:
                 raise refusal("build.unsupported", message, place, hint=hint)
             if line.startswith(b"{"):
                 yield line
+        talk.check_end()  # it says no more: how it ended is why
 
     def say(message: Mapping[str, Json]) -> Iterator[bytes]:
         talk.send(json.dumps(message).encode() + b"\n")

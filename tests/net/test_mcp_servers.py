@@ -312,7 +312,13 @@ def test_O29_a_server_that_frames_by_content_length_is_named(tmp_path: Path) -> 
 
 
 BAD_PROGRAMS = {
-    "it ends at once": ("sys.exit(3)", "no answer to initialize"),
+    "it ends at once": ("sys.exit(3)", "the server exited with status 3"),
+    "it ends at once without fault": ("sys.exit(0)", "no answer to initialize"),
+    "it is killed": ("os.kill(os.getpid(), 9)", "the server was ended by signal 9"),
+    "it complains": (
+        r"sys.exit('y\n' + 'x' * 999 + '\nno\x1b[31m key\nNode v20\n')",
+        r"the server exited with status 1: y / x{200} / no\?\[31m key / Node v20 \(",
+    ),
     "it never answers": ("sys.stdin.read()", "did not answer within 1 seconds"),
     "it never ends a line": (
         "while True: os.write(1, b'x' * 65536)",
