@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cardsign.card.walk import Spot
 from cardsign.lint.rules import Example, rule
@@ -141,12 +141,12 @@ def password(spot: Spot) -> str | None:
     summary="A URL holds a credential.",
     why="A card is public; and URLs end up in logs.",
     fix="Remove the user and password, or the parameter, and revoke what stood there.",
-    reference="RFC 3986 3.2.1",
+    reference="RFC 9110 4.2.4",
     bad=Example({"/documentationUrl": "https://tides.example/d?api_key=qv81Xw0plo9"}),
     good=Example({"/documentationUrl": "https://tides.example/d?page=2"}),
 )
 def url(spot: Spot) -> str | None:
-    """A userinfo, or a parameter with the name of a secret."""
+    """A password, a user over HTTP, or a parameter of query or fragment named as a secret."""
     text = _text(spot)
     if "://" not in text or re.search(r"\s", text):
         return None
@@ -156,7 +156,9 @@ def url(spot: Spot) -> str | None:
         return None
     if parts.password:
         return "a user and password"
-    for name, value in parse_qsl(parts.query):
+    if parts.username and parts.scheme in ("http", "https", "ws", "wss"):
+        return None if _STAND_IN.fullmatch(unquote(parts.username)) else "a user name, or a token"
+    for name, value in parse_qsl(f"{parts.query}&{parts.fragment.rpartition('?')[2]}"):
         if _QUERY_NAME.fullmatch(name) and len(value) >= 8 and not _STAND_IN.fullmatch(value):
             return f"the parameter {name[:40]}"
     return None

@@ -439,6 +439,12 @@ def test_a_broken_subschema_beside_a_sound_one_is_found(broken: dict[str, Any]) 
         ("homepage", "https://me:qv81Xw0plo9@tides.example/", True),
         ("homepage", "https://me:qv81Xw0plo9@tides.example/ is how not to do it", False),
         ("homepage", "me:qv81Xw0plo9@tides.example", False),
+        ("homepage", "https://qv81Xw0plo9@tides.example/", True),
+        ("homepage", "ssh://git@tides.example/harbour.git", False),
+        ("homepage", "https://<token>@tides.example/", False),
+        ("homepage", "https://tides.example/#access_token=qv81Xw0plo9", True),
+        ("homepage", "https://tides.example/#/in?token=qv81Xw0plo9", True),
+        ("homepage", "https://tides.example/#signature", False),
     ],
 )
 def test_prose_is_no_secret(member: str, text: str, is_found: bool) -> None:
