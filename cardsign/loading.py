@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Final
@@ -62,5 +63,12 @@ def _from_git(revision: str, path: str) -> bytes:
     try:
         return run(program)
     except ProgramError as failure:
-        said = failure.complaint or f"git {failure.what}"
-        raise FileMissing("file.not_found", said, path=f"{revision}:{path}") from failure
+        said = failure.complaint.removeprefix("fatal: ") or f"git {failure.what}"
+        tree = shlex.quote(revision or "HEAD")
+        raise FileMissing(
+            "file.not_found",
+            said,
+            path=f"{revision}:{path}",
+            hint=f"`git log --oneline` lists the revisions of a repository, and `git ls-tree "
+            f"--name-only {tree}` the files of one.",
+        ) from failure

@@ -12,21 +12,22 @@ from typing import Final, get_args
 from cardsign.build import cards, forge, mcp, openfang, orloj, pyproject, skills
 from cardsign.build.draft import FILLED, Draft, Fact, field_of
 from cardsign.build.kind import BuildOptions, Kind
-from cardsign.build.reading import Place, read_source, refusal
+from cardsign.build.reading import Place, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
+from cardsign.files import leads_outside
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.urls import parse_url
 
 #: Every kind of source. The order decides where a file could be of two.
 KINDS: Final[tuple[Kind, ...]] = (
+    pyproject.KIND,
     forge.KIND,
     orloj.KIND,
     openfang.KIND,
-    pyproject.KIND,
     mcp.KIND,
     cards.KIND,
     skills.KIND,
@@ -109,10 +110,10 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     path = Path(source)
     if os.path.isdir(path):
         for kind in KINDS:
-            if any(any(path.glob(pattern)) for pattern in kind.folder):
+            if any(_is_of(kind, one, path) for name in kind.folder for one in path.glob(name)):
                 return kind, path
-        looked = ", ".join(one.folder[0] for one in KINDS if one.folder)
-        message = f"the folder has none of {looked}"
+        looked = ", ".join(one.folder[0] for one in KINDS if one.folder and one != pyproject.KIND)
+        message = f"the folder has none of {looked}, or {pyproject.FILE} with [tool.cardsign.card]"
         raise refusal("build.unknown_source", message, Place(source))
     for document in read_source(path):
         for kind in KINDS:
@@ -120,6 +121,14 @@ def _recognise(source: str) -> tuple[Kind, Path]:
                 return kind, path
     known = ", ".join(one.name for one in KINDS)
     raise refusal("build.unknown_source", f"it is none of {known}", Place(source))
+
+
+def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
+    """Whether a file shows that its folder is of a kind; many folders have a pyproject.toml."""
+    if kind is not pyproject.KIND:
+        return True
+    is_own = os.path.isfile(file) and not leads_outside(folder, file)
+    return is_own and kind.is_file(read_one(file))
 
 
 def _set(draft: Draft, member: str, text: str) -> None:
@@ -196,11 +205,22 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
         first = listed[0]
         return str(first.get("url")) if isinstance(first, dict) else ""
     url = template.replace("{name}", _slug(name))
+    if stray := re.search(r"\{.*?\}", url):
+        message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
+        hint = "Such as: --url 'https://agents.example.com/{name}'"
+        raise UsageFault("usage.invalid", message, path=said, hint=hint)
     try:
         parse_url(url)
     except CardRefused as refused:
         raise UsageFault("usage.invalid", refused.message, path=said) from refused
-    draft.replace(("supportedInterfaces",), [{"url": url}], Place(said))
+    listed = draft.value("supportedInterfaces")
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    first, *others = known or [{}]
+    for one in others:
+        text = f"{one.get('protocolBinding') or 'JSONRPC'} {one.get('url')}"
+        draft.warn("build.left_out", f"{said} gives one interface, and so not {text}", place)
+    kept = {name: one for name, one in first.items() if name in ("protocolBinding", "tenant")}
+    draft.replace(("supportedInterfaces",), [{"url": url, **kept}], Place(said))
     return url
 
 

@@ -60,5 +60,9 @@ def _is_ours(document: Document) -> bool:
 
 
 KIND: Final = Kind(
-    "pyproject", "a pyproject.toml with a table [tool.cardsign.card]", take_pyproject, _is_ours
+    "pyproject",
+    "a pyproject.toml with a table [tool.cardsign.card], or its folder",
+    take_pyproject,
+    _is_ours,
+    folder=(FILE,),
 )

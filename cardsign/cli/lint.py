@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -167,7 +168,14 @@ def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: s
     if is_dry_run() and not fixing:
         raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
     if fixing != (output is not None) and not (fixing and is_dry_run()):
-        raise UsageFault("usage.conflict", "--fix and -o OUT belong together")
+        first, place = shlex.quote(cards[0]), shlex.quote(output or "OUT")
+        form = options.form if options.form != "text" else "json"
+        raise UsageFault(
+            "usage.conflict",
+            "--fix and -o OUT belong together: OUT is where the fixed card goes",
+            hint=f"To fix: cardsign lint {first} --fix -o {place}. "
+            f"For a report: cardsign lint {first} --format {form} > {place}",
+        )
     if fixing and len(cards) > 1:
         raise UsageFault("usage.conflict", "--fix takes one card")
     if STDIO in cards and len(cards) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from making import URL, Build, Write, built, codes
 
 from cardsign.build import BuildOptions, build_card
 from cardsign.card import FIELDS_URI, convert_card
-from cardsign.errors import BuildRefused
+from cardsign.errors import BuildRefused, UsageFault
 from tests.support import PORTABLE
 
 DOCS = "https://tides.example/docs"
@@ -111,6 +112,30 @@ def test_G4_G5_what_the_reference_calls_optional_is_filled(write: Write) -> None
         "extensions": list(card["capabilities"]["extensions"]),
     }
     assert "stateTransitionHistory" not in card_of(write, GENERIC)["capabilities"]
+
+
+def test_the_url_of_the_builder_replaces_the_first_interface(write: Write) -> None:
+    """With its binding; the others are left out, and that is said with where they were."""
+    grpc = {"url": "https://a.example/g", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+    rest = {"url": "https://b.example/r", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+    path = write("source.json", json.dumps(PORTABLE | {"supportedInterfaces": [grpc, rest]}))
+    card = built(path, url="https://new.example/{name}")
+    (left,) = json.loads(card.document)["supportedInterfaces"]
+    assert left == grpc | {"url": "https://new.example/tide-tables"}
+    (said,) = [one for one in card.reasons if "interface" in one.message]
+    assert (said.code, "HTTP+JSON https://b.example/r" in said.message) == ("build.left_out", True)
+    assert len(json.loads(built(path, url=None).document)["supportedInterfaces"]) == 2
+    alone = write("alone.json", json.dumps(PORTABLE | {"supportedInterfaces": [grpc]}))
+    assert "build.left_out" not in codes(built(alone))
+
+
+@pytest.mark.parametrize("name", ["{host}", "{Name}", "{}"])
+def test_a_url_stands_for_the_name_alone(write: Write, name: str) -> None:
+    """What it cannot stand for is named, with a command that works."""
+    path = write("source.json", json.dumps(PORTABLE))
+    with pytest.raises(UsageFault, match=re.escape(f"{name} stands for nothing")) as refused:
+        built(path, url=f"https://{name}/a2a")
+    assert "--url 'https://agents.example.com/{name}'" in refused.value.hint
 
 
 def test_skills_that_are_words_have_these_as_ids(write: Write) -> None:

@@ -143,6 +143,23 @@ def test_a_pyproject_has_a_table(write: Write, tmp_path: Path) -> None:
         built(f"pyproject:{path}")
 
 
+def test_a_folder_with_the_table_is_recognised(write: Write, tmp_path: Path) -> None:
+    """Whatever else a project has; without the table it is what its other files say."""
+    write("project/pyproject.toml", PROJECT)
+    write("project/.pre-commit-config.yaml", "repos: []\n")
+    write("project/SKILL.md", "---\nname: low\ndescription: The next low tide\n---\n")
+    card = json.loads(built(tmp_path / "project", url=None).document)
+    assert [one["id"] for one in card["skills"]] == ["high"]
+    (tmp_path / "project/.pre-commit-config.yaml").unlink()
+    write("project/pyproject.toml", "[project]\nname = 'a'\n")
+    assert [one["id"] for one in json.loads(built(tmp_path / "project").document)["skills"]] == [
+        "low"
+    ]
+    (tmp_path / "project/SKILL.md").unlink()
+    with pytest.raises(BuildRefused, match=r"pyproject.toml with \[tool.cardsign.card\]"):
+        built(tmp_path / "project")
+
+
 def test_the_pyproject_of_a_folder_is_its_own(write: Write, tmp_path: Path) -> None:
     """A link out of the folder, a pipe and none at all are refused; a plain file is read."""
     write("plain/pyproject.toml", PROJECT)
@@ -159,3 +176,5 @@ def test_the_pyproject_of_a_folder_is_its_own(write: Write, tmp_path: Path) -> N
         with pytest.raises(BuildRefused) as refused:
             built(f"pyproject:{tmp_path / name}")
         assert refused.value.code == code
+        with pytest.raises(BuildRefused, match="the folder has none of"):
+            built(tmp_path / name)

@@ -36,7 +36,7 @@ INDENTED = {
 }
 SERVERS = "build.unsupported: a list of MCP servers says which programs to run"
 NOT_JSON = "build.syntax: expected a"  # `...` stands where a value or a name would
-NO_SOURCE = "build.unknown_source: it is none of forge, orloj, openfang, pyproject, mcp, card"
+NO_SOURCE = "build.unknown_source: it is none of pyproject, forge, orloj, openfang, mcp, card"
 NO_ENVELOPE = "envelope.form envelope.untraced"
 
 #: By page and line: what the block is, and what becomes of it. A refusal gives the beginning of

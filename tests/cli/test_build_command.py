@@ -95,7 +95,8 @@ def test_keep_going_ends_with_1(folder: Path) -> None:
 )
 def test_what_is_said_wrongly_is_refused(folder: Path, words: tuple[str, str]) -> None:
     """As a mistake of the command line; nothing is written."""
-    refused = run("SKILL.md", "--url", URL, "-o", "card.json", *words)
+    url = () if "--url" in words else ("--url", URL)
+    refused = run("SKILL.md", *url, "-o", "card.json", *words)
     assert getattr(refused.exception, "code", None) == "usage.invalid"
     assert not (folder / "card.json").exists()
 

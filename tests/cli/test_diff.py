@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,12 @@ def test_a_card_of_a_git_revision(cardsign: Cardsign) -> None:
     assert cardsign("diff", "cards/card.json", "cards/card.json").status == 0
     gone = cardsign("diff", "HEAD:absent.json", "cards/card.json")
     assert (gone.status, gone.err.split(":")[1].strip()) == (2, "file.not_found")
+    assert "absent.json' does not exist in 'HEAD'" in gone.err
+    assert "fatal:" not in gone.err
+    commands = re.findall(r"`git (.*?)`", " ".join(gone.err.split()))
+    assert len(commands) == 2
+    for command in commands:
+        git(*shlex.split(command))
     option = cardsign("diff", "--", "--batch:x", "cards/card.json")
     assert option.status == 2
 

@@ -376,6 +376,14 @@ def test_options_that_do_not_fit(cardsign: Cardsign, options: tuple[str, ...]) -
     assert not Path("out.json").exists()
 
 
+def test_a_report_goes_to_stdout(cardsign: Cardsign) -> None:
+    """-o is where the fixed card goes; the message has the command for either."""
+    name = card("card.json", WITH_DEFAULTS)
+    ended = cardsign("lint", name, "--format", "sarif", "-o", "out.sarif")
+    assert "cardsign lint card.json --format sarif > out.sarif" in ended.err
+    assert "cardsign lint card.json --fix -o out.sarif" in ended.err
+
+
 def test_what_cannot_be_read_one_way_only(cardsign: Cardsign) -> None:
     """A finding for lint; nothing to fix for --fix, and nothing is written."""
     name = card("card.json", {**PORTABLE, "icon_url": "", "iconUrl": ""})
