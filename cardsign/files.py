@@ -19,9 +19,12 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
+
+#: Inode, nanoseconds and size of a file.
+FileStamp: TypeAlias = tuple[int, int, int]
 
 PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
@@ -421,6 +424,15 @@ _TOML_TYPES: Final[dict[type, str]] = {
     list: 'a list, such as ["value"]',
     dict: "a table",
 }
+
+
+def file_stamp(path: str | Path) -> FileStamp | None:
+    """What changes when a file is replaced; None where it cannot be seen."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") -> UsageFault:

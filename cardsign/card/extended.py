@@ -17,7 +17,7 @@ from typing import Final, TypeGuard
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_INTEGER, Json, append, is_paranoid
 from cardsign.card.tree import Source
-from cardsign.errors import CardRefused
+from cardsign.errors import CardRefused, UsageFault
 from cardsign.records import dataclass
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
@@ -209,6 +209,16 @@ def _read(extension: Mapping[str, Json], where: str) -> ExtendedMarker:
     return ExtendedMarker(
         audience, _whole(params, "seq", MAX_SEQ, where), _whole(params, "exp", MAX_EXP, where)
     )
+
+
+def check_audience(name: str) -> None:
+    """Check the name of an audience.
+
+    Raises:
+        UsageFault: ``publish.audience_name``.
+    """
+    if not AUDIENCE.fullmatch(name):
+        raise UsageFault("publish.audience_name", f"audience {name!r} is not {AUDIENCE.pattern}")
 
 
 def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:

@@ -15,7 +15,7 @@ from cardsign.card.canonical import PROFILES, Compat, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
-from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
+from cardsign.card.extended import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.arguments import (
     STDIO,
@@ -91,10 +91,7 @@ class CardOptions:
             return None
         if self.audience is None or self.seq is None or self.expires is None:
             raise UsageFault("usage.conflict", "--extended, --seq and --expires need one another")
-        if not AUDIENCE.fullmatch(self.audience):
-            raise UsageFault(
-                "publish.audience_name", f"audience {self.audience!r} is not {AUDIENCE.pattern}"
-            )
+        check_audience(self.audience)
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
 
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:

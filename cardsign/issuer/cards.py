@@ -12,7 +12,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.kind import BuildOptions
 from cardsign.card.convert import A2aVersion, convert_card
 from cardsign.card.document import Card, render
-from cardsign.card.extended import AUDIENCE, ExtendedMarker, find_marker, with_marker
+from cardsign.card.extended import ExtendedMarker, check_audience, find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
@@ -238,10 +238,7 @@ def _marker(
     """What makes it the card of an audience; the one that it has, while that will do."""
     if card.audience is None or card.expires is None:
         return None
-    if not AUDIENCE.fullmatch(card.audience):
-        raise UsageFault(
-            "publish.audience_name", f"audience {card.audience!r} is not {AUDIENCE.pattern}"
-        )
+    check_audience(card.audience)
     end = expiry(card.expires, now)
     held = find_marker(Card.from_bytes(before).document) if before else None
     if before and held and held.audience == card.audience and _says_the_same(source, before, held):

@@ -17,15 +17,15 @@ from typing import Final
 from cardsign.card.convert import version_of
 from cardsign.card.document import Card
 from cardsign.card.extended import (
-    AUDIENCE,
     ExtendedMarker,
+    check_audience,
     declares_extended_card,
     find_marker,
     with_marker,
 )
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
-from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused, UsageFault
+from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.publish.generation import (
@@ -79,10 +79,7 @@ def check_cards(
         UsageFault: ``publish.audience_name``.
     """
     for audience in extended:
-        if not AUDIENCE.fullmatch(audience):
-            raise UsageFault(
-                "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
-            )
+        check_audience(audience)
     policy = Policy.from_jwks(JwkSet.from_bytes(jwks), name="the key set to be published")
     public, marker = _read(card, "the public card")
     if marker is not None:
@@ -103,7 +100,7 @@ def check_cards(
             hint="Set capabilities.extendedAgentCard to true and sign again.",
         )
     for audience, data in extended.items():
-        name = f"the extended card of audience {audience}"
+        name = _named(audience)
         special, marker = _read(data, name)
         marker = _check_marker(marker, audience, name, now)
         _check_verifies(data, Extended(Holder(), audience), name, policy, now)
@@ -318,7 +315,8 @@ class CheckedIssued:
         """
         public = {name: cards[file] for file, name in _PUBLIC.items() if file in cards}
         self.check_spoken_for()
-        self.check_signers({**public, **_by_audience(extended)}, jwks)
+        private = {_named(audience): data for audience, data in extended.items()}
+        self.check_signers(public | private, jwks)
         for name, data in public.items():
             self.check_public(data, name, now=now)
         self.check_extended(cards[CARD_FILE], extended, now=now)
@@ -415,10 +413,6 @@ class CheckedIssued:
     def _evidence(self) -> SuppliedStatements:
         releases = () if self.release_bytes is None else (self.release_bytes,)
         return SuppliedStatements((self.keyset_bytes[-1],), releases)
-
-
-def _by_audience(extended: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {_named(audience): data for audience, data in extended.items()}
 
 
 def _kids(card: bytes) -> Iterator[str]:

@@ -201,7 +201,7 @@ def load_current(directory: Path) -> Generation:
             changed, or none that a generation may have); ``serve.newer_format``.
         FileFault: ``file.unreadable``, ``file.unreadable``.
     """
-    number, digest = _read_pointer(directory)
+    number, digest = read_pointer(directory)
     folder = directory / f"{number:06d}"
     path = folder / MANIFEST_FILE
     manifest = _read(path, _MAX_STATE_BYTES)
@@ -235,23 +235,19 @@ def _publisher(value: Json, path: Path) -> Publisher | None:
         return None
     members = value if isinstance(value, dict) else {}
     keystore, issuer = members.get("keystore"), members.get("issuer")
-    if not isinstance(keystore, str) or members.keys() - {"keystore", "issuer"}:
+    if not isinstance(keystore, str) or not (issuer is None or isinstance(issuer, str)):
         _corrupt(path, "it does not say whose publication it is")
-    if issuer is not None and not isinstance(issuer, str):
-        _corrupt(path, "it does not say whose publication it is")
+    if members.keys() - {"keystore", "issuer"}:
+        _corrupt(path, "it says more than whose publication it is")
     return Publisher(keystore, issuer)
 
 
-def current_number(directory: Path) -> int:
-    """The number that ``current`` names, whether or not that generation is sound.
+def read_pointer(directory: Path) -> tuple[int, str]:
+    """The number that ``current`` names, sound or not, and the digest of that one's manifest.
 
     Raises:
         ServeFault, FileFault: As :func:`load_current`.
     """
-    return _read_pointer(directory)[0]
-
-
-def _read_pointer(directory: Path) -> tuple[int, str]:
     path = directory / CURRENT_FILE
     try:
         data = read_bytes(path, max_bytes=_MAX_STATE_BYTES)

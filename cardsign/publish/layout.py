@@ -161,10 +161,10 @@ def _headers_of(file: PublicFile, now: float) -> Headers:
 
 
 def _for_static_hosts(headers: Mapping[str, Headers]) -> str:
-    blocks = [
-        [path, *(f"  {name}: {value}" for name, value in said)] for path, said in headers.items()
-    ]
-    return "\n".join(line for block in blocks for line in block) + "\n"
+    lines: list[str] = []
+    for path, said in headers.items():
+        lines += [path, *(f"  {name}: {value}" for name, value in said)]
+    return "\n".join(lines) + "\n"
 
 
 def _for_nginx(headers: Mapping[str, Headers]) -> str:
@@ -172,7 +172,7 @@ def _for_nginx(headers: Mapping[str, Headers]) -> str:
     for path, said in headers.items():
         kind, *others = said
         lines += [f"location = {path} {{", "    types {}", f"    default_type {kind[1]};"]
-        lines += [f"    {_nginx_header(name, value)};" for name, value in others] + ["}"]
+        lines += [f"    add_header {name} '{value}';" for name, value in others] + ["}"]
     # A cached 404 would hide the next keyset.
     lines += [
         f"location {STATEMENTS_PATH} {{",
@@ -180,10 +180,6 @@ def _for_nginx(headers: Mapping[str, Headers]) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _nginx_header(name: str, value: str) -> str:
-    return f"add_header {name} '{value}'"
 
 
 def _for_object_stores(files: Mapping[str, PublicFile], headers: Mapping[str, Headers]) -> bytes:

@@ -1,6 +1,6 @@
-"""What a key store keeps of a generation: its keys, and whose signatures its cards carry.
+"""Publishing: cards and a key set become the next generation.
 
-And what it tells in return: when the published keys are to change next.
+A key store keeps whose signatures its cards carry, and tells when the published keys change next.
 """
 
 from __future__ import annotations
@@ -38,14 +38,11 @@ from cardsign.publish.generation import (
     MAX_MAX_AGE,
     Generation,
     Publisher,
-    current_number,
     extended_file,
+    load_current,
+    read_pointer,
 )
-from cardsign.publish.generation import load_current as load_current
 from cardsign.verify.signature import matching_payload
-
-# Publishing: cards and a key set become the next generation.
-
 
 #: Seconds that a consumer may use what it fetched without asking again. Short, because it
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
@@ -320,7 +317,7 @@ def _highest_number(directory: Path) -> int:
     with _faults(directory):
         numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
     with contextlib.suppress(ServeFault):
-        numbers.append(current_number(directory))
+        numbers.append(read_pointer(directory)[0])
     return max(numbers, default=0)
 
 
@@ -419,18 +416,13 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
         CanonicalizationError: It has no `served-as-is` payload.
     """
     read = Card.from_bytes(card)
+    endpoints = (one.url for one in current_interfaces(read.document))
     return PublishedCard(
         name=name,
-        url=_first_endpoint(read),
+        url=next((one for one in endpoints if isinstance(one, str)), None),
         payload_sha256=hashlib.sha256(canonicalize(read.document, "served-as-is").data).hexdigest(),
         kids=tuple(dict.fromkeys(_signers(read, jwks))),
     )
-
-
-def _first_endpoint(card: Card) -> str | None:
-    """The address that the card names first, as A2A 1.0 or as 0.3 says it."""
-    urls = (one.url for one in current_interfaces(card.document))
-    return next((url for url in urls if isinstance(url, str)), None)
 
 
 def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:

@@ -41,38 +41,20 @@ def create_app(
     settings: ServerSettings = DEFAULT_SETTINGS,
     *,
     now: Callable[[], float] = time.time,
-    providers: tuple[Provider, ...] | None = None,
 ) -> Flask:
     """Make the application of one generation. A newer generation gets an application of its own.
-
-    Args and Raises: as :func:`views_of`.
-    """
-    return routes_of(views_of(generation, settings, now=now, providers=providers))
-
-
-def views_of(
-    generation: Generation,
-    settings: ServerSettings = DEFAULT_SETTINGS,
-    *,
-    now: Callable[[], float] = time.time,
-    providers: tuple[Provider, ...] | None = None,
-) -> Views:
-    """What answers for one generation.
 
     Args:
         generation: What is served.
         settings: To whom, and how.
         now: Unix seconds; for how long caches may keep what they are given, and cards are valid.
-        providers: Those of the settings, where they were made already: they remember tokens.
 
     Raises:
         ServeFault: ``serve.schemes``: the card demands a scheme that no provider takes.
         JsonRefused: The public card is not strict JSON.
     """
-    if providers is None:
-        providers = make_providers(settings.providers, settings.tokens, now)
-    cards = ExtendedCards(generation, providers, now)
-    return Views(generation.number, Paths.of(generation, settings), cards, now, settings.health)
+    providers = make_providers(settings.providers, settings.tokens, now)
+    return routes_of(Views.of(generation, settings, providers, now))
 
 
 def routes_of(views: Views) -> Flask:
@@ -106,6 +88,18 @@ class Views:
     now: Callable[[], float]
     probes: bool
 
+    @classmethod
+    def of(
+        cls,
+        generation: Generation,
+        settings: ServerSettings,
+        providers: tuple[Provider, ...],
+        now: Callable[[], float],
+    ) -> Views:
+        """As for :func:`create_app`; the providers are those of the settings, which remember."""
+        cards = ExtendedCards(generation, providers, now)
+        return cls(generation.number, Paths.of(generation, settings), cards, now, settings.health)
+
     def public(self) -> Response:
         """A document for everybody."""
         document = self.paths.public[request.path]
@@ -126,8 +120,7 @@ class Views:
             check_version(asked)
             document = self.cards.card_for(asked)
         except Refused as refused:
-            refusal = _refusal(refused, refused.kind.http_status, refused.rest_body())
-            return refusal.status, list(refusal.headers), refusal.get_data()
+            return _to_answer(_refusal(refused, refused.kind.http_status, refused.rest_body()))
         return document.answer(asked.environ, self.now())
 
     def rpc(self) -> Response:
@@ -163,13 +156,16 @@ def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> A
         return document.answer(environ, now)
     if method == "OPTIONS":
         return "204 NO CONTENT", list(PREFLIGHT), b""
-    refused = error_response(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"}))
-    return refused.status, list(refused.headers), refused.get_data()
+    return _to_answer(error_response(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"})))
 
 
 def _to_response(answer: Answer) -> Response:
     status, headers, body = answer
     return Response(body, status, headers)
+
+
+def _to_answer(response: Response) -> Answer:
+    return response.status, list(response.headers), response.get_data()
 
 
 def _refusal(refused: Refused, http_status: int, body: bytes) -> Response:

@@ -112,7 +112,7 @@ class Host:
     @property
     def number(self) -> int:
         """The generation of the only agent; 0 where there are several, or none."""
-        return next(iter(self._agents.values())).number if self._is_one and self._agents else 0
+        return self._agents[""].generation.number if self._is_one and self._agents else 0
 
     @property
     def agents(self) -> Mapping[str, LiveApplication]:
@@ -123,11 +123,6 @@ class Host:
     def broken(self) -> AbstractSet[str]:
         """The agents that cannot be served."""
         return self._broken.keys() - self._agents.keys()
-
-    @property
-    def count(self) -> int:
-        """How many agents are served."""
-        return len(self._agents)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the agent that it is for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,9 +15,10 @@ from flask import Flask
 from cardsign import html
 from cardsign.errors import CardsignError
 from cardsign.explain.page import Published, card_page
+from cardsign.files import FileStamp, file_stamp
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
-from cardsign.server.app import Views, public_answer, routes_of, views_of
+from cardsign.server.app import Views, public_answer, routes_of
 from cardsign.server.documents import DECIDING, Answer, Document, WholeAnswer
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers.base import WAITS, Asked, Provider
@@ -58,13 +58,15 @@ class LiveApplication:
         providers: Those of the settings, where several agents share them.
 
     Attributes:
-        views: What answers for the generation that is served.
+        generation: What is served.
+        views: What answers for it.
 
     Raises:
         ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
         JsonRefused: The published card is not strict JSON.
     """
 
+    generation: Generation
     views: Views
 
     def __init__(
@@ -93,7 +95,7 @@ class LiveApplication:
         self._complaint = ""
         self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
-        self._stamp = self._seen = self._current_stamp()
+        self._stamp = self._seen = file_stamp(self._current)
         self._serve(load_current(directory))
         self._looked_at = clock()
 
@@ -154,11 +156,6 @@ class LiveApplication:
             app = self._app = routes_of(views)
         return app
 
-    @property
-    def number(self) -> int:
-        """The number of the generation that is served."""
-        return self._generation.number
-
     def may_wait(self, environ: WSGIEnvironment) -> bool:
         """Whether the answer to a request may wait for another host: about an extended card."""
         if not any(one.asks_peers for one in self._providers):
@@ -167,18 +164,13 @@ class LiveApplication:
         return self.views.paths.find(script, path)[0] in ("extended", "rpc")
 
     @property
-    def generation(self) -> Generation:
-        """What is served."""
-        return self._generation
-
-    @property
     def problem_count(self) -> int:
         """How many things the log says are wrong with it now."""
         return bool(self._complaint) + len(self._problems(self.views))
 
     def page(self) -> Document:
         """The card as a page for people, made for each generation, and when its verdict ends."""
-        held, generation, now = self._page, self._generation, self._now()
+        held, generation, now = self._page, self.generation, self._now()
         if held is None or held[0] is not generation or now >= held[1]:
             beside = tuple(generation.keysets.values()), generation.release, generation.jwks
             time = datetime.fromtimestamp(now, UTC)
@@ -195,22 +187,22 @@ class LiveApplication:
         A server that looked later than its like would answer the old generation after the new
         one. A verifier would take that for a withheld statement.
         """
-        stamp = self._current_stamp()
+        stamp = file_stamp(self._current)
         # No thread answers the old one while another reads the new one.
         if self._is_due(stamp) and self._looking.acquire(blocking=stamp != self._seen):
             try:
-                if self._is_due(stamp := self._current_stamp()):
+                if self._is_due(stamp := file_stamp(self._current)):
                     self._look(stamp)
             finally:
                 self._looking.release()
 
-    def _is_due(self, stamp: tuple[int, int, int] | None) -> bool:
+    def _is_due(self, stamp: FileStamp | None) -> bool:
         """Whether `current` is another, or it is time to try a broken one again."""
         if stamp is not None and stamp == self._stamp:
             return False
         return stamp != self._seen or self._clock() - self._looked_at >= RETRY_SECONDS
 
-    def _look(self, stamp: tuple[int, int, int] | None) -> None:
+    def _look(self, stamp: FileStamp | None) -> None:
         try:
             self._take(load_current(self._directory))
             self._stamp = stamp
@@ -220,7 +212,7 @@ class LiveApplication:
             self._seen, self._looked_at = stamp, self._clock()
 
     def _take(self, generation: Generation) -> None:
-        held = self._generation
+        held = self.generation
         if generation.number > held.number:
             self._serve(generation, f"serving generation {generation.number}")
         elif generation.number < held.number:
@@ -232,9 +224,9 @@ class LiveApplication:
 
     def _serve(self, generation: Generation, line: str = "") -> None:
         # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.
-        views = views_of(generation, self._settings, now=self._now, providers=self._providers)
+        views = Views.of(generation, self._settings, self._providers, self._now)
         event = published_event(generation, self._now())
-        self.views, self._generation, self._complaint = views, generation, ""
+        self.views, self.generation, self._complaint = views, generation, ""
         self._events(event)
         for one in [*([line] if line else []), *self._problems(views)]:
             self._log(one)
@@ -247,12 +239,4 @@ class LiveApplication:
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:
             self._complaint = problem
-            self._log(f"still serving generation {self._generation.number}: {problem}")
-
-    def _current_stamp(self) -> tuple[int, int, int] | None:
-        """What changes when `current` is replaced; None where it cannot be seen."""
-        try:
-            status = os.stat(self._current)
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+            self._log(f"still serving generation {self.generation.number}: {problem}")

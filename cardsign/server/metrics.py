@@ -123,7 +123,7 @@ class _Served:
         )
         for name, live in self._host.agents.items():
             live.look()
-            number.add_metric([name], live.number)
+            number.add_metric([name], live.generation.number)
             published.add_metric([name], live.generation.published_at.timestamp())
             problems.add_metric([name], live.problem_count)
         for name in self._host.broken:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from io import BytesIO, RawIOBase
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -224,7 +224,8 @@ def _start_of_body(environ: WSGIEnvironment) -> bytes:
         environ["wsgi.input"] = BytesIO(body)
     elif not size and environ.get("wsgi.input_terminated"):
         body = stream.read(MAX_REQUEST_BYTES + 1)
-        environ["wsgi.input"] = _Continued(body, stream)
+        # A buffer of one byte, so that nobody waits for more than was asked for.
+        environ["wsgi.input"] = BufferedReader(_Continued(body, stream), 1)
     return body  # nothing of what is too long for a request for a card
 
 
@@ -238,23 +239,8 @@ class _Continued(RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int | None = -1) -> bytes:
-        """At most so many bytes; all of them without a number."""
-        if size is None or size < 0:
-            return self._beginning.read() + bytes(self._rest.read())
-        data = self._beginning.read(size)
-        return data if len(data) == size else data + bytes(self._rest.read(size - len(data)))
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        """One line, which may lie in both."""
-        line = self._beginning.readline(-1 if size is None else size)
-        if line.endswith(b"\n") or (size is not None and 0 <= size <= len(line)):
-            return line
-        left = () if size is None or size < 0 else (size - len(line),)
-        return line + bytes(self._rest.readline(*left))
-
     def readinto(self, buffer: Any) -> int:
-        """For readers that bring their own memory."""
-        data = self.read(len(buffer))
+        """What is left of the beginning, and then of the rest."""
+        data = self._beginning.read(len(buffer)) or self._rest.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -165,7 +165,7 @@ def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool, uns
 
 
 def _say(live: Host, url: str, as_json: bool) -> None:
-    number, count = live.number, live.count
+    number, count = live.number, len(live.agents)
     if as_json:
         said = {"generation": number} if number else {"agents": count}
         print(json.dumps({**said, "url": url}), flush=True)

@@ -7,20 +7,24 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import re
-from dataclasses import fields
-from datetime import UTC, date, datetime
-from ipaddress import ip_network
+from dataclasses import MISSING, fields
+from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    create_model,
+)
 
-from cardsign.card.extended import AUDIENCE
-from cardsign.card.providers import ProviderType
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
-from cardsign.server.providers.base import ProviderSettings, Rule
+from cardsign.server.providers.base import Audience, Networks, ProviderSettings, Rule
 from cardsign.server.providers.chain import KNOWERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
@@ -30,7 +34,6 @@ MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-_Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
 
 
@@ -68,9 +71,9 @@ class ServerSettings:
     sunset: datetime | None = None
     enabled: bool = True
     disabled: frozenset[str] = frozenset()
-    root: str | None = None
-    agent_path: str = "/agents/{name}"
-    catalogue: str = "/a2a/agents"
+    root: _Name | None = None
+    agent_path: _Path = "/agents/{name}"
+    catalogue: _Path | Literal[""] = "/a2a/agents"
     placeholder: bool = False
     keys: bool = True
     statements: bool = True
@@ -80,9 +83,9 @@ class ServerSettings:
     rate: str = ""
     rate_storage: str = "memory://"
     access_log: bool = False
-    workers: int = 1
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
     metrics: bool = False
-    proxies: tuple[str, ...] = ()
+    proxies: Networks = ()
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()
@@ -99,55 +102,32 @@ class _Agent(_Strict):
 class _Rule(_Strict):
     claim: str
     value: str
-    opens: _Audience
+    opens: Audience
 
 
-class _Provider(_Strict):
-    """What a member means stands at :class:`ProviderSettings`."""
-
-    type: ProviderType
-    opens: _Audience | None = None
-    rule: list[_Rule] = []
-    token_file: str | None = None
-    issuer: str = ""
-    tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""
-    aud: str = ""
-    typ: list[str] = []
-    url: str = ""
-    client: Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")] = ""
-    location: Literal["header", "query", "cookie"] = "header"
-    key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
-    certificate: str = "X-SSL-Client-Cert"
-    proxies: list[str] = ["127.0.0.0/8", "::1/128"]
-    networks: list[str] = []
-    insecure_loopback_http: bool = False
+def _form(settings: type, left_out: str, **members: Any) -> type[BaseModel]:
+    """The form of what a file says: the fields of a dataclass, but for some, and other members."""
+    hints = get_type_hints(settings, include_extras=True)
+    same: dict[str, Any] = {
+        one.name: (hints[one.name], ... if one.default is MISSING else one.default)
+        for one in fields(settings)
+        if one.name not in left_out.split()
+    }
+    return create_model(settings.__name__, __base__=_Strict, **same, **members)
 
 
-class _File(_Strict):
-    """The form of the file; what a member means stands at :class:`ServerSettings`."""
-
-    format: Literal[1]
-    token_file: str | None = None
-    legacy: bool = True
-    sunset: date | None = None
-    enabled: bool = True
-    agents: dict[_Name, _Agent] = {}
-    root: _Name | None = None
-    agent_path: _Path = "/agents/{name}"
-    catalogue: _Path | Literal[""] = "/a2a/agents"
-    placeholder: bool = False
-    keys: bool = True
-    statements: bool = True
-    health: bool = True
-    metadata: bool = True
-    page: bool = True
-    rate: str = ""
-    rate_storage: str = "memory://"
-    access_log: bool = False
-    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
-    metrics: bool = False
-    proxies: list[str] = []
-    provider: list[_Provider] = []
+_Provider: Final = _form(
+    ProviderSettings, "rules tokens", rule=(list[_Rule], []), token_file=(str | None, None)
+)
+_File: Final = _form(
+    ServerSettings,
+    "tokens providers sunset disabled",
+    format=(Literal[1], ...),
+    token_file=(str | None, None),
+    sunset=(date | None, None),
+    agents=(dict[_Name, _Agent], {}),
+    provider=(list[_Provider], []),  # type: ignore[valid-type]
+)
 
 
 def read_server_settings(path: Path) -> ServerSettings:
@@ -161,7 +141,7 @@ def read_server_settings(path: Path) -> ServerSettings:
     """
     try:
         members = read_toml(read_bytes(path, max_bytes=MAX_SETTINGS_BYTES))
-        file = _File.model_validate(members)
+        file: Any = _File.model_validate(members)
     except ValidationError as refused:
         raise _bad(path, _problem(refused)) from refused
     except ValueError as exc:
@@ -171,14 +151,8 @@ def read_server_settings(path: Path) -> ServerSettings:
         for one in fields(ServerSettings)
         if one.name in _File.model_fields
     }
-    taken["proxies"] = tuple(file.proxies)
-    try:
-        for one in file.proxies:
-            ip_network(one)
-    except ValueError as exc:
-        raise _bad(path, f"proxies: {exc}") from exc
     if file.sunset is not None:
-        taken["sunset"] = datetime(*file.sunset.timetuple()[:3], tzinfo=UTC)
+        taken["sunset"] = datetime.combine(file.sunset, time(tzinfo=UTC))
     if file.token_file is not None:
         taken["tokens"] = TokenTable.read(path.parent / file.token_file)
     providers = tuple(_provider(one, path, n) for n, one in enumerate(file.provider, start=1))
@@ -190,18 +164,14 @@ def _bad(path: Path, problem: str, *, hint: str = "") -> UsageFault:
     return bad_settings(path, problem, hint=hint or f"Fix {path.name}. {_GUIDE}")
 
 
-def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
+def _provider(given: Any, path: Path, number: int) -> ProviderSettings:
     """One provider, with its token table, if it has all that its type needs."""
     which = f"[[provider]] number {number} ({given.type})"
-    members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file", "typ"})
-    members |= {n: tuple(v) for n, v in members.items() if isinstance(v, list)}
+    members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file"})
+    members["typ"] = tuple(one.lower().removeprefix("application/") for one in given.typ)
     table = None if given.token_file is None else TokenTable.read(path.parent / given.token_file)
-    found = ProviderSettings(
-        **members,
-        typ=tuple(one.lower().removeprefix("application/") for one in given.typ),
-        rules=tuple(Rule(one.claim, one.value, one.opens) for one in given.rule),
-        tokens=table,
-    )
+    rules = tuple(Rule(one.claim, one.value, one.opens) for one in given.rule)
+    found = ProviderSettings(**members, rules=rules, tokens=table)
     for name in KNOWERS[given.type][0]:
         if not getattr(found, name):
             member = "token_file" if name == "tokens" else name
@@ -209,8 +179,6 @@ def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
     if found.tokens is None and found.opens is None and not found.rules:
         raise _bad(path, f"{which}: nobody gets a card; say opens, or [[provider.rule]]")
     try:
-        for one in (*found.proxies, *found.networks):
-            ip_network(one)
         for url in filter(None, (found.issuer, found.url)):
             if parse_url(url).origin.scheme == "http" and not found.insecure_loopback_http:
                 raise _bad(
@@ -219,7 +187,7 @@ def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
                     hint="Use https; for a server on this machine, to try it: "
                     "insecure_loopback_http = true.",
                 )
-    except (ValueError, CardRefused) as exc:
+    except CardRefused as exc:
         raise _bad(path, f"{which}: {exc}") from exc
     return found
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extended import AUDIENCE, check_audience
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.records import dataclass
@@ -77,25 +77,25 @@ class TokenTable:
                 never shows the line, which may be a token put there by mistake.
         """
         entries: dict[bytes, TokenEntry] = {}
+        number = 0
+
+        def bad(problem: str) -> ServeFault:
+            return ServeFault("serve.token_file", problem, path=path, line=number, column=1)
+
         for number, raw in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
             text = raw.partition("#")[0].strip()
             if not text:
                 continue
             match = _LINE.fullmatch(text)
             if match is None:
-                problem = "this line is not a SHA-256 in hex and an audience"
-                raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
+                raise bad("this line is not a SHA-256 in hex and an audience")
             try:
                 end = datetime.strptime(match[3], _TIME).replace(tzinfo=UTC) if match[3] else None
             except ValueError:
-                problem = "what follows `until` is no time YYYY-MM-DDThh:mm:ssZ"
-                raise ServeFault(
-                    "serve.token_file", problem, path=path, line=number, column=1
-                ) from None
+                raise bad("what follows `until` is no time YYYY-MM-DDThh:mm:ssZ") from None
             entry = TokenEntry(bytes.fromhex(match[1]), match[2], number, end)
             if first := entries.get(entry.digest):
-                problem = f"this token stands in line {first.line} already"
-                raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
+                raise bad(f"this token stands in line {first.line} already")
             entries[entry.digest] = entry
         return cls(tuple(entries.values()))
 
@@ -142,10 +142,7 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     Raises:
         UsageFault: ``publish.audience_name``.
     """
-    if not AUDIENCE.fullmatch(audience):
-        raise UsageFault(
-            "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
-        )
+    check_audience(audience)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     until = f" until {expires.astimezone(UTC).strftime(_TIME)}" if expires else ""
     return token, f"{_digest(token).hex()} {audience}{until}"

@@ -13,11 +13,13 @@ from contextvars import ContextVar
 from dataclasses import field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
+from pydantic import AfterValidator, Field, StringConstraints
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.wrappers import Request
 
+from cardsign.card.extended import AUDIENCE
 from cardsign.card.providers import PROVIDERS, ProviderType
 from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 Now: TypeAlias = Callable[[], float]
 Log: TypeAlias = Callable[[str], None]
 Claims: TypeAlias = Mapping[str, Json]
+
+# What a file of settings may say; its reader checks these, and takes a list for a tuple.
+Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
+_Network = Annotated[str, AfterValidator(lambda text: ipaddress.ip_network(text) and text)]
+Networks = Annotated[tuple[_Network, ...], Field(strict=False)]
 
 MAX_CACHED: Final = 4096  # verified credentials of one provider
 RETRY_SECONDS: Final = 5  # after which a provider that gave no answer is asked again
@@ -131,20 +138,20 @@ class ProviderSettings:
     """
 
     type: ProviderType
-    opens: str | None = None
+    opens: Audience | None = None
     rules: tuple[Rule, ...] = ()
     tokens: TokenTable | None = None
     issuer: str = ""
-    tenant: str = ""
+    tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""
     aud: str = ""
-    typ: tuple[str, ...] = ()
+    typ: Annotated[tuple[str, ...], Field(strict=False)] = ()
     url: str = ""
-    client: str = ""
-    location: str = "header"
-    key: str = ""
+    client: Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")] = ""
+    location: Literal["header", "query", "cookie"] = "header"
+    key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
     certificate: str = "X-SSL-Client-Cert"
-    proxies: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
-    networks: tuple[str, ...] = ()
+    proxies: Networks = ("127.0.0.0/8", "::1/128")
+    networks: Networks = ()
     insecure_loopback_http: bool = False
 
     @property
@@ -245,11 +252,6 @@ def bearer_of(request: Asked) -> str | None:
     """The bearer token of a request (RFC 6750 2.1); None for none."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
-
-
-def is_from(request: Asked, networks: tuple[str, ...]) -> bool:
-    """Whether the connection comes from one of the networks."""
-    return in_networks(request.environ.get("REMOTE_ADDR", ""), networks)
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

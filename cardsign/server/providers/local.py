@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardsignError
+from cardsign.files import file_stamp
 from cardsign.server.providers.base import (
     Asked,
     Denied,
@@ -22,7 +23,7 @@ from cardsign.server.providers.base import (
     Provider,
     ProviderSettings,
     bearer_of,
-    is_from,
+    in_networks,
     quoted,
 )
 from cardsign.server.tokens import TokenTable
@@ -50,14 +51,15 @@ class TableProvider(Provider):
     def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         super().__init__(settings, now, log)
         self._table = settings.tokens
-        self._looked_at, self._stamp = now(), _stamp(settings.tokens)
+        path = settings.tokens and settings.tokens.path
+        self._looked_at, self._stamp = now(), path and file_stamp(path)
         self._complaint = ""
 
     def _follow(self) -> TokenTable | None:
         held, now = self._table, self._now()
         if held is None or held.path is None or 0 <= now - self._looked_at < LOOK_SECONDS:
             return held
-        self._looked_at, stamp = now, _stamp(held)
+        self._looked_at, stamp = now, file_stamp(held.path)
         if stamp != self._stamp or stamp is None:
             try:
                 self._table = TokenTable.read(held.path)
@@ -83,15 +85,6 @@ class TableProvider(Provider):
         if entry is None:
             raise Denied
         return entry.audience
-
-
-def _stamp(table: TokenTable | None) -> tuple[int, int, int] | None:
-    """What changes when the file of a table is replaced; None where it cannot be seen."""
-    try:
-        status = table.path.stat() if table and table.path else None
-    except OSError:
-        return None
-    return status and (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 class StaticToken(TableProvider):
@@ -143,7 +136,7 @@ class MutualTls(Provider):
         untrusted_text = request.headers.get(self.settings.certificate, "")
         if not untrusted_text:
             return None
-        if not is_from(request, self.settings.proxies):
+        if not in_networks(request.environ.get("REMOTE_ADDR", ""), self.settings.proxies):
             return None  # anybody can send a header
         if request.headers.get(_VERIFIED_HEADER) != "SUCCESS":
             raise Denied  # a proxy that does not say so may not have looked
