@@ -360,11 +360,11 @@ def _refuse_publication(name: str) -> None:
     """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
     from cardsign.publish.generation import (  # a folder of cards needs none
         CARD_FILE,
-        current_number,
+        read_pointer,
     )
 
     try:
-        number = current_number(Path(name))
+        number, _ = read_pointer(Path(name))
     except (ServeFault, FileFault):
         return
     raise UsageFault(
