@@ -120,6 +120,10 @@ def progress_json(progress: Progress) -> dict[str, Any]:
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
+    # The same with the root keys does more: a person types one command.
+    first = max(
+        (one.command for one in progress.left if one.command.startswith(first)), key=len, default=""
+    )
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
     for line in progress.done or ([] if first else ["nothing was due"]):
@@ -130,7 +134,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
         until = "" if one.until is None else f", until {second(one.until)}"
         say(f"left for {safe(one.who)}{until}:", asked=True)
         say(f"  {safe(one.what, limit=600)}", asked=True)
-        if one.command != first:
+        if not first.startswith(one.command):
             say(f"  next: {whole(one.command)}", asked=True)
     if first:
         return  # what comes by itself may wait

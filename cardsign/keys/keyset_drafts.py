@@ -494,8 +494,7 @@ def keyset_due(
     changed = _changed(state, previous, now)
     leaving = _leaving(state, previous)
     if not changed or (leaving and all(key.state == "retired" for key in changed)):
-        known = [until_retirement(state, key, settings).until for key in leaving]
-        last = max((until for until in known if until is not None), default=now)
+        last = max((_leaves(state, key, settings, now) for key in leaving), default=now)
         if now < last < aged:
             why = f"{_kids((*changed, *leaving))} have retired by then"
             return KeysetDue(following, last, why, ends)
@@ -630,6 +629,15 @@ def _leaving(state: StoreState, previous: KeysetStatement) -> tuple[KeyRecord, .
     """The listed keys that are about to retire."""
     listed = {key.public.thumbprint for key in previous.keys}
     return tuple(key for key in state.keys if key.state == "retiring" and key.thumbprint in listed)
+
+
+def _leaves(
+    state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime
+) -> datetime:
+    """When a retiring key has retired; the earliest time where that waits for its cards."""
+    until = until_retirement(state, key, settings).until
+    stops = key.times.stops_signing or now
+    return until or stops + settings.as_published(state).turnover
 
 
 def _kids(keys: Sequence[KeyRecord]) -> str:

@@ -218,7 +218,8 @@ def test_what_cron_runs_says_when_a_person_is_needed(cardsign: Cardsign) -> None
         *[(1, False)] * 2,
         *[(0, True)] * 2,
     ]
-    assert asked[0].err.startswith("cardsign: not finished. Do this: ")
+    first, *_ = asked[0].err.splitlines()
+    assert first == "cardsign: not finished. Do this: cardsign keys rotate --root-keystore DIR"
     assert "alarm: doctor." in asked[1].err
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign.keys import (
+    DEFAULT_SETTINGS,
     KeyRecord,
     KeysetPlan,
     KeyTimes,
@@ -120,6 +121,8 @@ def test_it_foresees_when_the_last_key_has_retired() -> None:
 
     assert (told.due, thumbprint("rel") in told.why) == (LATER + 2 * HOUR, True)
     assert over.due == NOW + 60 * DAY
+    waits = keyset_due(store(record("card", "retiring", times=stops)), first(), now=LATER)
+    assert waits.due == LATER + 2 * HOUR + DEFAULT_SETTINGS.turnover, "its cards are signed again"
 
 
 def test_hosts_come_to_the_same_draft() -> None:
