@@ -28,7 +28,7 @@ from cardsign.server.live import PAGE_PATH, LiveApplication
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -72,7 +72,8 @@ class Host:
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`, where
             `directory` is one publication.
-        UsageFault: ``config.malformed``: `agent_path` holds no ``{name}``.
+        UsageFault: ``config.malformed``: `agent_path` holds no ``{name}``, or `catalogue` is where
+            something else is.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Host:
         self._absent: AbstractSet[str] = frozenset()
         self._views: list[Views] = []
         self._below = _template(settings.agent_path)
+        _check_free(settings.catalogue)
         self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
         self._providers: tuple[Provider, ...] | None = None
         if not self._is_one:
@@ -365,6 +367,13 @@ def _agents_in(directory: Path) -> list[str]:
 
 def _holds_agents(directory: Path) -> bool:
     return directory.is_dir() and bool(_agents_in(directory))
+
+
+def _check_free(catalogue: str) -> None:
+    taken = (PAGE_PATH, HEALTH_PATH, READY_PATH, EXTENDED_PATH)
+    if catalogue in taken or catalogue.startswith("/.well-known/"):
+        problem = f"catalogue = {catalogue!r}: something else is at this path"
+        raise UsageFault("config.malformed", problem, hint='catalogue = "/a2a/agents"')
 
 
 def _template(agent_path: str) -> re.Pattern[str]:

@@ -94,6 +94,15 @@ def test_a_template_without_one_name_is_refused(serve: Callable[..., Served], pa
         serve("tides", settings=ServerSettings(agent_path=path))
 
 
+@pytest.mark.parametrize("path", ["/", "/healthz", "/extendedAgentCard", CARD])
+def test_a_catalogue_in_the_place_of_something_else_is_refused(
+    serve: Callable[..., Served], path: str
+) -> None:
+    """It would be lost, or would hide the card."""
+    with pytest.raises(UsageFault, match="something else is at this path"):
+        serve("tides", settings=ServerSettings(catalogue=path))
+
+
 def test_L1_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., Served]) -> None:
     """Of one agent its own (L1); of several none's, or the one that the settings name."""
     assert serve("tides").name(CARD) == "tides"
