@@ -39,6 +39,7 @@ FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
 MAX_WAIVERS: Final = 1000  # of one project; more is no list of exceptions
+MAX_PROJECT_SKILLS: Final = 1000  # that one card selects
 MAX_PROJECT_CARDS: Final = 64  # of one issuer: a public card, and its extended ones
 
 
@@ -55,6 +56,7 @@ class ProjectCard:
             `source` is the card.
         legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
             ``0.2``; None for a card that is signed as it is.
+        skills: The ids of the skills that it shows, in the order of the source; empty for all.
     """
 
     source: Path
@@ -63,6 +65,7 @@ class ProjectCard:
     expires: str | None = None
     build: tuple[Path, ...] = ()
     legacy: str | None = None
+    skills: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ def _model() -> type[BaseModel]:
         "legacy": (Literal["0.2", "0.3"] | None, None),
         "audience": (str | None, Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")),
         "expires": (str | None, optional),
+        "skills": (list[str], Field(default=[], max_length=MAX_PROJECT_SKILLS)),
     }
     orloj: dict[str, Any] = {
         one.name: (str | None if one.type == "str | None" else bool | None, None)
@@ -321,7 +325,9 @@ def _cards(
         raise bad_settings(path, "a [[card]] has one of 'source' and 'build'")
     source = build[0] if build else place("source", table["source"])
     signed = place("signed", table["signed"])
-    card = ProjectCard(source, signed, table.get("audience"), table.get("expires"), build)
+    skills = tuple(table.get("skills", ()))
+    audience, expires = table.get("audience"), table.get("expires")
+    card = ProjectCard(source, signed, audience, expires, build, skills=skills)
     yield card
     if (legacy := table.get("legacy")) is not None:
         if card.audience is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.kind import BuildOptions
-from cardsign.card.convert import A2aVersion, convert_card
+from cardsign.card.convert import FIELDS_URI, A2aVersion, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.extended import ExtendedMarker, check_audience, find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
@@ -135,21 +135,67 @@ def prepare_cards(
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
-    """A card of the project before it is signed: read, or built; converted for older clients.
+    """A card of the project before it is signed: read, or built; its skills selected; converted.
 
     Raises:
         FileFault, BuildRefused: It cannot be read, or not be built.
-        InputRefused: It is to be converted and is no card.
+        InputRefused: It is to be converted or its skills selected, and it is no card.
+        UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     if card.build:
         data = build_card(card.build, BuildOptions.of(build)).document
     else:
         data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
-    if card.legacy is None:
+    if card.legacy is None and not card.skills:
         return data
     with of_the_user(str(card.source)):
         document = Card.from_bytes(data).document
-        return render(convert_card(document, cast(A2aVersion, card.legacy)).document)
+        if card.skills:
+            document = _selected(document, card)
+        if card.legacy is not None:
+            document = convert_card(document, cast(A2aVersion, card.legacy)).document
+        return render(document)
+
+
+def _selected(document: Mapping[str, Json], card: ProjectCard) -> dict[str, Json]:
+    """The card with the skills that its audience may see, and nothing that is kept of the others.
+
+    Raises:
+        UsageFault: ``config.malformed``: a selected skill is not in it.
+    """
+    listed = document.get("skills")
+    skills = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    known = [str(one.get("id")) for one in skills]
+    if unknown := [one for one in card.skills if one not in known]:
+        raise UsageFault(
+            "config.malformed",
+            f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card",
+            path=str(card.source),
+            hint=f"Its skills are {', '.join(known[:20])}.",
+        )
+    shown: list[Json] = [one for one in skills if one.get("id") in card.skills]
+    chosen: dict[str, Json] = {**document, "skills": shown}
+    chosen.pop("signatures", None)  # they are of the whole card
+    capabilities = document.get("capabilities")
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    if isinstance(capabilities, dict) and isinstance(extensions, list):
+        kept = [_kept(one, card.skills) for one in extensions]
+        chosen["capabilities"] = {**capabilities, "extensions": [one for one in kept if one]}
+    return chosen
+
+
+def _kept(extension: Json, skills: Collection[str]) -> Json:
+    """Our extension with what it keeps of these skills, None for nothing; any other as it is."""
+    if not isinstance(extension, dict) or extension.get("uri") != FIELDS_URI:
+        return extension
+    params = extension.get("params")
+    of_skills = params.get("skills") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(of_skills, dict):
+        return extension
+    kept = {name: value for name, value in of_skills.items() if name in skills}
+    params = {**params, "skills": kept}
+    params = params if kept else {name: one for name, one in params.items() if name != "skills"}
+    return {**extension, "params": params} if params else None
 
 
 def _check_replaceable(card: ProjectCard) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import convert_card
+from cardsign.card import FIELDS_URI, convert_card
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
@@ -112,7 +112,10 @@ def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
     run(issuer(*made.split()))
     run(issuer(*revoked.split()))
     assert ends() == []
-    create("--expires", f"{today - timedelta(days=2):%Y-%m-%d}")
+    soon, past = (f"{today + timedelta(days=days):%Y-%m-%d}" for days in (20, -2))
+    create("--expires", soon)
+    assert ends() == []
+    Path("tokens").write_text(Path("tokens").read_text().replace(soon, past))
     assert len(ends()) == 1
     assert issuer("keys", "doctor").status == 0, "without the option nothing is asked of tokens"
 
@@ -196,6 +199,7 @@ def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
         "expires",
         "build",
         "legacy",
+        "skills",
     }
     assert schema["additionalProperties"] is False
 
@@ -310,3 +314,68 @@ def test_F2_the_card_of_0_3_goes_along_until_it_is_dropped(issuer: Cardsign) -> 
     assert (refused.status, "publish.legacy" in refused.err) == (1, True)
     run(issuer("publish", "--drop-legacy-card"))
     assert load_current(Path("public")).legacy_card is None
+
+
+def _selecting(issuer: Cardsign, audience: str, source: str = '"full.json"') -> None:
+    """Settings by which one source makes the public card and that of an audience."""
+    settings = Path("cardsign.toml").read_text().partition("[[card]]")[0]
+    settings += f"""[[card]]
+source = {source}
+signed = "signed.json"
+skills = ["tides"]
+
+[[card]]
+source = {source}
+signed = "partner.signed.json"
+audience = "partners"
+expires = "90d"
+skills = {audience}
+"""
+    Path("cardsign.toml").write_text(settings)
+
+
+def _skills(file: str) -> list[str]:
+    return [one["id"] for one in json.loads(Path(file).read_bytes())["skills"]]
+
+
+def test_O24_an_audience_is_a_selection_of_the_skills_of_one_source(issuer: Cardsign) -> None:
+    """Nothing of another skill leaves, not even what our extension keeps of it."""
+    skill = PUBLIC["skills"][0]
+    skills = [{**skill, "id": name, "name": name} for name in ("tides", "berths", "private")]
+    kept = {
+        name: {"inputSchema": {"title": f"of {name}"}} for name in ("tides", "berths", "private")
+    }
+    extension = {"uri": FIELDS_URI, "description": "more", "params": {"skills": kept}}
+    capabilities = {**PUBLIC["capabilities"], "extensions": [extension]}
+    whole = {**PUBLIC, "skills": skills, "capabilities": capabilities}
+    Path("full.json").write_text(json.dumps(whole))
+    _selecting(issuer, '["berths", "tides"]')
+
+    run(issuer("sign"))
+
+    assert (_skills("signed.json"), _skills("partner.signed.json")) == (
+        ["tides"],
+        ["tides", "berths"],
+    )
+    text = Path("partner.signed.json").read_text()
+    assert ("of berths" in text, "private" in text) == (True, False)
+    assert "berths" not in Path("signed.json").read_text()
+    before = Path("signed.json").read_bytes()
+    run(issuer("sign"))
+    assert Path("signed.json").read_bytes() == before
+    bare = {name: {"inputSchema": {}} for name in ("private",)}
+    extension["params"]["skills"] = bare
+    Path("full.json").write_text(json.dumps(whole))
+    run(issuer("sign"))
+    assert FIELDS_URI not in Path("signed.json").read_text()
+
+
+def test_O24_a_skill_that_the_source_has_not_is_refused(issuer: Cardsign) -> None:
+    """With the names of those that it has; nothing is written."""
+    Path("full.json").write_text(json.dumps(PUBLIC))
+    _selecting(issuer, '["tied"]')
+    before = Path("signed.json").read_bytes() if Path("signed.json").exists() else None
+    refused = issuer("sign")
+    assert (refused.status, "'tied', which is no skill of this card" in refused.err) == (2, True)
+    assert PUBLIC["skills"][0]["id"] in refused.err
+    assert (Path("signed.json").read_bytes() if before else None) == before
