@@ -13,8 +13,9 @@ from pathlib import Path
 
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
-from cardsign.errors import LocalFault, PublishRefused, ServeFault
+from cardsign.errors import FileFault, LocalFault, PublishRefused, ServeFault
 from cardsign.issuer.signers import CardSigners
+from cardsign.keys.doctor import Finding
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.base import KeyStore
@@ -254,6 +255,17 @@ def newest_generation(directory: Path | None) -> Generation | None:
         if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
             return None
         raise
+
+
+def examine_publication(directory: Path | None) -> tuple[Finding, ...]:
+    """Say whether what is published is damaged; an issuer that has published nothing is healthy."""
+    try:
+        if directory is not None:
+            load_current(directory)
+    except (ServeFault, FileFault) as fault:
+        if fault.code != "serve.no_generation":
+            return (Finding(fault.code, "alarm", fault.message, fault.path),)
+    return ()
 
 
 def published_statements(directory: Path | None) -> CheckedIssued | None:

@@ -481,7 +481,10 @@ def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: 
         Path("public", f"{before.number:06d}", name).write_bytes(b"{")
         with pytest.raises(ServeFault):
             published()
+        told = issuer("keys", "doctor")
+        assert (told.status, "alarm: serve.corrupt_generation" in told.err) == (1, True)
         run(issuer(*words))
+        assert "corrupt" not in issuer("keys", "doctor").err
         assert published().number > before.number
         assert published().card == before.card
 

@@ -16,6 +16,7 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_conf
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.publishing import examine_publication
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.history import StatementHistory
@@ -57,7 +58,8 @@ def doctor(
 
     It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
-    theft, which cards must be signed again, and when keyset, release and extended cards end.
+    theft, which cards must be signed again, when keyset, release and extended cards end, and
+    whether what is published is whole.
     """
     config, now = project_config(), datetime.now(UTC)
     within = _span(expires_within) if expires_within else timedelta(0)
@@ -70,6 +72,7 @@ def doctor(
         draft=draft,
         fix=fix,
     )
+    findings += examine_publication(config.publish)
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
