@@ -82,6 +82,16 @@ class Command(click.Command):
             self.params.append(JSON)
         self.params.append(_QUIET)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; refuse a second value, of which click would take the last in silence."""
+        *_, given = self.make_parser(ctx).parse_args(list(args))
+        for one in given if not ctx.resilient_parsing else ():
+            if not isinstance(one, click.Option) or one.multiple or given.count(one) == 1:
+                continue
+            if not one.is_flag or one.secondary_opts:  # another flag says the same twice
+                ctx.fail(f"option '{one.opts[-1]}' is given twice, and takes one value")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Carry it out; an error says which help to read, and names files that the user knows."""
         try:

@@ -16,6 +16,7 @@ import pytest
 import cardsign as package
 from cardsign import REASONS
 from cardsign.cli import command_line as cli
+from cardsign.errors import CardsignError
 from tests.cli.conftest import Cardsign
 
 
@@ -108,6 +109,34 @@ def test_a_line_with_a_mistake_is_not_understood(line: str) -> None:
     """The test above can fail."""
     with pytest.raises(click.UsageError):
         parse(line)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_no_option_of_a_command_takes_the_last_of_two_values(path: str) -> None:
+    """It is named; what may be repeated, and a flag that says the same twice, is no mistake."""
+    command = LEAVES[path].command
+    for one in command.params:
+        if not isinstance(one, click.Option):
+            continue
+        takes_one = not one.multiple and (not one.is_flag or bool(one.secondary_opts))
+        names = [one.opts[-1], (one.secondary_opts or one.opts)[0]]
+        words = [word for name in names for word in ((name,) if one.is_flag else (name, "x"))]
+        try:
+            command.make_context(path, words)
+        except (click.ClickException, CardsignError, click.exceptions.Exit) as error:
+            said = str(error)
+        else:
+            said = ""
+        assert (f"'{one.opts[-1]}' is given twice" in said) == takes_one, one.opts
+
+
+def test_an_option_with_two_values_is_refused(cardsign: Cardsign) -> None:
+    """Before anything is done; the same value twice is refused too, as either may be a slip."""
+    Path("card.json").write_text("{}")
+    ended = cardsign("lint", "card.json", "--fix", "-o", "a.json", "--output", "b.json", "--json")
+    assert (ended.status, ended.json["error"]["code"]) == (2, "usage.invalid")
+    assert ended.json["error"]["message"] == "option '--output' is given twice, and takes one value"
+    assert not Path("a.json").exists() and not Path("b.json").exists()
 
 
 @pytest.mark.parametrize("path", LEAVES)
