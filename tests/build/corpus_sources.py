@@ -32,6 +32,27 @@ WITH: Mapping[str, tuple[str, ...]] = {
         *(f"orloj-tool-00{number}.yaml" for number in (1, 2, 3)),
     ),
 }
+#: Whose cards of 0.3 the resolver of @a2a-js/sdk holds without their security schemes: by default
+#: no signature leaves those out, and signing says so. tests/interop/test_built_cards.py holds it.
+WITHOUT_SCHEMES = frozenset({"mcp-server-card-010.json"})
+#: What that test asks of every card that is built.
+JUDGED = f"""## Judged
+
+Each card is built in both forms, signed as by default, and given to other SDKs. Each makes a
+client of it and accepts its signature, and refuses it by another's key.
+`tests/interop/test_built_cards.py` asks them.
+
+| SDK | form | accepts |
+|---|---|---|
+| a2a-sdk, the newest release and the last 1.1 | 1.0 | all |
+| a2a-sdk, the last 0.3 | 0.3 | all |
+| @a2a-js/sdk, given the card | 1.0 | all |
+| @a2a-js/sdk, its resolver | 0.3 | all but {", ".join(sorted(WITHOUT_SCHEMES))} |
+
+That resolver drops the security schemes of the card, and no signature leaves these out by
+default. `sign` says so (`sign.sdk_refuses`); `sign --compat js-instance` adds a signature that
+it accepts, which does not cover the schemes.
+"""
 #: Of other kinds: documentation, schemas, keys.
 NO_SOURCES = frozenset({"docs", "schema", "jwks"})
 
@@ -84,6 +105,8 @@ def page(rows: list[Row]) -> str:
         "finds no error in, and",
         f"that is signed and verified. {len(refused)} are refused, each with its reason. Made by",
         "`python tests/build/corpus_sources.py`; a test holds it.",
+        "",
+        *JUDGED.splitlines(),
         "",
         "## Refused",
         "",

@@ -136,7 +136,8 @@ def test_an_option_with_two_values_is_refused(cardsign: Cardsign) -> None:
     ended = cardsign("lint", "card.json", "--fix", "-o", "a.json", "--output", "b.json", "--json")
     assert (ended.status, ended.json["error"]["code"]) == (2, "usage.invalid")
     assert ended.json["error"]["message"] == "option '--output' is given twice, and takes one value"
-    assert not Path("a.json").exists() and not Path("b.json").exists()
+    assert not Path("a.json").exists()
+    assert not Path("b.json").exists()
 
 
 @pytest.mark.parametrize("path", LEAVES)

@@ -11,13 +11,10 @@ from judges import Finding, Judge
 from cardsign import JwkSet, PrivateKey, build_card, sign_card
 from cardsign.errors import CardsignError
 from cardsign.sign import SigningOptions, sign_with_notes
-from tests.build.corpus_sources import SAID, URL, WITH, sources
+from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
 
 #: By judge: the A2A version of the cards that it is for.
 FOR = {"CARDSIGN_JUDGE_PY": "1.0", "CARDSIGN_JUDGE_PY11": "1.0", "CARDSIGN_JUDGE_PY03": "0.3"}
-#: Whose cards of 0.3 the resolver of @a2a-js/sdk holds without their security schemes: by default
-#: no signature leaves those out, and signing says so.
-WITHOUT_SCHEMES = {"mcp-server-card-010.json"}
 
 
 @pytest.fixture(scope="module")
