@@ -11,7 +11,7 @@ import click
 
 from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import STDIO, option, option_group, write_output
+from cardsign.cli.arguments import PATH, STDIO, option, option_group, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, moment, unlock_options
@@ -24,7 +24,9 @@ from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.gateway import is_over, resign_card
+from cardsign.issuer.publishing import publish_cards
 from cardsign.issuer.signers import CardSigners
+from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
 from cardsign.sign import SigningOptions
 from cardsign.verify.report import Report
@@ -56,6 +58,13 @@ _upstream_options: Final = option_group(
     required=True,
 )
 @option("-o --output OUT", "'-' for stdout, the default.", default=STDIO)
+@option(
+    "--publish DIR",
+    "Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of the "
+    "agents of `cardsign serve`, it is gone within a second.",
+    into="publication",
+    type=PATH,
+)
 @watch_options(300, "the card; needs -o")
 @option("--key URI...", "As for `cardsign sign`.", into="uris")
 @_upstream_options
@@ -65,6 +74,7 @@ def resign(
     card: str,
     url: str,
     output: str,
+    publication: Path | None,
     watching: WatchOptions,
     uris: tuple[str, ...],
     named: VerifierOptions,
@@ -80,8 +90,8 @@ def resign(
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    if output == STDIO and (watching.watch or as_json):
-        raise UsageFault("usage.conflict", "--watch and --json need -o OUT")
+    if output == STDIO and (watching.watch or as_json or publication):
+        raise UsageFault("usage.conflict", "--watch, --publish and --json need -o OUT")
     first: Verifier | None = named.verifier()
     options = CardOptions(uris=uris)
 
@@ -93,15 +103,15 @@ def resign(
             verifier, first = first or named.verifier(), None
         except UsageFault as fault:
             if fault.code == "policy.unknown_issuer":
-                _remove(output, fault.message)
+                _remove(output, publication, fault.message)
             raise
         name, report = _examined(verifier, card)
         keep_lock(verifier)
         if report.verdict != "trusted":
-            return _refuse(name, report, output, has_policy=verifier.file is not None)
+            return _refuse(name, report, output, publication, has_policy=verifier.file is not None)
         signers = options.signers(keystore, now=now)
         before = _before(output)
-        with _replacing(output, before, report):
+        with _replacing(output, publication, before, report):
             signed, names = resign_card(
                 report,
                 signers.signers,
@@ -115,6 +125,9 @@ def resign(
         notes = (*signed.notes, *names)
         if signed.document != before or not watching.watch:
             _tell(notes, name, output, signers, signed.document != before, as_json)
+        if publication is not None:
+            target = to_change(publication)
+            publish_cards(keystore.open(), signed.document, directory=target, now=now)
         return EXIT_OK
 
     return watching.repeat(look)
@@ -137,7 +150,9 @@ def _before(output: str) -> bytes | None:
         return None
 
 
-def _refuse(name: str, report: Report, output: str, *, has_policy: bool) -> int:
+def _refuse(
+    name: str, report: Report, output: str, publication: Path | None, *, has_policy: bool
+) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
     click.echo(render_verdict(name, report), err=True)
     before = _before(output)
@@ -145,29 +160,34 @@ def _refuse(name: str, report: Report, output: str, *, has_policy: bool) -> int:
         return report.exit_status
     is_dropped = has_policy and any(one.code == "trust.no_anchor" for one in report.reasons)
     if is_dropped or is_over(before, report, moment()):
-        _remove(output, "its card is not trusted any more")
+        _remove(output, publication, "its card is not trusted any more")
     else:
         say(f"{safe(output)} stays: no statement of the issuer speaks against its card")
     return report.exit_status
 
 
 @contextmanager
-def _replacing(output: str, before: bytes | None, report: Report) -> Iterator[None]:
+def _replacing(
+    output: str, publication: Path | None, before: bytes | None, report: Report
+) -> Iterator[None]:
     """Withdraw the copy of a card that its issuer has replaced by one that cannot be copied."""
     try:
         yield
     except (CardRefused, UsageFault):
         if before is not None and is_over(before, report, moment()):
-            _remove(output, "its issuer has another card now, which cannot be copied")
+            _remove(output, publication, "its issuer has another card now, which cannot be copied")
         raise
 
 
-def _remove(output: str, why: str) -> None:
-    """Withdraw the copy that is there."""
+def _remove(output: str, publication: Path | None, why: str) -> None:
+    """Withdraw the copy that is there; first the published one, as OUT says that it is left."""
     if output != STDIO and Path(output).exists():
+        if publication is not None:
+            (to_change(publication) / CURRENT_FILE).unlink(missing_ok=True)
         to_change(Path(output)).unlink(missing_ok=True)
         removed = done("removed", "remove")
-        say(f"{removed} {safe(output)}: {safe(why)}. Take it off your server too")
+        served = f"So is {publication}" if publication else "Take it off your server too"
+        say(f"{removed} {safe(output)}: {safe(why)}. {safe(served)}")
 
 
 def _tell(

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from werkzeug.test import Client
 
 from cardsign.cli.watch import WatchOptions
 from cardsign.jose import JwkSet, PrivateKey
+from cardsign.server import Host
 from cardsign.urls import CARD_PATH
 from tests.cli import peer as issuer
 from tests.cli.conftest import Cardsign, Ended
@@ -121,6 +123,41 @@ def test_the_issuers_statements_remove_the_copy(cardsign: Cardsign) -> None:
     assert (ended.status, COPY.exists(), "removed" in ended.err) == (1, False, True)
 
 
+def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
+    cardsign: Cardsign, peer: LivePeer
+) -> None:
+    """Among others, which stay; a forged answer withdraws nothing; trusted again it is back."""
+    words = resign(peer, "-o", str(COPY), "--publish", "agents/tides")
+    assert cardsign(*words, "--dry-run").status == 0
+    assert not Path("agents").exists()
+    assert cardsign(*words).status == 0
+    assert cardsign("publish", str(COPY), "-o", "agents/other").status == 0
+    seconds = [0.0]
+    client = Client(Host(Path("agents"), clock=lambda: seconds[0], log=lambda _: None))
+
+    def served() -> list[int]:
+        seconds[0] += 2
+        return [client.get(f"/agents/{one}{CARD_PATH}").status_code for one in ("tides", "other")]
+
+    assert served() == [200, 200]
+    assert client.get(f"/agents/tides{CARD_PATH}").data == COPY.read_bytes()
+    peer.serve(CARD_PATH, by_a_stranger(peer.card))
+    assert cardsign(*words).status == 1
+    assert served() == [200, 200]
+
+    policy = Path("trust.toml").read_text()
+    Path("trust.toml").write_text("format = 1\n")
+    assert cardsign(*words, "--dry-run").status != 0
+    assert served() == [200, 200]
+    assert "Take it off" not in cardsign(*words).err
+    assert (served(), COPY.exists()) == ([404, 200], False)
+
+    Path("trust.toml").write_text(policy)
+    peer.serve(CARD_PATH, sign({**peer.card, "version": "7.0.0"}, key("card")))
+    assert cardsign(*words).status == 0
+    assert served() == [200, 200]
+
+
 def test_what_is_trusted_is_asked_anew(
     cardsign: Cardsign, peer: LivePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +213,7 @@ def test_a_new_card_that_cannot_be_copied_ends_the_old_copy(
 
 def test_watching_needs_a_file(cardsign: Cardsign, peer: LivePeer) -> None:
     """Copies one after the other are no document."""
-    for option in ("--watch", "--json"):
+    for option in ("--watch", "--json", "--publish=x"):
         assert "usage.conflict" in cardsign(*resign(peer, option)).err
 
 
