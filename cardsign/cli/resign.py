@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -120,17 +121,20 @@ def resign(
                 options=SigningOptions(own_kids=signers.own_kids, file=output),
                 previous=before,
             )
-        if signed.document != before:
+        changed = signed.document != before
+        if changed:
             write_output(output, signed.document)
-        notes = (*signed.notes, *names)
-        if signed.document != before or not watching.watch:
-            _tell(notes, name, output, signers, signed.document != before, as_json)
+        if changed or not watching.watch:
+            _tell((*signed.notes, *names), name, output, signers, changed, as_json)
         if publication is not None:
-            target = to_change(publication)
-            publish_cards(keystore.open(), signed.document, directory=target, now=now)
+            _publish(keystore, signed.document, publication, now)
         return EXIT_OK
 
     return watching.repeat(look)
+
+
+def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datetime) -> None:
+    publish_cards(keystore.open(), card, directory=to_change(publication), now=now)
 
 
 def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
@@ -186,8 +190,8 @@ def _remove(output: str, publication: Path | None, why: str) -> None:
             (to_change(publication) / CURRENT_FILE).unlink(missing_ok=True)
         to_change(Path(output)).unlink(missing_ok=True)
         removed = done("removed", "remove")
-        served = f"So is {publication}" if publication else "Take it off your server too"
-        say(f"{removed} {safe(output)}: {safe(why)}. {safe(served)}")
+        rest = f"{publication} gives it up too" if publication else "Take it off your server too"
+        say(f"{removed} {safe(output)}: {safe(why)}. {safe(rest)}")
 
 
 def _tell(
