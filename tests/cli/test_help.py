@@ -122,7 +122,7 @@ def test_no_option_of_a_command_takes_the_last_of_two_values(path: str) -> None:
         names = [one.opts[-1], (one.secondary_opts or one.opts)[0]]
         words = [word for name in names for word in ((name,) if one.is_flag else (name, "x"))]
         try:
-            command.make_context(path, words)
+            command.make_context(path, words, **cli.context_settings)
         except (click.ClickException, CardsignError, click.exceptions.Exit) as error:
             said = str(error)
         else:
