@@ -561,24 +561,12 @@ def _foreign(
         path = f"/signatures/{index}"
         if fits is False or options.drop_foreign:
             why = "as asked" if fits is not False else "because it does not fit the card"
-            notes.append(
-                Reason.of(
-                    "sign.foreign",
-                    f"{what} was dropped {why}",
-                    path,
-                    hint="Ask that signer to sign the new card.",
-                )
-            )
+            hint = "Ask that signer to sign the new card."
+            notes.append(Reason.of("sign.foreign", f"{what} was dropped {why}", path, hint=hint))
             continue
         if fits is None:
-            notes.append(
-                Reason.of(
-                    "sign.foreign",
-                    f"{what} was kept unchecked",
-                    path,
-                    hint="Drop it with --drop-foreign if you do not know it.",
-                )
-            )
+            hint = "Drop it with --drop-foreign if you do not know it."
+            notes.append(Reason.of("sign.foreign", f"{what} was kept unchecked", path, hint=hint))
         kept.append(untrusted_entry)
     return kept
 

@@ -215,3 +215,17 @@ def refuse(node: Node, problem: str) -> NoReturn:
     """
     path = node.source.pointer if node.source is not None else ""
     raise CanonicalizationError("canonical.no_form", problem, path=path)
+
+
+def object_of(node: Node, wording: str = "an object") -> dict[str, Node]:
+    """An object's members, or a refusal."""
+    if not isinstance(node.value, dict):
+        refuse(node, f"expected {wording}")
+    return node.value
+
+
+def list_of(node: Node) -> list[Node]:
+    """A list's elements, or a refusal."""
+    if not isinstance(node.value, list):
+        refuse(node, "expected a list")
+    return node.value

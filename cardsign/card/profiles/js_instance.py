@@ -21,7 +21,7 @@ from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
-from cardsign.card.tree import Node, refuse, write
+from cardsign.card.tree import Node, list_of, refuse, write
 
 # JSON values as JavaScript sees them, and proto3 JSON as @a2a-js/sdk reads it.
 
@@ -32,13 +32,6 @@ UNDEFINED: Final = Node(None)
 def members(node: Node) -> dict[str, Node]:
     """An object's members; none of any other value."""
     return node.value if isinstance(node.value, dict) else {}
-
-
-def elements(node: Node) -> list[Node]:
-    """A list's elements, or a refusal."""
-    if not isinstance(node.value, list):
-        refuse(node, "expected a list")
-    return node.value
 
 
 def entries(node: Node) -> Iterator[tuple[str, Node]]:
@@ -68,7 +61,7 @@ def is_true(node: Node) -> bool:
 
 def mapped(node: Node, rewrite: Callable[[Node], Node]) -> Node:
     """`value ? value.map(rewrite) : []`."""
-    present = elements(node) if is_true(node) else []
+    present = list_of(node) if is_true(node) else []
     return Node([rewrite(element) for element in present], node.source)
 
 
@@ -76,7 +69,7 @@ def spread(node: Node) -> Node:
     """`[...value]`."""
     if isinstance(node.value, str):
         return Node([Node(character) for character in node.value])
-    return Node(list(elements(node)), node.source)
+    return Node(list(list_of(node)), node.source)
 
 
 def without_proto(node: Node) -> Node:
@@ -125,7 +118,7 @@ def _is_there(node: Node, field: Field) -> bool:
 
 def _read_field(node: Node, field: Field) -> Node:
     if field.shape == "list":
-        return Node([_read_one(element, field) for element in elements(node)], node.source)
+        return Node([_read_one(element, field) for element in list_of(node)], node.source)
     if field.shape == "map":
         return Node({key: _read_one(child, field) for key, child in entries(node)}, node.source)
     return _read_one(node, field)
@@ -253,7 +246,7 @@ def _interfaces(card: Node) -> Node:
         "protocolVersion": version if is_true(version) else Node(_VERSION_0_3),
     }
     additional = get(card, "additionalInterfaces")
-    others = [] if additional.value is None else elements(additional)
+    others = [] if additional.value is None else list_of(additional)
     return Node([Node(primary), *(_interface(one) for one in others)], additional.source)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from cardsign.card.schema import Field, Message
-from cardsign.card.tree import Node, refuse
+from cardsign.card.tree import Node, list_of, object_of, refuse
 
 
 def prune_empty(node: Node, message: Message) -> Node:
@@ -26,7 +26,7 @@ def prune_empty(node: Node, message: Message) -> Node:
         return Node({})
     kept: dict[str, Node] = {}
     chosen: str | None = None
-    for name, child in _object(node, f"an object ({message.name})").items():
+    for name, child in object_of(node, f"an object ({message.name})").items():
         field = message.spelled.get(name)
         if field is None or child.value is None:
             continue
@@ -54,10 +54,10 @@ def without_empties(node: Node) -> Node:
 
 def _field(node: Node, field: Field) -> Node:
     if field.shape == "list":
-        elements = [_one(child, field) for child in _list(node)]
+        elements = [_one(child, field) for child in list_of(node)]
         return node.with_value([child for child in elements if not child.is_empty])
     if field.shape == "map":
-        entries = {key: _one(child, field) for key, child in _object(node).items()}
+        entries = {key: _one(child, field) for key, child in object_of(node).items()}
         return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
     if field.kind == "bool" and node.value is False and not field.presence:
         return Node(None)
@@ -102,7 +102,7 @@ def upgrade(card: Node) -> Node:
     Raises:
         CanonicalizationError: The SDK would refuse the card's structure here.
     """
-    members = dict(_object(card))
+    members = dict(object_of(card))
     _upgrade_extended_flag(members)
     _upgrade_interfaces(members)
     _upgrade_security(members)
@@ -114,7 +114,7 @@ def _upgrade_extended_flag(members: dict[str, Node]) -> None:
     if legacy is None or not legacy.value:
         return
     capabilities = members.get("capabilities", Node({}))
-    entries = dict(_object(capabilities))
+    entries = dict(object_of(capabilities))
     if "extendedAgentCard" not in entries:
         entries["extendedAgentCard"] = Node(True, legacy.source if legacy.value is True else None)
     members["capabilities"] = Node(entries, capabilities.source)
@@ -127,12 +127,12 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
     additional = members.pop("additionalInterfaces", None)
     if "supportedInterfaces" in members or url is None or not url.value:
         return
-    extra = [] if additional is None or not additional.value else _list(additional)
+    extra = [] if additional is None or not additional.value else list_of(additional)
     interfaces = [
         Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
     ]
     for one in extra:
-        entries = _object(one)
+        entries = object_of(one)
         interfaces.append(
             Node(
                 {
@@ -150,15 +150,15 @@ def _upgrade_security(members: dict[str, Node]) -> None:
     _upgrade_requirements(members)
     if "skills" in members:
         skills = members["skills"]
-        members["skills"] = skills.with_value([_upgrade_skill(skill) for skill in _list(skills)])
+        members["skills"] = skills.with_value([_upgrade_skill(skill) for skill in list_of(skills)])
     schemes = members.get("securitySchemes")
     if schemes is not None and schemes.value:
-        entries = {name: _upgrade_scheme(one) for name, one in _object(schemes).items()}
+        entries = {name: _upgrade_scheme(one) for name, one in object_of(schemes).items()}
         members["securitySchemes"] = schemes.with_value(entries)
 
 
 def _upgrade_skill(skill: Node) -> Node:
-    entries = dict(_object(skill))
+    entries = dict(object_of(skill))
     _upgrade_requirements(entries)
     return skill.with_value(entries)
 
@@ -168,14 +168,14 @@ def _upgrade_requirements(members: dict[str, Node]) -> None:
     if "securityRequirements" in members or legacy is None or legacy.value is None:
         return
     requirements = []
-    for one in [] if legacy.value in ({}, "") else _list(legacy):
-        schemes = {name: Node({"list": scopes}) for name, scopes in _object(one).items()}
+    for one in [] if legacy.value in ({}, "") else list_of(legacy):
+        schemes = {name: Node({"list": scopes}) for name, scopes in object_of(one).items()}
         requirements.append(Node({"schemes": Node(schemes)}, one.source))
     members["securityRequirements"] = Node(requirements, legacy.source)
 
 
 def _upgrade_scheme(scheme: Node) -> Node:
-    entries = dict(_object(scheme))
+    entries = dict(object_of(scheme))
     kind = entries.pop("type", None)
     if kind is None:
         return scheme
@@ -188,15 +188,3 @@ def _upgrade_scheme(scheme: Node) -> Node:
         entries["location"] = entries.pop("in")
     # The wrapper's name says what `type` said, so `type` is covered by it.
     return Node({wrapper: Node(entries, kind.source)}, scheme.source)
-
-
-def _object(node: Node, wording: str = "an object") -> dict[str, Node]:
-    if not isinstance(node.value, dict):
-        refuse(node, f"expected {wording}")
-    return node.value
-
-
-def _list(node: Node) -> list[Node]:
-    if not isinstance(node.value, list):
-        refuse(node, "expected a list")
-    return node.value

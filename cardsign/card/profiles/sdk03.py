@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import snake
-from cardsign.card.tree import Node, refuse
+from cardsign.card.tree import Node, list_of, object_of, refuse
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 
@@ -75,18 +75,14 @@ def _anything(node: Node) -> Node:
 
 def _list_of(read: _Read) -> _Read:
     def read_list(node: Node) -> Node:
-        if not isinstance(node.value, list):
-            refuse(node, "expected a list")
-        return Node([read(element) for element in node.value], node.source)
+        return Node([read(element) for element in list_of(node)], node.source)
 
     return read_list
 
 
 def _map_of(read: _Read) -> _Read:
     def read_map(node: Node) -> Node:
-        if not isinstance(node.value, dict):
-            refuse(node, "expected an object")
-        return Node({key: read(child) for key, child in node.value.items()}, node.source)
+        return Node({key: read(child) for key, child in object_of(node).items()}, node.source)
 
     return read_map
 
@@ -111,17 +107,16 @@ class _Model:
     kind: str | None = None
 
     def __call__(self, node: Node) -> Node:
-        if not isinstance(node.value, dict):
-            refuse(node, "expected an object")
-        said = node.value.get("type")
+        members = object_of(node)
+        said = members.get("type")
         if self.kind is not None and said is not None and said.value != self.kind:
             refuse(said, f"expected {self.kind}")
-        present = {name: child for name, _, child in self._present(node.value)}
+        present = {name: child for name, _, child in self._present(members)}
         for name in self.required:
             if name not in present:
                 refuse(node, f"the REQUIRED {name} is missing")
         kept = {}
-        for name, read, child in self._present(node.value):
+        for name, read, child in self._present(members):
             if child.value is None and name in self.optional:
                 continue
             value = read(child)
