@@ -50,9 +50,9 @@ def check(
 ) -> int:
     """Grade a card by what anyone can see of it: a file, a URL, or '-' for stdin.
 
-    Of a URL only its own origin is asked, without credentials: the card, its key set, and
-    whether the extended card is given to anyone. Nothing is trusted by it. The grade goes from A
-    to F; every report says by which rules.
+    For a URL, only its own origin is asked, without credentials: the card, its key set, and
+    whether the extended card is given to anyone. A good grade is no reason to trust a card. Grades
+    go from A to F; every report says by which rules.
 
     Exit status 0: grade A, B or C. 1: D or F.
     """

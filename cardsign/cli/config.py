@@ -40,7 +40,7 @@ def check(as_json: bool) -> None:
 
 
 @config.command(example="cardsign config schema > cardsign.schema.json")
-@click.option("--json", "_as_json", is_flag=True, help="It is JSON in any case.")
+@click.option("--json", "_as_json", is_flag=True, help="No difference: the output is always JSON.")
 def schema(_as_json: bool) -> None:
     """Print the JSON Schema of cardsign.toml, for editors."""
     print_json(config_schema())

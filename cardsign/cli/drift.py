@@ -31,8 +31,8 @@ def drift(
     """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
 
     Both are a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
-    with the tools that an agent really has. Where only LIVE is signed, its signatures do not
-    count. Nothing is verified.
+    with the tools that an agent really has. If only LIVE is signed, its signatures are not
+    compared. Nothing is verified.
 
     Exit status 0: they are the same. 1: they are not.
     """

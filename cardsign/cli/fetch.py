@@ -22,8 +22,8 @@ from cardsign.trust.policy import CardUrl
 @click.argument("url", metavar="URL")
 @option(
     "-o --output OUT",
-    "Write the verified payload here [default: stdout]; where nothing is trusted, OUT stays as "
-    "it was.",
+    "Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
+    "changed.",
     default=STDIO,
 )
 @option("--extended", "Fetch the extended card, at an endpoint that the trusted public card names.")

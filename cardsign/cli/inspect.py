@@ -30,7 +30,7 @@ def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> Non
     """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
 
     With --html, CARD may also be a bundle or a publication directory, with an issuer's
-    statements. The page says what a verifier would say that trusts the newest of them.
+    statements. The page shows the verdict of a verifier that trusts the newest of these statements.
     """
     if page is not None:
         write_output(page, _page(card, jwks).encode())

@@ -144,7 +144,7 @@ _change_options = option_group(
     option("--issuer TEXT", "The issuer's name [default: the host of the first origin]."),
     option(
         "--origin ORIGIN...",
-        "An origin for interfaces; replaces all origins of before. May be repeated.",
+        "An origin where interfaces may be; replaces all earlier origins. May be repeated.",
         into="origins",
     ),
     option("--days", "How long it is valid [default: 90].", type=click.IntRange(1, 400)),
@@ -157,17 +157,21 @@ _change_options = option_group(
         "--recovery HOLDER=KEY...",
         "A recovery key; replaces all earlier ones, and those must sign this too.",
     ),
-    option("--recovery-threshold", "How many of them [default: 1].", type=click.IntRange(min=1)),
+    option(
+        "--recovery-threshold",
+        "How many recovery holders must sign [default: 1].",
+        type=click.IntRange(min=1),
+    ),
     option("--add-card HOLDER=KEY...", "A card key that is not in this key store."),
     option("--add-release HOLDER=KEY...", "A release key that is not in this key store."),
     option(
         "--drop KID...",
-        "A key outside this key store that is no longer listed. The key store's own keys are "
-        "listed by their state.",
+        "No longer list this key, which is not in this key store. The key store's own keys "
+        "are listed by their state.",
     ),
     option(
         "--revoke KID...",
-        "A key outside this key store that is revoked. For others use cardsign keys revoke.",
+        "Revoke this key, which is not in this key store. For others use cardsign keys revoke.",
     ),
 )
 
@@ -314,8 +318,8 @@ def recover(
     new root and of --recovery-file. If recovery needs more holders, send it to them
     (cardsign keyset sign).
 
-    If everything else is lost, a new key store is made with a card key and a release key, and the
-    statements are taken from what is published. The lost keys are listed no longer. Afterwards:
+    If everything else is lost, it makes a new key store with a card key and a release key. It
+    takes the statements from what is published. The lost keys are no longer listed. Afterwards:
     cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     refuse_two_documents(output, as_json)
@@ -401,11 +405,11 @@ def publish(
 ) -> None:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
-    A release that names it is signed and published with it, which needs the passphrase of the
-    release key. Without the passphrase it is published by the next cardsign release renew.
-    It is kept but not published if this machine publishes nothing, or if the key store has
-    neither a release nor a release key. Each holder of a root key should keep every statement in
-    this way, so that the next draft can be compared with it.
+    A release that names it is signed and published with it. That needs the passphrase of the
+    release key; without it, the next cardsign release renew publishes the statement. It is
+    only kept if this machine publishes nothing, or if the key store has neither a release nor
+    a release key. Each holder of a root key should keep every statement in this way, to
+    compare the next draft with it.
     """
     config = project_config()
     directory = publication or config.publish

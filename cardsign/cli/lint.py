@@ -90,7 +90,7 @@ _lint_options = option_group(
     option("--strict", "A contract card needs description, spiffe_id and authentication, too."),
     option(
         "--fail-on",
-        "The lightest finding that makes the exit status 1.",
+        "The least severe finding that makes the exit status 1.",
         type=click.Choice(_SEVERITIES),
         default="warning",
         show_default=True,
@@ -126,10 +126,10 @@ def lint(
     """Find what is wrong with cards, say why, and how to fix it.
 
     Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
-    cards are found by their names and contents, and held against one another. Nothing is
+    cards are found by their names and contents, and compared with one another. Nothing is
     verified.
 
-    Exit status 0: nothing as heavy as --fail-on was found. 1: something was. If --fix changes
+    Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
     if explain is not None:

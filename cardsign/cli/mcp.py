@@ -44,12 +44,12 @@ _INSTRUCTIONS = (
 @command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @trust_options
 @loopback_option
-@click.option("--json", is_flag=True, expose_value=False, help="Print an error as JSON, too.")
+@click.option("--json", is_flag=True, expose_value=False, help="Print errors as JSON.")
 def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio.
 
     A program that speaks MCP starts it. Trust comes from your own policy alone. A tool takes the
-    text or the URL of a card, and never the name of a file. Private addresses are not asked.
+    text or the URL of a card, and never the name of a file. URLs at private addresses are refused.
     Needs the extra mcp.
     """
     try:

@@ -74,7 +74,7 @@ _change_options = option_group(
         f"{CARD_PATH}]. May be repeated.",
         into="cards",
     ),
-    option("--withdraw URL...", "No card at this URL is current any more."),
+    option("--withdraw URL...", "Withdraw the card at this URL: none there is current any more."),
     option(
         "--raise-floor",
         "Make older cards at the URL of each --card invalid now, even if caches still have them.",
@@ -158,8 +158,8 @@ def renew(
 def show(keystore: KeystoreOptions, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
-    It is time if half of its lifetime is over, if it names an older keyset statement, or if the
-    clock was ahead when it was signed.
+    It is time if half of its lifetime is over, or if it names an older keyset statement. It is
+    also time if the clock was ahead when it was signed.
     """
     store = keystore.open()
     keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()

@@ -84,10 +84,11 @@ def resign(
 ) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
-    The copy says which issuer and which payload it came from. It carries none of the issuer's
-    signatures. OUT is removed where a statement of the issuer revokes or withdraws its card,
-    after its `valid_until`, and where your policy has no such issuer any more. No other
-    answer removes it, because anybody on the way could give that answer.
+    The copy names the issuer and the payload that it came from. It carries none of the
+    issuer's signatures. OUT is removed if a statement of the issuer revokes or withdraws its
+    card, or if your policy no longer has the issuer. It is also removed after its
+    `valid_until`. Errors and other answers never remove it, because anyone on the network
+    could forge them.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """

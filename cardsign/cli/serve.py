@@ -28,7 +28,7 @@ from cardsign.files import read_bytes, write_atomic
 )
 @option(
     "--settings FILE",
-    "How it is served, as TOML; the options here override it.",
+    "The server's settings, as TOML; the options here override them.",
     into="settings_file",
     type=PATH,
 )
@@ -46,12 +46,12 @@ from cardsign.files import read_bytes, write_atomic
 )
 @option(
     "--sunset DATE",
-    "When the legacy path will no longer answer; told to its clients.",
+    "The day when the legacy path stops answering; its clients are told.",
     type=click.DateTime(["%Y-%m-%d"]),
 )
 @option(
     "--workers",
-    "Processes that answer; one that ends is started again [default: 1].",
+    "How many server processes run; one that ends is started again [default: 1].",
     type=click.IntRange(1, 64),
 )
 def serve(
@@ -66,7 +66,7 @@ def serve(
 ) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
-    Without DIR it is `publish` of cardsign.toml.
+    Without DIR it serves the `publish` folder of cardsign.toml.
 
     DIR may also be a folder of publications, each named after its agent: every agent is below
     /agents/NAME, and /a2a/agents lists the cards of all.
@@ -103,7 +103,7 @@ def serve(
 
 @group()
 def tokens() -> None:
-    """Bearer tokens for the extended card; a server keeps only their digests."""
+    """Make, list and revoke bearer tokens for extended cards; a server keeps their digests."""
 
 
 @tokens.command(example="cardsign tokens create --audience partners --token-file tokens")
@@ -140,13 +140,15 @@ def create(audience: str, token_file: Path | None, expires: datetime | None, as_
         say(f"{added} its digest to {token_file}; a running server takes it up within a second")
 
 
-_token_file = option("--token-file FILE", "Where the digests are.", required=True, type=PATH)
+_token_file = option(
+    "--token-file FILE", "The file with the tokens' digests.", required=True, type=PATH
+)
 
 
 @tokens.command("list", example="cardsign tokens list --token-file tokens")
 @_token_file
 def list_tokens(token_file: Path, as_json: bool) -> None:
-    """List digest, audience and end of each token."""
+    """List the digest, audience and expiry of each token."""
     from cardsign.server.tokens import TokenTable
 
     entries = TokenTable.read(token_file).entries

@@ -140,8 +140,8 @@ card_options: Final = option_group(
     option("--drop-foreign", "Drop the signatures of other signers."),
     option(
         "--extended AUDIENCE",
-        "Mark the card as the extended one of an audience, best a random id such as `openssl rand "
-        "-hex 16` prints; with --seq and --expires.",
+        "Mark the card as the extended card for this audience. Use a random id, as `openssl "
+        "rand -hex 16` prints. Needs --seq and --expires.",
         into="audience",
     ),
     option(
@@ -275,7 +275,12 @@ def _lines(
 
 @command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")
 @click.argument("card")
-@option("--profile", "Under which rule.", type=click.Choice(tuple(PROFILES)), required=True)
+@option(
+    "--profile",
+    "The rule that makes the payload.",
+    type=click.Choice(tuple(PROFILES)),
+    required=True,
+)
 def canonicalize(card: str, profile: ProfileName, as_json: bool) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document

@@ -182,9 +182,9 @@ many_options: Final = option_group(
     ),
     option(
         "--results FILE",
-        "Append each verdict to FILE as a line of JSON. A run that was stopped goes on: a card is "
-        "left out if FILE has a verdict on the same bytes that is still valid and younger than 12 "
-        "hours. Of a URL or an object the bytes are not compared.",
+        "Append each verdict to FILE as a line of JSON. To go on after a stop, run it again: "
+        "a card is left out if FILE has a valid verdict on the same bytes, younger than 12 "
+        "hours. For URLs and objects, bytes are not compared.",
         type=click.Path(path_type=Path, dir_okay=False),
     ),
 )

@@ -60,7 +60,7 @@ class ServerSettings:
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
         access_log: Whether each request is one JSON line on stderr.
-        workers: Processes that answer; one that ends is started again.
+        workers: How many server processes run; one that ends is started again.
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
         proxies: The networks of proxies in front, which say whose request it is.
     """

@@ -1,4 +1,4 @@
-"""Pages that people read have short sentences and none of the words that the glossary replaced."""
+"""Pages and help have short sentences and none of the words that the glossary replaced."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ def too_long(text: str) -> list[str]:
 def test_sentences_are_short(page: Path) -> None:
     """At most 25 words each."""
     assert too_long(page.read_text(encoding="utf-8")) == []
+
+
+def test_sentences_of_help_are_short() -> None:
+    """At most 25 words each, in the text of every command and of every option."""
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    texts = (
+        " ".join(text.split())
+        for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+        for text in re.split(r"\n\n|\n {2,}(?=-)", block)
+        if not text.startswith(("Commands:", "Usage:", "Exit status:"))
+    )
+    assert [one for text in texts for one in too_long(text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -28,7 +28,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
 
 
 @command(example="cardsign keys doctor --expires-within 14d")
-@option("--fix", "Remove leftovers, and close what others can access.")
+@option("--fix", "Remove leftovers, and take access to the files from other users.")
 @option(
     "--expires-within SPAN", "Raise an alarm for what will be due by then, such as 14d, 12h or 30m."
 )
@@ -41,7 +41,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
 )
 @option(
     "--token-file FILE...",
-    "Look at the ends of a server's bearer tokens too. May be repeated.",
+    "Check when a server's bearer tokens expire, too. May be repeated.",
     into="token_files",
     type=PATH,
 )
@@ -58,8 +58,8 @@ def doctor(
 
     It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
-    theft, which cards must be signed again, when keyset, release and extended cards end, and
-    whether what is published is whole.
+    theft, and which cards must be signed again. It also says when the keyset, the release and
+    extended cards expire, and whether what is published is whole.
     """
     config, now = project_config(), datetime.now(UTC)
     within = _span(expires_within) if expires_within else timedelta(0)
@@ -132,8 +132,8 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
 def verify(keystore: KeystoreOptions, as_json: bool) -> None:
     """Check that the audit log is complete and unchanged, and agrees with the key store's state.
 
-    Someone who can write both files can replace both. So if there is a release, the line of the
-    log that it names must be there too. Keep a copy of the log's head elsewhere.
+    Anyone who can write both files can replace both. So each release names a line of the log
+    too, and that line must be there. Keep a copy of the log's head elsewhere.
     """
     lines, report = _verified(keystore)
     if as_json:

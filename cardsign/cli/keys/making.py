@@ -219,7 +219,9 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     short_help="Change the passphrase of a role's keys.",
     example="cardsign keys passwd --role release",
 )
-@option("--role", "Whose keys: each role has its own.", type=click.Choice(ROLES), required=True)
+@option(
+    "--role", "The role whose keys get the new passphrase.", type=click.Choice(ROLES), required=True
+)
 @option("--new-passphrase-file FILE", "The new passphrase [default: a prompt].", type=PATH)
 @unlock_options
 @dry_run_option

@@ -47,15 +47,14 @@ def rehearse_(
     keystore: KeystoreOptions,
     as_json: bool,
 ) -> int:
-    """Run this key store's state through the next rotation, hour by hour, or through a theft.
+    """Simulate the next rotation of this key store, or a theft, hour by hour.
 
     Other keys stand in for its own, so it asks for no passphrase and changes nothing. It
     assumes that cron has the passphrase of release keys alone, and that a person does within a
     day what cron asks for. Three peers look: one that pinned today's keys, one with the oldest
     copies that [timeline] allows, and one that follows the keysets.
 
-    Exit status 1: a peer that asks again would refuse an honest card, or go on
-    believing a thief.
+    Exit status 1: a peer that asks again would refuse an honest card, or still trust a stolen key.
     """
     if stored_with and not stolen:
         raise UsageFault("usage.conflict", "--stored-with goes with --revoke KID")

@@ -119,7 +119,8 @@ _ANCHOR: Final = option_group(
     "source",
     option(
         "--keyset FILE...",
-        "Pin this keyset statement. Of several, which must follow one another, the newest.",
+        "Pin this keyset statement. May be repeated; each must follow the one before, and the "
+        "newest is pinned.",
         into="keysets",
         type=_FILE,
     ),
@@ -249,7 +250,8 @@ _COMPARISON: Final = option_group(
         "The digest as eight words, which the issuer's `cardsign keyset show` prints.",
     ),
     option(
-        "--yes", "Do not ask: take the keyset without a comparison, or the entry that is proposed."
+        "--yes",
+        "Do not ask: accept the keyset without comparing its digest, or the proposed entry.",
     ),
 )
 
