@@ -86,9 +86,8 @@ def resign(
 
     The copy names the issuer and the payload that it came from. It carries none of the
     issuer's signatures. OUT is removed if a statement of the issuer revokes or withdraws its
-    card, or if your policy no longer has the issuer. It is also removed after its
-    `valid_until`. Errors and other answers never remove it, because anyone on the network
-    could forge them.
+    card, or if your policy no longer has the issuer. It is also removed after its `valid_until`.
+    Errors and other answers never remove it: anyone on the network could forge them.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
