@@ -123,7 +123,9 @@ def coming_findings(
     What becomes real `within` that time is an alarm today.
     """
     if has_ended(known.state, known.keyset):
-        return (*_clock(known, now, settings), *_due(known.state, settings, now, within), _ENDED)
+        # What is left is cron's: it destroys keys, and no person has to act.
+        left = _due(known.state, settings, now, timedelta())
+        return (*_clock(known, now, settings), *left, _ENDED)
     return (
         *_clock(known, now, settings),
         *_settings(settings),

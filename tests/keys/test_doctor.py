@@ -260,6 +260,21 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
     assert another_es256.public.kid in finding.message
 
 
+@pytest.mark.parametrize(("reason", "alarms"), [("ceased", False), ("superseded", True)])
+def test_the_end_of_an_issuer_leaves_no_alarm(store, es256, reason: str, alarms: bool) -> None:
+    """Cron destroys the keys that caches may still hold; no person has to."""
+    store.add(es256, now=NOON)
+    store.record_publication(published(NOON, [es256.public.kid]), now=NOON)
+    store.apply(lifecycle.revoke, es256.public.kid, reason=reason, now=after(1))
+    store.record_publication(published(after(1), []), now=after(1))
+
+    span = timedelta(days=14)
+    again = DirectoryStore.open(store.path, vouched=False)
+    findings = examine_store(again, settings=DEFAULT_SETTINGS, now=after(1), expires_within=span)
+
+    assert any(one.level == "alarm" for one in findings) is alarms, findings
+
+
 def test_waits_that_are_shorter_than_usual_are_noted(store, es256) -> None:
     """Each by its name; the usual ones are not."""
     store.add(es256)
