@@ -305,7 +305,9 @@ def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
     """By the beginning of their digest; never by themselves."""
     file = ("--token-file", "tokens.txt")
     create = ("tokens", "create", "--audience", "partners")
-    made = cardsign(*create, *file, "--expires", "2020-01-01", "--json").json
+    made = cardsign(*create, *file, "--expires", "2999-01-01", "--json").json
+    tokens = Path("tokens.txt")
+    tokens.write_text(tokens.read_text().replace("2999-", "2020-"))  # the years have passed
     cardsign(*create, *file)
     listed = cardsign("tokens", "list", *file)
     assert listed.text.splitlines()[0] == (
@@ -314,7 +316,7 @@ def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
     assert made["token"] not in listed.text
     assert len(cardsign("tokens", "list", *file, "--json").json) == 2
     assert cardsign("tokens", "revoke", made["line"][:12], *file).status == 0
-    assert made["line"] not in Path("tokens.txt").read_text()
+    assert made["line"][:64] not in tokens.read_text()
     assert cardsign("tokens", "revoke", made["line"][:12], *file).status == 2
     assert len(cardsign("tokens", "list", *file).text.splitlines()) == 1
 
