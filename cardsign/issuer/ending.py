@@ -128,6 +128,13 @@ def check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
 # Whether a revocation has come to its end.
 
 
+def shortest(key: KeyRecord, state: StoreState) -> str:
+    """The beginning of a kid, where only one key begins so."""
+    start = key.kid[:8]
+    alone = sum(any(name.startswith(start) for name in one.names) for one in state.keys) == 1
+    return start if alone else key.kid
+
+
 def still_trusted(
     store: KeyStore, directory: Path | None, records: Sequence[KeyRecord]
 ) -> list[KeyRecord]:

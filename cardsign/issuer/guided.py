@@ -36,6 +36,7 @@ from cardsign.issuer.ending import (
     may_end,
     named,
     revoke_key,
+    shortest,
     still_trusted,
     stored_beside,
 )
@@ -65,7 +66,6 @@ from cardsign.keys.model import (
     KeyRecord,
     RevocationReason,
     Role,
-    StoreState,
     short,
 )
 from cardsign.keys.rotation import Step, steps
@@ -170,7 +170,11 @@ def rotate_keys(
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
-    return _Work(store, config, unlocking, now, draft, new_key, random).rotate(only_cards)
+    work = _Work(store, config, unlocking, now, draft, new_key, random)
+    progress = work.rotate(only_cards)
+    if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
+        return progress
+    return work.warned(progress, store.state.keys)
 
 
 def revoke_and_replace(
@@ -220,13 +224,6 @@ def revoke_and_replace(
             )
     check_signable(store, records)
     return work.emergency(records, reason, same_custody_accepted, wait)
-
-
-def _typed(key: KeyRecord, state: StoreState) -> str:
-    """The beginning of a kid, where only one key begins so."""
-    start = key.kid[:8]
-    alone = sum(any(name.startswith(start) for name in one.names) for one in state.keys) == 1
-    return start if alone else key.kid
 
 
 @dataclass(slots=True)
@@ -315,9 +312,8 @@ class _Work:
             else:
                 kept += [self._root_kept(needed, again)]
         beside = self._beside(keyset, [one for one in records if one not in able])
-        left = [*progress.left, *kept]
-        told = self._warnings(records, left[0].command if left else self.again)
-        return replace(progress, left=(*left, *told, *beside))
+        progress = self.warned(replace(progress, left=(*progress.left, *kept)), records)
+        return replace(progress, left=(*progress.left, *beside))
 
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
@@ -325,8 +321,10 @@ class _Work:
         self._update()
         self.left.clear()  # the rest of the work tries again; what was not told is found there
 
-    def _warnings(self, records: Sequence[KeyRecord], command: str) -> Iterator[Task]:
-        """Which revoked keys verifiers still trust, and how long, if nobody types the command."""
+    def warned(self, progress: Progress, records: Sequence[KeyRecord]) -> Progress:
+        """Add which revoked keys verifiers still trust, and until when if nobody goes on."""
+        command = progress.left[0].command if progress.left else self.again
+        told: list[Task] = []
         release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
         kept: dict[datetime | None, list[KeyRecord]] = {}
         for key in still_trusted(self.store, self.config.publish, records):
@@ -337,7 +335,8 @@ class _Work:
         for end, keys in kept.items():
             names = ", ".join(map(named, keys))
             what = f"verifiers still trust {names}: nothing that is published revokes them yet"
-            yield Task("you", what, command, end)
+            told.append(Task("you", what, command, end))
+        return replace(progress, left=(*progress.left, *told))
 
     def _beside(
         self, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
@@ -363,7 +362,7 @@ class _Work:
     def _revoke_command(self, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
         # A kid may begin with a dash, and an imported one may hold what a shell reads.
         state = self.store.load()
-        typed = " ".join(shlex.quote(_typed(key, state)) for key in records)
+        typed = " ".join(shlex.quote(shortest(key, state)) for key in records)
         options = f"--reason {reason} {self.unlocking.options}".rstrip()
         return f"cardsign keys revoke {options} -- {typed}"
 

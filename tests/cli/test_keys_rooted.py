@@ -292,7 +292,7 @@ def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -
 
     assert "it waits for a keyset statement that lists it" in later.err
     assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
-    assert "go on with: cardsign keys rotate\n" in stolen.err
+    assert "is revoked\n  next: cardsign keys rotate\n" in stolen.err
 
 
 def test_a_rotation_goes_through_the_roots_once_for_what_comes_and_once_for_what_went(

@@ -114,10 +114,12 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     if as_json:
         print_json({"from": str(place), "to": moved.place})
         return
-    say(f"the key store is in {moved.place} now, and {place} signs no more")
+    named = moved.place if isinstance(target, Path) else target.to_file()
+    say(f"the key store is in {named} now, and {place} signs no more")
     if isinstance(target, Path):
         say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
     else:
-        say(f"  next: export {KEYSTORE_VARIABLE} with this URL, for cron too")
+        say(f"  next: export {KEYSTORE_VARIABLE}={named}")
+        say("  add the password if the database asks for one, and do the same for cron")
         say(f"  to name it in cardsign.toml instead: {leave(target)}")
     say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")

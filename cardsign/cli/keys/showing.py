@@ -28,7 +28,7 @@ from cardsign.issuer.guided import Progress, revoke_and_replace, rotate_keys
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import is_needed
+from cardsign.keys.keyset_drafts import has_ended, is_needed
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.keys.rotation import refresh_hint
 from cardsign.publish.publication import published_card
@@ -254,7 +254,9 @@ def revoke(
         if as_json:
             print_json([key_json(record) for record in revoked])
         for record in revoked:
-            say(f"{record.kid} is revoked; go on with: cardsign keys rotate")
+            say(f"{record.kid} is revoked")
+        if not has_ended(store.state, keyset):
+            say("  next: cardsign keys rotate")
         return EXIT_OK
     progress = revoke_and_replace(
         store,
