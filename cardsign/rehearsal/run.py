@@ -207,7 +207,11 @@ class _Run:
             if self._is_over(progress, before, start) or self.now >= start + _LONGEST:
                 break
             is_first, self.now = self.now == start, self._next(start)
-            progress = self._theft() if self.stolen and is_first else self._tick()
+            if self.stolen and is_first:
+                self._look(pinned, peer, start)  # who asks just before is told of it last
+                progress = self._theft()
+            else:
+                progress = self._tick()
         left = tuple(f"{one.who}: {one.what}" for one in progress.left)
         beliefs = {name: _joined(told, self.now) for name, told in self.beliefs.items()}
         rows = key_rows(self.store.state, self.config.timeline, self.now)

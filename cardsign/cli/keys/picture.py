@@ -38,6 +38,8 @@ _COLOURS: Final = {
     "refuses": ("#d08700", "#e0a030"),
     "fooled": ("#b3261e", "#ff8a80"),
 }
+#: Bars on which a word of the paper's colour would be hard to read.
+_PALE: Final = frozenset({"unlisted", "waits", "verifies"})
 _LEFT, _RIGHT, _TOP = 190, 24, 48  # pixels around the bars
 _WIDTH: Final = 960
 _ROW, _BAR, _LINE = 28, 14, 18
@@ -147,7 +149,8 @@ class _Canvas:
             x, word = self.x(row.ended), row.key.state
             fill = "red" if word == "revoked" else "grey"
             if x > _WIDTH - _RIGHT - 60:  # there is no room next to the bar: on it
-                yield _text(x - 4, top + 12, word, "paper", anchor="end")
+                is_pale = bool(row.spans) and row.spans[-1].phase in _PALE
+                yield _text(x - 4, top + 12, word, "ink" if is_pale else "paper", anchor="end")
             else:
                 yield _text(x + 5, top + 12, word, fill)
         if row.due is not None and row.due <= self.end:
