@@ -250,11 +250,10 @@ def revoke(
                 now=now,
                 same_custody_accepted=same_custody_accepted,
             )
-        revoked = [store.state.find(key.thumbprint) for key in keys]
         if as_json:
-            print_json([key_json(record) for record in revoked])
-        for record in revoked:
-            say(f"{record.kid} is revoked")
+            print_json([key_json(store.state.find(key.thumbprint)) for key in keys])
+        for key in keys:
+            say(f"{key.kid} is revoked")
         if not has_ended(store.state, keyset):
             say("  next: cardsign keys rotate")
         return EXIT_OK
