@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -15,9 +16,11 @@ from tests.fuzz import readers, verdicts
 from tests.fuzz.mutations import mutate_json
 from tests.fuzz.page import SAYS, write_page
 from tests.fuzz.run import read_log
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, Target
 
 MUTATIONS = 150
+#: Until a fault is found: mutations of cards differ from run to run, as ES256 signatures do.
+MOST_MUTATIONS = 20 * MUTATIONS
 #: What mutated inputs must come to, lest a target be shallow: outcomes, and how many of them.
 REACHED = {
     "json": ("accepted", "json.duplicate_member", "json.depth"),
@@ -94,13 +97,27 @@ def _a_set_that_forgets_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_is_a_finding(
     name: str, breaks: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broken reader does not get past its target."""
+    """A broken reader does not get past its target, however chance falls."""
     target, random = TARGETS[name], Random(1)
     pool = target.seeds(random)
-    mutated = [target.mutate(random.choice(pool), random) or b"" for _ in range(MUTATIONS)]
-    breaks(monkeypatch)
-    with pytest.raises((AssertionError, KeyError)):
-        list(map(target.run, [*pool, *mutated]))
+    tried = chain(pool, (target.mutate(random.choice(pool), random) for _ in range(MOST_MUTATIONS)))
+    assert any(_is_finding(target, data or b"", breaks, monkeypatch) for data in tried)
+
+
+def _is_finding(
+    target: Target,
+    data: bytes,
+    breaks: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> bool:
+    """Whether a broken reader is found by one input; the input itself is made by a whole one."""
+    with monkeypatch.context() as broken:
+        breaks(broken)
+        try:
+            target.run(data)
+        except (AssertionError, KeyError):
+            return True
+    return False
 
 
 def test_a_mutation_is_that_of_its_seed() -> None:
