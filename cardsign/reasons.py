@@ -498,6 +498,8 @@ _TABLE: Final = (
      "Raise it in cardsign.toml, unless you know every consumer of your cards."),
     ("doctor.no_active_key", "No key of the key store signs cards.",
      "A key waits: cardsign keys rotate --root-keystore DIR. None does: cardsign keys generate."),
+    ("doctor.still_trusted", "Verifiers still trust a revoked key.",
+     "cardsign keys rotate --root-keystore DIR; it says what is missing."),
     ("doctor.ended", "The issuer has ended: every card and release key was revoked as ceased.",
      "Serve what is published until the newest release has ended. Nothing else is left to do."),
     ("doctor.due", "A step of the key rotation is due.",

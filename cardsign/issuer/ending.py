@@ -8,14 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import PublishRefused, StoreFault
+from cardsign.errors import FileFault, PublishRefused, StoreFault
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.rotation import check_opens
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
+from cardsign.keys.doctor import Finding
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
+from cardsign.keys.keyset_drafts import changed_since, check_not_needed, has_ended, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import (
     ENDED,
@@ -154,6 +155,24 @@ def still_trusted(
     state = store.load()
     found = [state.find(record.thumbprint) for record in records]
     return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
+
+
+def examine_revocations(store: KeyStore, directory: Path | None) -> tuple[Finding, ...]:
+    """Say which revoked keys verifiers still trust; not once the issuer has ended.
+
+    A key store that has moved or cannot be read is none of this: see `examine_store`.
+    """
+    try:
+        state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+        revoked = [key for key in state.keys if key.state == "revoked"]
+        kept = still_trusted(store, directory, revoked)
+    except (StoreFault, FileFault):
+        return ()
+    if has_ended(state, keyset) or not kept:
+        return ()
+    names = ", ".join(map(named, kept))
+    message = f"verifiers still trust {names}: nothing that is published revokes them yet"
+    return (Finding("doctor.still_trusted", "alarm", message),)
 
 
 def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:

@@ -275,6 +275,7 @@ def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Ca
     assert "1 more holder has to sign it" in said["doctor.draft_waits"]["message"]
     assert "no card is trusted before that" in said["doctor.draft_waits"]["message"]
     assert said["doctor.draft_waits"]["real"] is None
+    assert "verifiers still trust release key" in said["doctor.still_trusted"]["message"]
     still = cardsign(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=CRON)
     assert (still.status, "verifiers still trust release key" in still.err) == (1, True)
     done = run(cardsign(*ALL_DUE, *apart, **own))

@@ -16,6 +16,7 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_conf
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.ending import examine_revocations
 from cardsign.issuer.publishing import examine_publication
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
@@ -63,8 +64,9 @@ def doctor(
     """
     config, now = project_config(), datetime.now(UTC)
     within = _span(expires_within) if expires_within else timedelta(0)
+    store = keystore.open(vouched=False)
     findings = examine_store(
-        keystore.open(vouched=False),
+        store,
         settings=config.timeline,
         cards=[card.signed for card in config.cards],
         now=now,
@@ -73,6 +75,7 @@ def doctor(
         fix=fix,
     )
     findings += examine_publication(config.publish)
+    findings += examine_revocations(store, config.publish)
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
