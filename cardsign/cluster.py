@@ -25,6 +25,7 @@ from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
 
 #: Seconds to wait for the scheduler, and between two looks whether it still has a worker.
 PATIENCE: Final = 20
+_TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
 #: Chunks that are sent for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
 
@@ -99,8 +100,7 @@ def _check_address(cluster: str) -> None:
     if not host or (parts.scheme, is_here) not in {("tls", False), ("tls", True), ("tcp", True)}:
         why = "whoever can read or change what is sent to a cluster decides its verdicts"
         hint = (
-            "Give tls://HOST:8786, with DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and "
-            "__CLIENT__KEY; plain tcp:// is for 127.0.0.1, ::1 and localhost."
+            f"Give tls://HOST:8786, with {_TLS}; plain tcp:// is for 127.0.0.1, ::1 and localhost."
         )
         raise UsageFault("usage.invalid", f"{cluster!r}: {why}", hint=hint)
 
@@ -112,10 +112,19 @@ def _connected(cluster: str) -> Any:
         why = f"the library distributed cannot be loaded: {exc}"
         hint = "pip install 'cardsign[cluster]'"
         raise UsageFault("usage.not_installed", why, hint=hint) from exc
-    security = Security(require_encryption=True) if cluster.startswith("tls:") else None
+    security = None
+    if cluster.startswith("tls:"):
+        security = Security(require_encryption=True)
+        try:
+            context = security.get_connection_args("client")["ssl_context"]
+        except OSError as exc:  # ssl.SSLError is one as well
+            raise _unreachable(cluster, f"its certificates cannot be read: {exc}") from exc
+        if context is None:  # a client without one would wait a minute before it says so
+            why = f"{cluster} needs certificates, and the environment names none"
+            raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
     try:
         return Client(cluster, security=security, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError) as exc:  # TypeError: no certificate
+    except (OSError, ValueError, RuntimeError) as exc:
         raise _unreachable(cluster, f"the scheduler cannot be reached: {exc}") from exc
 
 

@@ -313,16 +313,20 @@ def test_tls_is_required_of_both_sides(tmp_path: Path, cards: list[str]) -> None
         command += ["--cluster", made.address, "--json"]
         good = subprocess.run(command, env=made.environ, capture_output=True, check=False)
         bare = {name: value for name, value in made.environ.items() if prefix not in name}
-        bare["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "3s"  # nobody will answer
         bad = subprocess.run(command, env=bare, capture_output=True, check=False)
+        torn = {**made.environ, f"{prefix}CLIENT__KEY": str(policy)}
+        worse = subprocess.run(command, env=torn, capture_output=True, check=False)
     finally:
         made.stop()
 
     assert made.address.startswith("tls://")
     verdicts = [json.loads(line)["verdict"] for line in good.stdout.splitlines()]
     assert (len(verdicts), verdicts[0]) == (40, "trusted"), good.stderr
-    assert bad.returncode == 2
-    assert b"cluster.unreachable" in bad.stderr
+    assert (bad.returncode, worse.returncode) == (2, 2)
+    assert b"usage.invalid" in bad.stderr
+    assert b"Set DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in bad.stderr
+    assert b"cluster.unreachable" in worse.stderr
+    assert not any(b"Traceback" in one.stderr for one in (bad, worse))
 
 
 def make_certificate(key: Path, certificate: Path) -> None:
