@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from cardsign.jose import PrivateKey, PublicKey, sign_payload
 from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.signers.access import Access, SignerPolicy
 from tests.keys.softhsm import PIN, SoftHsm
+from tests.net.authorities import Authority
 
 pytestmark = pytest.mark.needs_softhsm
 
@@ -164,3 +167,40 @@ def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: Private
     with pytest.raises(SignerFault, match="cannot be loaded") as caught:
         sign("pkcs11:token=cards;id=%01", es256.public, Access(lambda kind, of: b"", policy))
     assert (caught.value.code, caught.value.path) == ("signer.unreachable", str(file))
+
+
+#: A TLS connection is open while the same thread signs; then nothing has come over it yet.
+BESIDE_TLS = """
+import ssl, sys
+from pathlib import Path
+from cardsign.keys.signers import fetch_public
+from cardsign.keys.signers.access import Access, SignerPolicy
+
+module, pin, certificate = sys.argv[1:]
+here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.load_cert_chain(certificate)
+ends = (
+    ssl.create_default_context(cafile=certificate).wrap_bio(here, there, server_hostname="host"),
+    server.wrap_bio(there, here, server_side=True),
+)
+for end in ends * 3:
+    try:
+        end.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+access = Access(lambda kind, of: pin.encode(), SignerPolicy(pkcs11_module=Path(module)))
+print(fetch_public("pkcs11:token=cards;object=es256-a", access).alg)
+try:
+    ends[1].read()
+except ssl.SSLWantReadError:
+    print("waits")
+"""
+
+
+def test_a_tls_connection_of_the_same_thread_goes_on(softhsm: SoftHsm, tmp_path: Path) -> None:
+    """SoftHSM leaves an error in OpenSSL's queue, which the next read would take for its own."""
+    certificate = Authority(tmp_path).certificate("host", self_signed=True)
+    command = [sys.executable, "-c", BESIDE_TLS, str(softhsm.library), PIN, str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("ES256\nwaits\n", "")

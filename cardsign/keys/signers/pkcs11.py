@@ -11,7 +11,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -144,6 +144,8 @@ class TokenKey(RemoteKey):
                     yield library, token, session
             except library.PKCS11Error as exc:
                 raise self._fault(exc, module) from exc
+            finally:
+                _forget_errors_of_openssl()
 
     def _token(self, library: Any, module: Path) -> Any:
         fitting = []
@@ -232,6 +234,18 @@ def _absolute(text: str, path: str | None) -> Path | None:
     if not Path(path).is_absolute():
         refuse_uri(text, "expected an absolute path in module-path and pin-source")
     return Path(path)
+
+
+def _forget_errors_of_openssl() -> None:
+    """Empty this thread's queue of errors, which a token's library may share with ours.
+
+    SoftHSM leaves one there, and the next read of an open TLS connection would take it for its
+    own. Python empties the queue when no cipher fits.
+    """
+    import ssl  # here: most commands need no TLS
+
+    with suppress(ssl.SSLError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("NONE")
 
 
 def _offered(token: Any) -> Set[Any]:
