@@ -153,9 +153,9 @@ _WIDTH: Final = 100  # columns of prose
 _PAGE: Final = """# Performance
 
 Written by `make bench T="--page"`; every number in full: [performance.json](performance.json). Run
-it on your machine: what is compared takes turns, A B C A B C, and only ratios are given, of the
-medians of all rounds, behind them the least and the most of any single round. Every verdict in it
-was `trusted`, every verifier first had to refuse a changed card, and no time fails a test.
+it on your machine. What is compared takes turns: A B C A B C. Only ratios are given: of the medians
+of all rounds, then the least and the most of any round. Every verdict in it was `trusted`, and
+every verifier first had to refuse a changed card. No time fails a test.
 
 {machine}
 

@@ -282,6 +282,8 @@ class Scanner:
         at = self._pos if at is None else at
         found = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
         word = found.group() if found else ""
+        if word == "-----BEGIN":
+            return "a PEM file, which holds a key"
         if len(word) > _SHOWN_CHARS:
             return f"`{word[:_SHOWN_CHARS]}...`"
         character = word or self._text[at : at + 1]

@@ -112,4 +112,5 @@ def write_output(name: str, data: bytes) -> None:
 def refuse_two_documents(output: str | None, as_json: bool) -> None:
     """Standard output takes one document."""
     if output == STDIO and as_json:
-        raise UsageFault("usage.conflict", "-o - and --json both write to standard output")
+        why = "the file and --json would both be written to standard output"
+        raise UsageFault("usage.conflict", why, hint="Add -o FILE.")

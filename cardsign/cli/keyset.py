@@ -294,7 +294,7 @@ def _told_digest(told: str | None) -> str:
     "Make a new recovery key too, encrypted, because the old one has been used.",
     type=PATH,
 )
-@option("--drop KID...", "An online key that is listed no longer.")
+@option("--drop KID...", "An online key that the next keyset leaves out.")
 @publication_option
 @recovery_options
 @unlock_options

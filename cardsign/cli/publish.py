@@ -168,7 +168,8 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
 def _named_directory(output: Path | None, config: ProjectConfig) -> Path:
     directory = output or config.publish
     if directory is None:
-        raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
+        hint = "Name one: cardsign publish -o DIR"
+        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
     return directory
 
 

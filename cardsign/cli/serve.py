@@ -83,7 +83,8 @@ def serve(
 
     published = directory or project_config().publish
     if published is None:
-        raise UsageFault("usage.conflict", "no publication directory is named")
+        hint = "Name the one that publish wrote: cardsign serve DIR"
+        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")

@@ -83,7 +83,7 @@ class KeysetChanges:
         recovery: The recovery keys instead of those before; empty: as before.
         recovery_threshold: How many of them; None: one.
         add_keys: Card and release keys that are not in the key store.
-        drop: Kids or thumbprints of keys that are not in the key store and are listed no longer.
+        drop: Kids or thumbprints of other keys that are listed now, and that the draft leaves out.
         revoke: Keys that are not in the key store and are revoked.
     """
 
@@ -301,19 +301,24 @@ def review_keyset(
     except StatementRefused as refusal:
         if refusal.code != "statement.fork":
             raise
-        raise StatementRefused(
-            refusal.code,
-            f"another keyset {draft.label} was signed here before, and this key store keeps it",
-            path=name,
-            hint="Do not sign this one. Send back "
-            f"{store.statement_place('keysets', draft.number)}, to be put in the place of the "
-            "draft. Who drafted it then types: cardsign keys rotate",
-        ) from refusal
+        advice = "sign this one. Send back {}, to be put in the place of the draft. "
+        advice += "Who drafted it then types: cardsign keys rotate"
+        raise _kept_another(store, draft, name, advice) from refusal
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(store, draft, name, again)
     with of_the_user(name):
         check_times(draft.iat, draft.exp, now=now, skew=SKEW)
     return KeysetDraft(draft, previous)
+
+
+def _kept_another(
+    store: KeyStore, statement: KeysetStatement, name: str, advice: str
+) -> StatementRefused:
+    """Say which statement of the same number this store keeps, and what to do with that."""
+    why = f"another keyset {statement.label} was signed here before, and this key store keeps it"
+    kept = store.statement_place("keysets", statement.number)
+    hint = f"Do not {advice.format(kept)}"
+    return StatementRefused("statement.fork", why, path=name, hint=hint)
 
 
 def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: str) -> None:
@@ -420,7 +425,14 @@ def publish_keyset(
     data = write_draft(statement)
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
-        check_step(statement, history.newest_keyset())
+        try:
+            check_step(statement, history.newest_keyset())
+        except StatementRefused as refusal:
+            if refusal.code != "statement.fork":
+                raise
+            advice = "publish this one: verifiers may have {} already. "
+            advice += "What has changed since goes into the next: cardsign keys rotate"
+            raise _kept_another(store, statement, name, advice) from refusal
         _check_now(store, statement, now, name, is_overtaken)
         if not is_only_kept:
             check_publishable(store, directory, keyset=data, now=now)
@@ -550,7 +562,7 @@ def recover(
         now: The time, with its zone, in whole seconds.
         root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
-        drop: Kids or thumbprints of online keys that are listed no longer.
+        drop: Kids or thumbprints of online keys that the draft leaves out.
         directory: What is published: a new store takes up its statements, but no lost key.
         new_key: Makes a key.
         random: Gives that many fresh bytes.

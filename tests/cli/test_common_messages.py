@@ -46,6 +46,7 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "a folder for a card": (lambda: Path("dir").mkdir(), ("inspect", "dir")),
     "an empty folder": (lambda: Path("dir").mkdir(), ("verify", "dir", *JWKS)),
     "no JSON": (_write("card.json", "{"), ("verify", "card.json", *JWKS)),
+    "a key in PEM": (_write("card.json", "-----BEGIN PUBLIC KEY-----"), ("inspect", "card.json")),
     "a member twice": (_write("card.json", '{"name": 1, "name": 2}'), ("inspect", "card.json")),
     "a list": (_write("card.json", "[]"), ("verify", "card.json", *JWKS)),
     "no card": (_write("card.json", "{}"), ("sign", "card.json", "--key", "file:key.pem")),
@@ -121,7 +122,13 @@ SAID: dict[str, tuple[int, str, str]] = {
         1,
         "json.syntax: expected a member name in double quotes, found the end of the "
         "input (line 1, column 2)",
-        "Fix the JSON at the place given.",
+        "Fix the JSON at the place given, or name the right file.",
+    ),
+    "a key in PEM": (
+        1,
+        "json.syntax: expected a JSON value, found a PEM file, which holds a key (line 1, "
+        "column 1)",
+        "Fix the JSON at the place given, or name the right file.",
     ),
     "a member twice": (
         1,
@@ -208,8 +215,8 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a card and nowhere to publish it": (
         2,
-        "usage.conflict: no publication directory is named; use -o DIR",
-        "See cardsign publish --help.",
+        "usage.conflict: no publication directory is named",
+        "Name one: cardsign publish -o DIR",
     ),
     "an issuer's host without https": (
         2,

@@ -64,8 +64,8 @@ The last runs, on inputs of up to {input_bytes} bytes:
 
 {sum}
 
-Such a run is bounded and seeded, but not repeatable to the input: how far it comes in its time
-hangs on the machine. Edges are those of the bytecode of `cardsign` alone.
+Such a run is bounded and seeded, but its inputs cannot be repeated one by one: how many there are
+depends on the machine. Edges count the bytecode of `cardsign` alone.
 """
 
 

@@ -106,8 +106,8 @@ Transcripts: the verifier is told a URL, and resolver, servers, certificates and
 transcript's. cardsign is played all of them, over real TLS, and is right if verdict, reason and
 every request are. Where all that matters is what one good server says once, the same is said to
 a2a-sdk's resolver, with an httpx client as it comes, from a port of this machine. What it accepts
-there has a good signature: it is content with any 2xx, with any type, and with more bytes than we
-are, which is lenient rather than open."""
+there has a good signature. It takes any 2xx status, any content type and longer answers than
+cardsign does: that is lenient, and opens nothing."""
 
 _BEYOND: Final = "What cannot be data, such as threads and processes, is tested:"
 

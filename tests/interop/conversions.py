@@ -115,8 +115,8 @@ def page(found: Mapping[str, list[Row]]) -> str:
     lines = [
         "# What conversion loses",
         "",
-        "Real cards are put into the other form, by cardsign and by the SDKs' own conversions, and",
-        "back by cardsign. What is then missing or another was lost. Signatures are not counted.",
+        "Real cards are converted to the other form, by cardsign and by the SDKs' own conversions,",
+        "and back by cardsign. What is then missing or differs was lost. Signatures do not count.",
         "`python tests/interop/conversions.py` makes this page, and a test holds it.",
         "",
         "`a2a-sdk` has `a2a.compat.v0_3.conversions`. `@a2a-js/sdk` has `parseLegacyAgentCard`;",

@@ -317,7 +317,8 @@ def export(
             print_json({"kid": record.kid, "as": form, "output": output})
         return
     if output == STDIO:
-        raise UsageFault("usage.conflict", "a private key goes to a file; name -o FILE")
+        why = "a private key goes to a file"
+        raise UsageFault("usage.conflict", why, hint="Add -o FILE.")
     if not record.custody.startswith("file:"):
         raise SignerFault(
             "signer.uri",
