@@ -425,14 +425,7 @@ def publish_keyset(
     data = write_draft(statement)
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
-        try:
-            check_step(statement, history.newest_keyset())
-        except StatementRefused as refusal:
-            if refusal.code != "statement.fork":
-                raise
-            advice = "publish this one: verifiers may have {} already. "
-            advice += "What has changed since goes into the next: cardsign keys rotate"
-            raise _kept_another(store, statement, name, advice) from refusal
+        _check_next(store, statement, history.newest_keyset(), name)
         _check_now(store, statement, now, name, is_overtaken)
         if not is_only_kept:
             check_publishable(store, directory, keyset=data, now=now)
@@ -454,6 +447,19 @@ def publish_keyset(
     if not is_only_kept:
         published = update_publication(store, directory, now=now, without_release=without_release)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
+
+
+def _check_next(
+    store: KeyStore, statement: KeysetStatement, newest: KeysetStatement | None, name: str
+) -> None:
+    try:
+        check_step(statement, newest)
+    except StatementRefused as refusal:
+        if refusal.code != "statement.fork":
+            raise
+        advice = "publish this one: verifiers may have {} already. "
+        advice += "What has changed since goes into the next: cardsign keys rotate"
+        raise _kept_another(store, statement, name, advice) from refusal
 
 
 def _check_now(
