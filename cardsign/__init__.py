@@ -51,27 +51,4 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerifiedCard as VerifiedCard
 
 __version__ = "1.0.0rc1"
-
-_NAMES = {
-    "api": (
-        "adiscover build_card discover discover_or_warn examine_card explain_card lint_card "
-        "sign_card verify_card"
-    ),
-    "build.assemble": "BuiltCard",
-    "card.canonical": "ProfileName canonicalize",
-    "card.schema": "AgentCard",
-    "errors": "CardRefused CardsignError FetchFailed InputRefused KeyRefused LocalFault",
-    "explain.report": "Explanation",
-    "jose.jwks": "JwkSet",
-    "jose.jws": "Signer",
-    "jose.keys": "PrivateKey PublicKey",
-    "keys.signers.registry": "open_signer",
-    "lint.rules": "Finding",
-    "net.discovery": "Discoverer",
-    "reasons": "REASONS Reason",
-    "trust.policy": "Policy",
-    "trust.state": "IssuerStates",
-    "verify.report": "NoVerdict NotTrusted Report VerificationError VerifiedCard",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
-__all__ += ["__version__"]
+__getattr__ = lazy_names(__name__)

@@ -20,11 +20,4 @@ if TYPE_CHECKING:
     from cardsign.build.reading import read_one as read_one
     from cardsign.build.reading import read_source as read_source
 
-_NAMES = {
-    "assemble": "BuiltCard KINDS build_card",
-    "draft": "Draft Fact",
-    "kind": "BuildOptions Kind",
-    "live": "ask_mcp live_servers run_mcp",
-    "reading": "Document Place read_one read_source",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

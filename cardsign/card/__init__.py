@@ -86,30 +86,4 @@ if TYPE_CHECKING:
     from cardsign.card.tree import read as read
     from cardsign.card.tree import write as write
 
-_NAMES = {
-    "canonical": (
-        "Compat CompatWord DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload "
-        "ProfileName Unsigned canonicalize"
-    ),
-    "convert": "A2aVersion Conversion FIELDS_URI convert_card kept_of version_of",
-    "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
-    "document": "Card Generation MAX_CARD_VALUES MAX_SIGNATURES is_portable parse_card render",
-    "extended": (
-        "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ cannot_name_us "
-        "declares_extended_card find_marker with_marker"
-    ),
-    "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
-    "members": "MemberProblem check_is_agent_card check_members token_claims",
-    "providers": (
-        "AUTHENTICATION DerivedSecurity PROVIDERS Provider ProviderType authentication_schemes "
-        "provider_schemes"
-    ),
-    "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
-    "security": "Scheme flat_requirements requirements_of schemes_of",
-    "serialize": "jcs plain_jcs",
-    "strictjson": (
-        "Json MAX_CARD_BYTES MAX_DEPTH append be_paranoid is_paranoid parse_object pointer split"
-    ),
-    "tree": "Node Source listed read write",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -9,7 +9,4 @@ if TYPE_CHECKING:
     from cardsign.cli.commands import main as main
     from cardsign.cli.commands import run_words as run_words
 
-_NAMES = {
-    "commands": "command_line main run_words",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

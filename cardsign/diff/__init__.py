@@ -13,8 +13,4 @@ if TYPE_CHECKING:
     from cardsign.diff.schemas import Work as Work
     from cardsign.diff.schemas import compare_schemas as compare_schemas
 
-_NAMES = {
-    "cards": "BUMPS CardDiff diff_cards",
-    "schemas": "Change MAX_STEPS Work compare_schemas",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

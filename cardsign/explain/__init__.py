@@ -23,13 +23,4 @@ if TYPE_CHECKING:
     from cardsign.explain.report import SignatureExplanation as SignatureExplanation
     from cardsign.explain.report import Signed as Signed
 
-_NAMES = {
-    "comparison": "MAX_CHANGES MAX_PARTINGS differences",
-    "explanation": "MAX_LISTED explain_card",
-    "page": "Published card_page",
-    "repairs": "Suspect search",
-    "report": (
-        "Change Explanation HeldAt Parting Problem ProfilePayload SignatureExplanation Signed"
-    ),
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -15,8 +15,4 @@ if TYPE_CHECKING:
     from cardsign.integrations.calling import send_text as send_text
     from cardsign.integrations.calling import trusted_client as trusted_client
 
-_NAMES = {
-    "a2a_sdk": "CardNotTrusted TrustedCardResolver card_signer signature_verifier",
-    "calling": "Reply ask_task call_destination send_text trusted_client",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -45,19 +45,4 @@ if TYPE_CHECKING:
     from cardsign.issuer.signers import card_signers as card_signers
     from cardsign.issuer.signers import named_signers as named_signers
 
-_NAMES = {
-    "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
-    "cards": "SignedProjectCard prepare_cards sign_cards",
-    "ending": "destroy_key retire_key revoke_key",
-    "guided": "Progress Task Unlocking revoke_and_replace rotate_keys",
-    "keyset": (
-        "KeysetChanges KeysetDraft draft_keyset find_public "
-        "publish_keyset recover review_keyset show_keyset sign_keyset verify_keysets"
-    ),
-    "publishing": "Published publish_cards",
-    "recovery": "make_recovery_key open_recovery_key",
-    "release": "ReleaseChanges TakenUp is_release_due needed_keyset renew_release",
-    "rotation": "make_successor successors_due",
-    "signers": "CardSigners card_signers named_signers",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -37,15 +37,4 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import check_answer as check_answer
     from cardsign.jose.keys import raw_from_der as raw_from_der
 
-_NAMES = {
-    "algorithms": "ALGORITHMS SIGNING_ALGORITHMS STATEMENT_ALGORITHMS VerifyAlg",
-    "base64url": "Base64urlError decode encode encoded_length",
-    "jwk": "EXPONENT refuse_shared_primes refuse_weak",
-    "jwks": "JwkSet MAX_JWKS_BYTES SkippedKey",
-    "jws": (
-        "Entry MAX_EMITTED_HEADER_CHARS MAX_HEADER_BYTES MAX_HEADER_DEPTH ProtectedHeader "
-        "Signer TYP_COMPAT TYP_JOSE check_entry decode_part read_entry sign_payload"
-    ),
-    "keys": "KID_FORM PrivateKey PublicKey check_answer raw_from_der",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -89,35 +89,4 @@ if TYPE_CHECKING:
     from cardsign.keys.timeline import key_rows as key_rows
     from cardsign.keys.timeline import statement_rows as statement_rows
 
-_NAMES = {
-    "audit": "AuditEvent SeenHeads check_vouched extend verify_chain",
-    "backup": "decrypt encrypt move_store pack restore unpack",
-    "doctor": "Examined Finding coming_findings examine_store",
-    "envelope": (
-        "DEFAULT_COST KeyLabel MAX_ENVELOPE_BYTES MAX_KDF_MEMORY MIN_WRITTEN_N ScryptCost "
-        "UnsafeScryptCost open_envelope seal"
-    ),
-    "history": "StatementHistory note_keyset note_release",
-    "keyset_drafts": (
-        "DRAFT_FILE KeysetPlan check_draft check_step draft_if_due draft_next draft_recovery "
-        "has_ended keyset_due quorum_signatures read_draft says_more write_draft"
-    ),
-    "lifecycle": (
-        "Change DEFAULT_SETTINGS TimelineSettings Waiting cards_to_sign record_publication"
-    ),
-    "model": (
-        "AuditHead KeyRecord KeyTimes MAX_PUBLICATIONS PUBLISHED Publication PublishedCard Role "
-        "StoreState TRANSITIONS check_transition dump_state file_custody load_state"
-    ),
-    "passphrase": (
-        "MAX_FILE_BYTES PassphraseSource check_strength new_passphrase read_passphrase "
-        "terminal_prompt"
-    ),
-    "release_drafts": "ReleasePlan card_digest draft_following past_half_life settled_cards",
-    "rotation": "Step steps take",
-    "timeline": "Span extent key_rows statement_rows",
-    "key_files": (
-        "MAX_KEY_FILE_BYTES export_private export_public import_private_key import_public_key"
-    ),
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -24,11 +24,4 @@ if TYPE_CHECKING:
     from cardsign.lint.rules import Rule as Rule
     from cardsign.lint.rules import Waiver as Waiver
 
-_NAMES = {
-    "cards": "CardReport GROUPS RULES lint_card lint_document lint_references",
-    "contract": "SkillSchema skill_schemas",
-    "fixing": "FixResult camel_case fix",
-    "portability": "TARGETS lint_portability",
-    "rules": "Example Finding LintSettings Rule Waiver",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -75,33 +75,4 @@ if TYPE_CHECKING:
     from cardsign.net.transport import Route as Route
     from cardsign.net.transport import tcp_dial as tcp_dial
 
-_NAMES = {
-    "addresses": "IPAddress Loopback check_address resolve system_resolver",
-    "adoption": "UnverifiedCard unverified_card",
-    "fetcher": "DocumentFetcher MAX_COOLING",
-    "cache": (
-        "AnswerCache ENTRY_COST Entry Freshness Headers MAX_SAID freshened freshness http_date "
-        "same_version validators"
-    ),
-    "credentials": (
-        "BASIC BEARER Credential CredentialSource CredentialStore Destination Header HeaderForm "
-        "OAuthClient "
-        "demands_credentials header_form_of parse_header_form read_credentials"
-    ),
-    "discovery": (
-        "Discoverer Discovery OVERTAKEN_SECONDS REFRESH_SECONDS RETRY_INTERVAL Refresher gather "
-        "home_of"
-    ),
-    "endpoints": "Endpoint endpoints_of is_outside",
-    "extended": (
-        "MAX_ANSWER_BYTES PeerError ask_for_extended_card card_bytes discover_extended "
-        "request_body result_of"
-    ),
-    "fetch": ("Absent DEFAULT_SETTINGS FetchSettings PrivateAccess fetch_document user_agent"),
-    "guarded": (
-        "ANSWER_SECONDS AsyncGuardedTransport EVENT_IDLE_SECONDS EVENT_TOTAL_SECONDS "
-        "GuardRefused GuardTimedOut GuardedTransport"
-    ),
-    "transport": "Deadline DeadlineStream PinnedBackend Route tcp_dial",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

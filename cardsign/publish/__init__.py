@@ -22,13 +22,4 @@ if TYPE_CHECKING:
     from cardsign.publish.publication import publish_statements as publish_statements
     from cardsign.publish.publication import published_card as published_card
 
-_NAMES = {
-    "checks": "CheckedIssued Issued",
-    "generation": "CURRENT_FILE Generation STATEMENT_MEDIA_TYPE load_current",
-    "layout": "LEAST_MAX_AGE PublicFile export_files public_files",
-    "publication": (
-        "DEFAULT_MAX_AGE next_change_by publication_of publish_generation publish_statements "
-        "published_card"
-    ),
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

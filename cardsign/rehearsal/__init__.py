@@ -18,10 +18,4 @@ if TYPE_CHECKING:
     from cardsign.rehearsal.site import Copies as Copies
     from cardsign.rehearsal.site import Site as Site
 
-_NAMES = {
-    "memory": "MemoryStore stand_in",
-    "peers": "KeysetPeer Rule believes read_card",
-    "run": "Belief Event Rehearsal rehearse",
-    "site": "Copies Site",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -28,19 +28,4 @@ if TYPE_CHECKING:
     from cardsign.server.traffic import Traffic as Traffic
     from cardsign.server.traffic import client_of as client_of
 
-_NAMES = {
-    "app": "create_app",
-    "documents": "Document Paths",
-    "host": "Host",
-    "jsonrpc": "MAX_REQUEST_BYTES",
-    "live": "LiveApplication",
-    "mount": "card_blueprint mount_cards",
-    "providers.base": "ProviderSettings Rule",
-    "providers.chain": "make_providers",
-    "rsgi": "RsgiApplication",
-    "run": "serve",
-    "settings": "ServerSettings read_server_settings",
-    "traffic": "RateLimit Traffic client_of",
-    "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token without_token",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -51,22 +51,4 @@ if TYPE_CHECKING:
     from cardsign.statements.words import digest_words as digest_words
     from cardsign.statements.words import read_words as read_words
 
-_NAMES = {
-    "envelope": (
-        "Counted Envelope GoodSignatures MAX_SIGNATURES MAX_STATEMENT_BYTES "
-        "StatementRefused TYP_KEYSET TYP_RELEASE Typ check_past check_times count read_envelope"
-    ),
-    "keyset": (
-        "KEYSET_FORMAT KeysetId KeysetStatement MAX_HOLDERS MAX_KEYSET_LIFETIME Quorum Role "
-        "RootKey IssuerKey draft_keyset read_keyset"
-    ),
-    "members": "DIGEST ISSUER",
-    "release": (
-        "FLOOR_EXTENDED KIND_PUBLIC ListedCard MAX_RELEASE_LIFETIME RELEASE_FORMAT "
-        "ReleaseStatement check_release draft_release effective_revoked read_release release_of"
-    ),
-    "signing": "add_signatures sign_statement",
-    "succession": "RootPin check_first check_recovery check_successor",
-    "words": "digest_words read_words",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

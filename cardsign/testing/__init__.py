@@ -12,8 +12,4 @@ if TYPE_CHECKING:
     from cardsign.testing.fake_issuer import payload_of as payload_of
     from cardsign.testing.plugin import assert_card_valid as assert_card_valid
 
-_NAMES = {
-    "plugin": "assert_card_valid",
-    "fake_issuer": "FakeIssuer card_digest digest_of members_of payload_of",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -93,35 +93,4 @@ if TYPE_CHECKING:
     from cardsign.trust.statements import choose_release as choose_release
     from cardsign.trust.statements import receive as receive
 
-_NAMES = {
-    "bundle": "BUNDLE_FORMAT MAX_BUNDLE_BYTES is_bundle read_bundle read_statements write_bundle",
-    "disk": "POLICY_VARIABLE PolicyFile find_policy user_folder",
-    "enroll": (
-        "Proposal add_issuers begin_states check_told move_pin newest_keyset newest_release "
-        "propose_first_contact propose_jwks_url propose_keys propose_keyset propose_published "
-        "remove_issuer"
-    ),
-    "lock": (
-        "LOCK_FORMAT ReleaseFloor RollbackFloor editing floor_to_json "
-        "lock_of raise_floor raise_floors read_lock remove_floor"
-    ),
-    "partners": "look_at read_agents",
-    "policy": (
-        "ACCEPTED Accept Anchor AtOrigin CardUrl TrustedIssuer Expectation Extended Holder Issuer "
-        "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
-        "TofuAnchor"
-    ),
-    "policyfile": "identity_of parse_policy read_policy",
-    "policylines": "Lines Location",
-    "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
-    "resolve": "IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer",
-    "state": (
-        "DirectoryStates IssuerState IssuerStates MAX_PASSED NO_STATES TransientStates "
-        "read_state rollback_floor state_bytes"
-    ),
-    "statements": (
-        "Chosen MAX_CHAIN_BYTES MAX_STEPS NO_STATEMENTS SuppliedStatements Walk choose_release "
-        "receive"
-    ),
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

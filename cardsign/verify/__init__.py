@@ -26,15 +26,4 @@ if TYPE_CHECKING:
     from cardsign.verify.signature import matching_payload as matching_payload
     from cardsign.verify.verdict import examine_card as examine_card
 
-_NAMES = {
-    "cache": "Matter VerdictCache",
-    "decision": "Decision decided_by",
-    "extended": "examine_extended",
-    "report": (
-        "Answer Answers NoVerdict NotTrusted Report SignatureReport SignatureVerdict "
-        "StatementUsed Verdict VerificationError VerifiedCard ask_again trusted_card"
-    ),
-    "signature": "matching_payload",
-    "verdict": "examine_card",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

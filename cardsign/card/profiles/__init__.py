@@ -9,8 +9,4 @@ if TYPE_CHECKING:
     from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
     from cardsign.card.profiles.verifiers import Verifier as Verifier
 
-_NAMES = {
-    "prune": "upgrade",
-    "verifiers": "VERIFIERS Verifier",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -16,9 +16,4 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.registry import fetch_public as fetch_public
     from cardsign.keys.signers.registry import open_signer as open_signer
 
-_NAMES = {
-    "access": "Access read_signer_policy user_file user_secrets",
-    "registry": "check_possession custody_of fetch_public open_signer",
-    "base": "BoundSigner RemoteKey",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -19,11 +19,4 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.opening import seen_head as seen_head
     from cardsign.keys.stores.postgres import PostgresStore as PostgresStore
 
-_NAMES = {
-    "address": "PARAMETERS is_database_url parse_database_url",
-    "base": "KeyStore Kind Number",
-    "directory": "DirectoryStore locate_keystore",
-    "opening": "StorePlace create_store open_store seen_head",
-    "postgres": "PostgresStore",
-}
-__all__, __getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)
