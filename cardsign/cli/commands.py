@@ -84,7 +84,11 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words; refuse a second value, of which click would take the last in silence."""
-        *_, given = self.make_parser(ctx).parse_args(list(args))
+        try:
+            *_, given = self.make_parser(ctx).parse_args(list(args))
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
+            raise
         for one in given if not ctx.resilient_parsing else ():
             if not isinstance(one, click.Option) or one.multiple or given.count(one) == 1:
                 continue

@@ -206,7 +206,11 @@ class _Run:
             self._look(pinned, peer, start)
             if self._is_over(progress, before, start) or self.now >= start + _LONGEST:
                 break
-            is_first, self.now = self.now == start, self._next(start)
+            is_first, following = self.now == start, self._next(start)
+            for end in self._copies_end(following):
+                self.now = end
+                self._look(pinned, peer, start)
+            self.now = following
             if self.stolen and is_first:
                 self._look(pinned, peer, start)  # who asks just before is told of it last
                 progress = self._theft()
@@ -323,6 +327,13 @@ class _Run:
         soon = min((one for one in due if one > self.now), default=self.now + _DAY)
         hours = -(-(min(soon, self.now + _DAY) - self.now) // _HOUR)
         return self.now + max(1, hours) * _HOUR
+
+    def _copies_end(self, following: datetime) -> list[datetime]:
+        """When the oldest copies of what has changed last end, before the next moment."""
+        settings = self.config.timeline
+        ages = {settings.card_max_age, settings.max_age, settings.worst_cache}
+        ends = [self.changed + timedelta(seconds=age) for age in ages] if self.changed else []
+        return sorted(end for end in ends if self.now < end < following)
 
     def _is_over(self, progress: Progress, before: Sequence[KeyRecord], start: datetime) -> bool:
         """Whether caches have forgotten what was there before, and nobody is needed."""

@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "no key set": (_write("keys.json", "{}"), ("verify", "signed.json", "--jwks", "keys.json")),
     "no key store": (NOTHING, ("keys", "list")),
     "no key to sign with": (NOTHING, ("sign", "unsigned.json")),
+    "an option without its value": (NOTHING, ("verify", "signed.json", "--jwks")),
     "a command with a slip": (NOTHING, ("verfy", "signed.json")),
     "a card and nowhere to publish it": (NOTHING, ("publish", "signed.json")),
     "an issuer's host without https": (NOTHING, ("trust", "add", "weather.example")),
@@ -207,6 +208,11 @@ SAID: dict[str, tuple[int, str, str]] = {
         2,
         "keystore.missing: no key store is named, and none is here (keys)",
         "Make one: cardsign keys generate. Or name it with --keystore DIR.",
+    ),
+    "an option without its value": (
+        2,
+        "usage.invalid: Option '--jwks' requires an argument",
+        "See cardsign verify --help.",
     ),
     "a command with a slip": (
         2,
