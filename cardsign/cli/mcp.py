@@ -8,6 +8,7 @@ signs, or opens a key store.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any
 
@@ -48,9 +49,9 @@ _INSTRUCTIONS = (
 def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio.
 
-    A program that speaks MCP starts it. Trust comes from your own policy alone. A tool takes the
-    text or the URL of a card, and never the name of a file. URLs at private addresses are refused.
-    Needs the extra mcp.
+    A program that speaks MCP starts it. Trust comes from your own policy alone: no trust.toml of
+    the working directory is read unless --trust names it. A tool takes the text or the URL of a
+    card, and never the name of a file. URLs at private addresses are refused. Needs the extra mcp.
     """
     try:
         from mcp.server import MCPServer
@@ -71,7 +72,8 @@ def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
 
         return answer
 
-    tools = _Tools(trust, insecure_loopback_http)
+    # An editor starts its servers in the folder that is open, which may be a stranger's.
+    tools = _Tools(replace(trust, here=False), insecure_loopback_http)
     server = MCPServer(
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )

@@ -23,19 +23,24 @@ from cardsign.trust.statements import SuppliedStatements
 
 @dataclass(frozen=True, slots=True)
 class TrustOptions:
-    """Which policy and which issuer states a command is about."""
+    """Which policy and which issuer states a command is about.
+
+    Attributes:
+        here: Look for a policy in the working directory too.
+    """
 
     trust_file: Path | None = None
     state_dir: Path | None = None
     no_state: bool = False
+    here: bool = True
 
     def find(self) -> Path | None:
         """Where the policy is; see :func:`cardsign.trust.disk.find_policy`."""
-        return find_policy(self.trust_file)
+        return find_policy(self.trust_file, here=self.here)
 
     def load(self) -> PolicyFile | None:
         """Read the policy; None where none is named and none is found."""
-        return PolicyFile.find(self.trust_file, allowed=_allowed_folders)
+        return PolicyFile.find(self.trust_file, here=self.here, allowed=_allowed_folders)
 
     def needed(self) -> PolicyFile:
         """Read the policy of a command that is about one."""

@@ -139,10 +139,13 @@ def _is_stream(response: httpx.Response) -> bool:
 
 def lines_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without their ends; what follows the last end is no line."""
-    rest = b""
+    rest = bytearray()
     for chunk in chunks:
-        *whole, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        yield from whole
+        first, *others = chunk.split(b"\n")
+        rest += first  # in place: a peer may send a byte at a time
+        for other in others:
+            yield bytes(rest.removesuffix(b"\r"))
+            rest = bytearray(other)
 
 
 def _events(response: httpx.Response) -> Iterator[tuple[str, bytes]]:

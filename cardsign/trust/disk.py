@@ -21,8 +21,10 @@ POLICY_VARIABLE: Final = "CARDSIGN_TRUST"
 USER_FOLDER: Final = "cardsign"
 
 
-def find_policy(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The first of: `named`, the environment's, the working directory's, the user's own.
+def find_policy(
+    named: Path | None = None, environ: Mapping[str, str] = os.environ, *, here: bool = True
+) -> Path | None:
+    """The first of: `named`, the environment's, the working directory's if `here`, the user's own.
 
     What is named is returned whether or not it is there.
     """
@@ -30,7 +32,8 @@ def find_policy(named: Path | None = None, environ: Mapping[str, str] = os.envir
         return named
     if variable := environ.get(POLICY_VARIABLE):
         return Path(variable)
-    candidates = (Path(POLICY_FILE), user_folder("CONFIG", environ) / POLICY_FILE)
+    own = user_folder("CONFIG", environ) / POLICY_FILE
+    candidates = (Path(POLICY_FILE), own) if here else (own,)
     return next((path for path in candidates if path.exists()), None)
 
 
@@ -94,11 +97,13 @@ class PolicyFile:
         named: Path | None = None,
         environ: Mapping[str, str] = os.environ,
         *,
+        here: bool = True,
         allowed: Callable[[], Collection[Path]] = tuple,
     ) -> PolicyFile | None:
         """Read the policy that is named or found (:func:`find_policy`); None where there is none.
 
         Args:
+            here: Look for it in the working directory too.
             allowed: Folders that the user has allowed. The policy of the working directory may be
                 a link into one of them, and nowhere else outside.
 
@@ -107,7 +112,7 @@ class PolicyFile:
                 :meth:`read`.
             FileFault: It cannot be read.
         """
-        path = find_policy(named, environ)
+        path = find_policy(named, environ, here=here)
         if path is None:
             return None
         is_named = named is not None or bool(environ.get(POLICY_VARIABLE))

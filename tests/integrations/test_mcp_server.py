@@ -18,26 +18,33 @@ from tests.cli.local_site import local_site
 from tests.support import PORTABLE, put
 
 ORIGIN = "https://agent.example"
+NAMED = ("--trust", "trust.toml", "--state", "state")
+
+
+def enrol(jwks: Path, policy: Path, state: Path) -> None:
+    """Make a policy that trusts the holder of these keys for the issuer's origin."""
+    where = ["--trust", str(policy), "--state", str(state)]
+    assert run_words(["trust", "init", *where]) == 0
+    added = ["trust", "add", "tides", "--origin", ORIGIN, "--jwks", str(jwks)]
+    assert run_words([*added, *where]) == 0
 
 
 @pytest.fixture
 def signed(alice: PrivateKey, tmp_path: Path) -> str:
     """A card of the issuer that the policy in the folder trusts."""
     interfaces = put(PORTABLE, "/supportedInterfaces/0/url", f"{ORIGIN}/a2a")
-    jwks, policy = tmp_path / "jwks.json", tmp_path / "trust.toml"
-    jwks.write_bytes(JwkSet.of([alice.public]).to_bytes())
-    where = ["--trust", str(policy), "--state", str(tmp_path / "state")]
-    assert run_words(["trust", "init", *where]) == 0
-    added = ["trust", "add", "tides", "--origin", ORIGIN, "--jwks", str(jwks)]
-    assert run_words([*added, *where]) == 0
+    (tmp_path / "jwks.json").write_bytes(JwkSet.of([alice.public]).to_bytes())
+    enrol(tmp_path / "jwks.json", tmp_path / "trust.toml", tmp_path / "state")
     return sign_card(json.dumps(interfaces).encode(), alice).decode()
 
 
-def asked(folder: Path, *calls: tuple[str, Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+def asked(
+    folder: Path, *calls: tuple[str, Mapping[str, Any]], trust: tuple[str, ...] = NAMED
+) -> tuple[list[Any], list[Any]]:
     """The tools of the server, and what it answers to each call."""
     from mcp import Client, StdioServerParameters
 
-    command = ["-m", "cardsign", "mcp", "--trust", "trust.toml", "--state", "state"]
+    command = ["-m", "cardsign", "mcp", *trust]
     home = {"HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
     server = StdioServerParameters(
         command=sys.executable,
@@ -111,6 +118,20 @@ def test_O21_what_a_tool_may_not_do(signed: str, tmp_path: Path) -> None:
     assert stranger.structured_content["verdict"] != "trusted"
     assert unknown.is_error
     assert "nobody" in unknown.content[0].text
+
+
+@pytest.mark.needs_a2a
+def test_the_policy_of_the_folder_is_none_of_the_users(signed: str, tmp_path: Path) -> None:
+    """An editor starts the server in a repository; a stranger's trust.toml there trusts nobody."""
+    _, (answer,) = asked(tmp_path, ("verify", {"card": signed}), trust=())
+    assert answer.structured_content["verdict"] == "indeterminate"
+    assert answer.structured_content["policy"] is None
+    own = tmp_path / ".config/cardsign/trust.toml"
+    own.parent.mkdir(parents=True)
+    enrol(tmp_path / "jwks.json", own, tmp_path / ".local/state/cardsign")
+    _, (answer,) = asked(tmp_path, ("verify", {"card": signed}), trust=())
+    assert answer.structured_content["verdict"] == "trusted"
+    assert answer.structured_content["policy"] == str(own)
 
 
 def test_without_the_extra_one_line_says_how(

@@ -21,6 +21,7 @@ from peers import http
 import cardsign
 from cardsign.build import BuildOptions, Document, ask_mcp, build_card, run_mcp
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
+from cardsign.net.mcp import lines_of
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 URL = "https://docs.example/mcp"
@@ -134,6 +135,19 @@ def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
     ]
     assert [one["params"] for one in sent[2:]] == [{}, {"cursor": "two"}]
     assert host.requests[-1].headers["mcp-protocol-version"] == "2025-06-18"
+
+
+def test_a_line_of_many_chunks_costs_as_much_as_its_bytes() -> None:
+    """A server that sends a byte at a time took a minute for each 300 KB of one line."""
+    began = time.process_time()
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(500_000):
+            assert time.process_time() - began < 30
+            yield b"x"
+        yield from (b"\r", b"\n", b"a\r\n\nb")
+
+    assert list(lines_of(chunks())) == [b"x" * 500_000, b"a", b""]
 
 
 def trickle(connection: Any) -> None:
