@@ -23,6 +23,7 @@ Phase = Literal[
     "trusts",
     "refuses",
     "fooled",
+    "lost",
 ]
 
 _ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
@@ -36,7 +37,8 @@ class Span:
         phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
             and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
             ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
-            believed. Of a peer: ``trusts`` or ``refuses`` an honest card, ``fooled`` by a thief.
+            believed. Of a peer: ``trusts`` or ``refuses`` the honest card; ``fooled``: trusts
+            it and a thief's; ``lost``: a thief's alone.
         end: None where nobody can know.
         ahead: Whether it has not begun yet: a forecast, by the timeline.
     """
@@ -55,7 +57,7 @@ class TimelineRow:
         what: ``ES256 card``, ``keyset``.
         spans: In order; the last one without an end may go on for ever.
         due: When something is to be done with it, or None.
-        ended: When it was retired or revoked, or None.
+        ended: When it was retired or revoked, until when a peer was asked, or None.
     """
 
     name: str

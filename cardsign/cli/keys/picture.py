@@ -20,7 +20,8 @@ MEANINGS: Final[tuple[tuple[Phase, str], ...]] = (
     ("stands", "a statement is valid"),
     ("trusts", "trusts the issuer's card"),
     ("refuses", "refuses the issuer's card"),
-    ("fooled", "believes the thief"),
+    ("fooled", "believes the issuer and the thief"),
+    ("lost", "refuses the issuer's card, believes the thief"),
 )
 #: For each class its colour on a light page and on a dark one.
 _COLOURS: Final = {
@@ -36,7 +37,8 @@ _COLOURS: Final = {
     "stands": ("#8f7fb5", "#8d7cc0"),
     "trusts": ("#2a5db0", "#7fb0f0"),
     "refuses": ("#d08700", "#e0a030"),
-    "fooled": ("#b3261e", "#ff8a80"),
+    "fooled": ("#d9655f", "#ffb4ab"),
+    "lost": ("#b3261e", "#ff6f64"),
 }
 #: Bars on which a word of the paper's colour would be hard to read.
 _PALE: Final = frozenset({"unlisted", "waits", "verifies"})
@@ -145,8 +147,8 @@ class _Canvas:
         for span in row.spans:
             if span.start < self.end:
                 yield self._span(span, top)
-        if row.ended is not None and row.ended <= self.end and row.key is not None:
-            x, word = self.x(row.ended), row.key.state
+        if row.ended is not None and (row.key or row.ended < self.end) and row.ended <= self.end:
+            x, word = self.x(row.ended), row.key.state if row.key else "rehearsed until here"
             fill = "red" if word == "revoked" else "grey"
             if x > _WIDTH - _RIGHT - 60:  # there is no room next to the bar: on it
                 is_pale = bool(row.spans) and row.spans[-1].phase in _PALE

@@ -119,11 +119,13 @@ def _when(moment: datetime, told: Rehearsal, word: str = "") -> str:
 
 def _peers(told: Rehearsal) -> Iterator[TimelineRow]:
     def phase(one: Belief) -> Phase:
-        return "fooled" if one.thief else "trusts" if one.honest else "refuses"
+        if one.thief:
+            return "fooled" if one.honest else "lost"
+        return "trusts" if one.honest else "refuses"
 
     for name, beliefs in told.beliefs.items():
         spans = tuple(Span(phase(one), one.start, one.end) for one in beliefs)
-        yield TimelineRow(name, "peer:", spans)
+        yield TimelineRow(name, "peer:", spans, ended=told.end)
 
 
 def _as_json(told: Rehearsal) -> dict[str, Any]:

@@ -34,6 +34,7 @@ _MARKS: Final[dict[Phase, str]] = {
     "trusts": "+",
     "refuses": "-",
     "fooled": "!",
+    "lost": "x",
 }
 _AHEAD: Final = "▁"
 
