@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import rfc8785
 
-from cardsign.card.strictjson import MAX_INTEGER, Json, is_paranoid
+from cardsign.card.strictjson import MAX_INTEGER, Json, is_paranoid, levels
 from cardsign.errors import CanonicalizationError
 
 _JSON_TYPES: Final = frozenset({dict, list, str, bool, int, float, type(None)})
@@ -114,23 +114,12 @@ def _parts(value: Json) -> tuple[set[str], list[Json]]:
     Raises:
         _NotProven: There are more, or on more levels, than in any card.
     """
-    names: set[str] = set()
-    values: list[Json] = [value]
-    seen = 0
-    for _ in range(_MAX_LEVELS):
-        level = values[seen:]
-        seen = len(values)
-        for one in level:
-            if type(one) is dict:
-                names.update(one)
-                values += one.values()
-            elif type(one) is list:
-                values += one
-        if seen == len(values):
-            return names, values
-        if len(values) > _MAX_VALUES:
-            break
-    raise _NotProven
+    values: list[Json] = []
+    for index, level in enumerate(levels(value)):
+        values += level
+        if index >= _MAX_LEVELS or len(values) > _MAX_VALUES:
+            raise _NotProven
+    return set().union(*(one for one in values if type(one) is dict)), values
 
 
 def _with_numbers(value: Json, change: Callable[[Any], Json]) -> Json:

@@ -15,6 +15,8 @@ import codecs
 import json
 import math
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.errors import JsonRefused
@@ -372,17 +374,23 @@ def parse_object(
     return Scanner(_decode(untrusted_bytes), max_depth).document() if fast is None else fast
 
 
+def levels(value: Json) -> Iterator[list[Json]]:
+    """A JSON value, then what stands in it, level by level; what holds itself has no last one."""
+    level = [value]
+    while level:
+        yield level
+        below: list[Json] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        level = below
+
+
 def count_values(value: Json) -> int:
     """How many values a JSON value is made of, itself and containers included."""
-    count, pending = 0, [value]
-    while pending:
-        one = pending.pop()
-        count += 1
-        if isinstance(one, dict):
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-    return count
+    return sum(map(len, levels(value)))
 
 
 def _decode(untrusted_bytes: bytes) -> str:
@@ -413,28 +421,15 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
         if not isinstance(value, dict):
             return None
         opened = text.count("{") + text.count("[")
-        if opened > max_depth and _is_deeper(value, max_depth):
-            return None
+        if opened > max_depth:
+            below = next(islice(levels(value), max_depth, None), [])
+            if any(isinstance(one, dict | list) for one in below):
+                return None
         if "\\ud" in text or "\\uD" in text:  # the only way to a surrogate in decoded UTF-8
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value
-
-
-def _is_deeper(document: dict[str, Json], levels: int) -> bool:
-    level: list[Json] = [document]
-    for _ in range(levels):
-        below: list[Json] = []
-        for one in level:
-            if type(one) is dict:
-                below += one.values()
-            elif type(one) is list:
-                below += one
-        level = [one for one in below if type(one) is dict or type(one) is list]
-        if not level:
-            return False
-    return True
 
 
 def _without_duplicates(members: list[tuple[str, Json]]) -> dict[str, Json]:
