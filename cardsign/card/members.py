@@ -1,23 +1,26 @@
 """Do a card's members have the JSON types of the A2A schema, and are the REQUIRED ones there?
 
-The TypedDicts of :mod:`cardsign.card.schema` are validated by pydantic in strict mode; unknown
-members pass, null in a schema member counts as absent. The card itself is not changed.
+Nothing is converted, unknown members pass, and null in a schema member counts as absent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from cardsign.card.document import Generation
-from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard03, AgentCard10, Field, Message
-from cardsign.card.strictjson import Json, pointer
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.strictjson import Json, append
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
+_KINDS: Final = {
+    "string": (str, "a string"),
+    "bool": (bool, "true or false"),
+    "free": (dict, "an object"),
+}
 
 
 def check_is_agent_card(payload: Mapping[str, Json]) -> None:
@@ -70,59 +73,40 @@ def check_members(
     """
     problems: list[MemberProblem] = []
     if generation != "0.3":
-        problems.extend(_check(document, CARD_1_0, AgentCard10))
+        problems.extend(_of_message(dict(document), CARD_1_0, ""))
     if generation in ("0.3", "mixed"):
-        old = _check(document, CARD_0_3, AgentCard03)
+        old = _of_message(dict(document), CARD_0_3, "")
         problems.extend(p for p in old if generation == "0.3" or not p.missing)
     return tuple(dict.fromkeys(problems))
 
 
-def _check(document: Mapping[str, Json], message: Message, typed_dict: Any) -> list[MemberProblem]:
-    from pydantic import ValidationError
-
-    try:
-        _adapter(typed_dict).validate_python(dict(document))
-    except ValidationError:  # because of nulls alone, perhaps
-        try:
-            _adapter(typed_dict).validate_python(_without_nulls(dict(document), message))
-        except ValidationError as errors:
-            found = errors.errors(include_url=False, include_input=False)
-            return [_problem(error) for error in found]
-    return []
-
-
-@cache
-def _adapter(typed_dict: Any) -> Any:
-    from pydantic import ConfigDict, TypeAdapter, with_config
-
-    return TypeAdapter(with_config(ConfigDict(strict=True, extra="allow"))(typed_dict))
-
-
-def _problem(error: Any) -> MemberProblem:
-    where = pointer(*(str(token) for token in error["loc"]))
-    if error["type"] == "missing":
-        return MemberProblem(where, True, "a REQUIRED member is missing")
-    wanted = {"string_type": "a string", "bool_type": "true or false", "list_type": "a list"}
-    expected = wanted.get(error["type"], "an object")
-    return MemberProblem(where, False, f"expected {expected}")
-
-
-def _without_nulls(value: Json, message: Message) -> Json:
+def _of_message(value: Json, message: Message, where: str) -> Iterator[MemberProblem]:
     if not isinstance(value, dict):
-        return value
-    fields = message.fields
-    return {
-        name: _descend(child, fields[name]) if name in fields else child
-        for name, child in value.items()
-        if child is not None or name not in fields
-    }
+        yield MemberProblem(where, False, "expected an object")
+        return
+    for name, field in message.fields.items():
+        child = value.get(name)
+        if child is not None:
+            yield from _of_field(child, field, append(where, name))
+        elif field.required:
+            yield MemberProblem(append(where, name), True, "a REQUIRED member is missing")
 
 
-def _descend(value: Json, field: Field) -> Json:
-    if (message := field.message) is None:
-        return value
-    if isinstance(value, list) and field.shape == "list":
-        return [_without_nulls(child, message) for child in value]
-    if isinstance(value, dict) and field.shape == "map":
-        return {key: _without_nulls(child, message) for key, child in value.items()}
-    return _without_nulls(value, message)
+def _of_field(value: Json, field: Field, where: str) -> Iterator[MemberProblem]:
+    if field.shape == "one":
+        yield from _of_value(value, field, where)
+    elif not isinstance(value, list if field.shape == "list" else dict):
+        wanted = "a list" if field.shape == "list" else "an object"
+        yield MemberProblem(where, False, f"expected {wanted}")
+    else:
+        for token, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _of_value(child, field, append(where, token))
+
+
+def _of_value(value: Json, field: Field, where: str) -> Iterator[MemberProblem]:
+    if field.message is not None:
+        yield from _of_message(value, field.message, where)
+        return
+    kind, wanted = _KINDS[field.kind]
+    if not isinstance(value, kind):
+        yield MemberProblem(where, False, f"expected {wanted}")

@@ -1,4 +1,4 @@
-"""Types and REQUIRED members: what pydantic is asked, and what it must not do."""
+"""Types and REQUIRED members: what is looked at, and what is left alone."""
 
 from __future__ import annotations
 
