@@ -13,6 +13,7 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES, be_paranoid
 from cardsign.cli.dry_run import to_change
+from cardsign.cli.talk import is_json
 from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, write_atomic
 
@@ -109,8 +110,8 @@ def write_output(name: str, data: bytes) -> None:
         write_atomic(to_change(Path(name)), data)
 
 
-def refuse_two_documents(output: str | None, as_json: bool) -> None:
+def refuse_two_documents(output: str | None) -> None:
     """Standard output takes one document."""
-    if output == STDIO and as_json:
+    if output == STDIO and is_json():
         why = "the file and --json would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Add -o FILE.")

@@ -15,7 +15,7 @@ from cardsign.card.convert import A2aVersion
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
-from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.talk import printed, safe, say, say_notes
 from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 
@@ -67,7 +67,6 @@ def build(
     run: tuple[str, ...],
     insecure_loopback_http: bool,
     explain: bool,
-    as_json: bool,
 ) -> int:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
@@ -78,7 +77,7 @@ def build(
 
     Exit status 0: built. 1: built, but a source was refused (--keep-going); or refused.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     settings = project_config().build
     options = BuildOptions(
         a2a=a2a or settings.a2a,
@@ -101,9 +100,7 @@ def build(
     for name, data in written.items():
         write_output(name, data)
     say_notes(built.reasons)
-    if as_json:
-        print_json(_to_json(built, list(written)))
-    elif explain:
+    if not printed(_to_json(built, list(written))) and explain:
         click.echo("\n".join(_explained(built)), err=output == STDIO)
     for name in written:
         if name != STDIO:

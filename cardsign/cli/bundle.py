@@ -9,7 +9,7 @@ import click
 from cardsign.cli.arguments import STDIO, option, read_input, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.policy import statements_option, supplied_statements
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import printed, say
 from cardsign.errors import UsageFault
 from cardsign.trust.bundle import write_bundle
 
@@ -18,14 +18,14 @@ from cardsign.trust.bundle import write_bundle
 @click.argument("card")
 @statements_option
 @option("-o --output OUT", "Where the bundle goes [default: stdout].", default=STDIO)
-def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) -> None:
+def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
     """Put CARD ('-' for stdin) and its issuer's statements into one file.
 
     It is for a verifier without a network: cardsign verify BUNDLE --issuer NAME. A bundle brings
     no trust; the verifier's own policy decides. Name the newest release, and all keyset statements
     from the one that the verifier has pinned.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     if not statements:
         raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
     supplied = supplied_statements(statements)
@@ -38,8 +38,7 @@ def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) 
         )
     release = next(iter(releases), None)
     write_output(output, write_bundle(read_input(card), supplied.untrusted_keysets, release))
-    if as_json:
-        keysets = len(supplied.untrusted_keysets)
-        print_json({"output": output, "keysets": keysets, "release": release is not None})
+    keysets = len(supplied.untrusted_keysets)
+    if printed({"output": output, "keysets": keysets, "release": release is not None}):
         return
     say("wrote the bundle; it brings no trust, the verifier's own policy decides")

@@ -14,7 +14,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, option, option_group
 from cardsign.cli.commands import command
-from cardsign.cli.talk import complain, print_json, safe, say
+from cardsign.cli.talk import complain, printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
@@ -92,7 +92,6 @@ def call(
     about: TaskOptions,
     timeout: float,
     named: VerifierOptions,
-    as_json: bool,
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
@@ -115,22 +114,19 @@ def call(
     public = visited[1]
     report = public.report
     if report.card is None:
-        if as_json:
-            print_json({"input": public.url, **report.to_json()})
-        else:
+        if not printed({"input": public.url, **report.to_json()}):
             click.echo(render_verdict(public.url, report), err=True)
         return report.exit_status
     endpoint, reply = _called(calling, named, visited, about, message, timeout)
-    if as_json:
-        print_json(_as_json(public, endpoint, reply))
-    elif reply.text or not (about.get or about.cancel):
+    shown = printed(_as_json(public, endpoint, reply))
+    if not shown and (reply.text or not (about.get or about.cancel)):
         click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
     canceled = about.cancel and reply.state.endswith("_CANCELED")
     if reply.is_refusal and not canceled:
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
-        if not as_json:
+        if not shown:
             raise failure
         complain(failure)  # the object above says the state
         return failure.exit_status

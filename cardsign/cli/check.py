@@ -12,7 +12,7 @@ import click
 from cardsign.cli.arguments import STDIO, option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import is_json, print_json, safe, say
 from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
@@ -46,7 +46,6 @@ def check(
     form: str,
     output: str,
     insecure_loopback_http: bool,
-    as_json: bool,
 ) -> int:
     """Grade a card by what anyone can see of it: a file, a URL, or '-' for stdin.
 
@@ -69,7 +68,7 @@ def check(
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
         report = check_card(read_input(card), name=card, jwks=keys or None, keys_name=str(jwks))
-    if as_json or form == "json":
+    if is_json() or form == "json":
         print_json(report.to_json())
     elif form == "text":
         click.echo("\n".join(_lines(report)))

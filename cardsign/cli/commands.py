@@ -10,13 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign import __version__
-from cardsign.cli.talk import QUIET, as_named, print_json, run
+from cardsign.cli.talk import JSON, QUIET, as_named, printed, run
 from cardsign.errors import CardsignError, UsageFault
 
 if TYPE_CHECKING:
@@ -62,7 +61,13 @@ _ELSEWHERE: Final = {
     "help": "commands:help_",
 }
 
-JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on stdout.")
+JSON_OPTION: Final = click.Option(
+    ["--json"],
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, given: context.meta.update({JSON: True} if given else {}),
+    help="Print JSON on stdout.",
+)
 _QUIET: Final = click.Option(
     ["-q", "--quiet"],
     is_flag=True,
@@ -73,14 +78,12 @@ _QUIET: Final = click.Option(
 
 
 class Command(click.Command):
-    """A command with an example in its help, with ``--quiet``, and ``--json`` as its `as_json`."""
+    """A command with an example in its help, with ``--quiet``, and with ``--json``."""
 
     def __init__(self, *settings: Any, example: str = "", **named: Any) -> None:
         super().__init__(*settings, **named)
         self.example = example
-        if self.callback is not None and "as_json" in signature(self.callback).parameters:
-            self.params.append(JSON)
-        self.params.append(_QUIET)
+        self.params += [JSON_OPTION, _QUIET]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words; refuse a second value, of which click would take the last in silence."""
@@ -202,7 +205,7 @@ def command_line() -> None:
     example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-def completion(shell: str, as_json: bool) -> None:
+def completion(shell: str) -> None:
     """Print the code that makes SHELL complete cardsign's commands and options.
 
     bash: save it as ~/.local/share/bash-completion/completions/cardsign. zsh: save it as _cardsign
@@ -216,15 +219,13 @@ def completion(shell: str, as_json: bool) -> None:
         code = made(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
     except RuntimeError as error:
         raise UsageFault("usage.invalid", f"{shell}: {error}") from error
-    if as_json:
-        print_json({"shell": shell, "code": code})
-    else:
+    if not printed({"shell": shell, "code": code}):
         click.echo(code)
 
 
 @command("help", example="cardsign help verify\ncardsign help sig.bad")
 @click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
-def help_(words: tuple[str, ...], as_json: bool) -> None:
+def help_(words: tuple[str, ...]) -> None:
     """Show the help of COMMAND, as COMMAND --help does, or what CODE means.
 
     CODE is a reason code, a rule of lint, or what check or contract check finds.
@@ -240,9 +241,7 @@ def help_(words: tuple[str, ...], as_json: bool) -> None:
             _, found, _ = asked.resolve_command(context, [word])
             context = click.Context(found or asked, context, word)
         text = context.get_help()
-    if as_json:
-        print_json({"help": text})
-    else:
+    if not printed({"help": text}):
         click.echo(text)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from cardsign.cli.commands import group
 from cardsign.cli.options import KeystoreOptions, project_config
-from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.talk import counted, print_json, printed, safe, say
 from cardsign.config import CONFIG_FILE, config_schema
 from cardsign.errors import FileMissing
 
@@ -19,7 +17,7 @@ def config() -> None:
 
 
 @config.command(example="cardsign config check")
-def check(as_json: bool) -> None:
+def check() -> None:
     """Check the settings, and that the cards are there.
 
     Exit status 2: it is malformed, names a place outside this folder, or a card is missing.
@@ -31,16 +29,17 @@ def check(as_json: bool) -> None:
     for path in (path for card in found.cards for path in card.build or [card.source]):
         if not path.exists():
             raise FileMissing("file.not_found", "the card is not there", path=str(path))
-    if as_json:
-        names = [str(card.source) for card in found.cards]
-        print_json({"issuer": found.issuer, "keystore": store and store.place, "cards": names})
+    names = [str(card.source) for card in found.cards]
+    if printed({"issuer": found.issuer, "keystore": store and store.place, "cards": names}):
         return
     place = "no key store yet" if store is None else f"key store {safe(store.place)}"
     say(f"{CONFIG_FILE} is good: {counted(len(found.cards), 'card')}, {place}")
 
 
 @config.command(example="cardsign config schema > cardsign.schema.json")
-@click.option("--json", "_as_json", is_flag=True, help="No difference: the output is always JSON.")
-def schema(_as_json: bool) -> None:
-    """Print the JSON Schema of cardsign.toml, for editors."""
+def schema() -> None:
+    """Print the JSON Schema of cardsign.toml, for editors.
+
+    The output is JSON with or without --json.
+    """
     print_json(config_schema())

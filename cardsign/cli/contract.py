@@ -10,7 +10,7 @@ from cardsign.api import verify_card
 from cardsign.cli.arguments import option, read_input
 from cardsign.cli.commands import group
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json
+from cardsign.cli.talk import printed
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES
@@ -37,7 +37,6 @@ def contract_check(
     jwks: str | None,
     policy_file: str | None,
     issuer: str | None,
-    as_json: bool,
 ) -> int:
     """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
 
@@ -58,10 +57,8 @@ def contract_check(
         card = verify_card(data, policy=policy, issuer=issuer, now=moment())
     found = check_envelope(read_input(envelope), card)
     errors = any(one.severity == "error" for one in found)
-    if as_json:
-        findings = [one.to_json() for one in found]
-        print_json({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings})
-    else:
+    findings = [one.to_json() for one in found]
+    if not printed({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings}):
         for line in finding_lines(found, "the envelope"):
             click.echo(line)
         click.echo("the contract is broken" if errors else "the contract is kept")

@@ -9,7 +9,7 @@ import click
 from cardsign.cli.arguments import option
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.diff.schemas import Effect
@@ -30,7 +30,7 @@ _STATUS: Final = {"enough": EXIT_OK, "too-low": EXIT_NOT_TRUSTED, "unclear": EXI
 @click.argument("new")
 @option("--github", "Print Markdown, for a comment on a pull request.")
 @loopback_option
-def diff(old: str, new: str, github: bool, insecure_loopback_http: bool, as_json: bool) -> int:
+def diff(old: str, new: str, github: bool, insecure_loopback_http: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
@@ -41,9 +41,7 @@ def diff(old: str, new: str, github: bool, insecure_loopback_http: bool, as_json
     """
     fetcher = make_fetcher(moment, insecure_loopback_http)
     found = diff_cards(load_card(old, fetcher), load_card(new, fetcher))
-    if as_json:
-        print_json({"old": old, "new": new, **found.to_json()})
-    else:
+    if not printed({"old": old, "new": new, **found.to_json()}):
         click.echo(_markdown(found) if github else _text(old, new, found))
     return _STATUS[found.version_verdict]
 

@@ -7,7 +7,7 @@ import click
 from cardsign.cli.arguments import option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.loading import load_card
@@ -21,13 +21,7 @@ from cardsign.loading import load_card
     "A recorded answer to tools/list, in place of LIVE. No server is asked: save its answer first.",
 )
 @loopback_option
-def drift(
-    committed: str,
-    live: str | None,
-    tools: str | None,
-    insecure_loopback_http: bool,
-    as_json: bool,
-) -> int:
+def drift(committed: str, live: str | None, tools: str | None, insecure_loopback_http: bool) -> int:
     """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
 
     Both are a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
@@ -46,9 +40,7 @@ def drift(
         found = tools_drift(card, read_input(tools, max_bytes=MAX_MANIFEST_BYTES))
     else:
         found = card_drift(card, load_card(str(live), fetcher))
-    if as_json:
-        print_json(found.to_json())
-    else:
+    if not printed(found.to_json()):
         click.echo(f"committed {found.committed_sha256}")
         if found.live_sha256 is not None:
             click.echo(f"live      {found.live_sha256}")

@@ -13,7 +13,7 @@ import click
 from cardsign.cli.arguments import STDIO, option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.policy import TrustOptions, trust_options
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import printed, safe
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
@@ -53,7 +53,6 @@ def explain(
     issuer: str | None,
     trust: TrustOptions,
     against: str | None,
-    as_json: bool,
 ) -> int:
     """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
 
@@ -80,9 +79,7 @@ def explain(
         keys = _keys_of(issuer, trust)
     signed = None if against is None else read_input(against)
     explanation = explain_card(untrusted_bytes, jwks=keys, against=signed)
-    if as_json:
-        print_json(explanation.to_json())
-    else:
+    if not printed(explanation.to_json()):
         click.echo("\n".join(_lines(card, explanation, against)))
     return explanation.exit_status
 

@@ -11,7 +11,7 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
@@ -39,7 +39,6 @@ def fetch(
     extended: bool,
     audience: str | None,
     named: VerifierOptions,
-    as_json: bool,
 ) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
@@ -50,7 +49,7 @@ def fetch(
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     if audience is not None and not extended:
         raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
     if audience is not None and not AUDIENCE.fullmatch(audience):
@@ -76,8 +75,7 @@ def fetch(
         name, report = found.url, found.report
     if report.card is not None:
         write_output(output, jcs(report.card))
-    if as_json:
-        print_json({"input": name, **report.to_json()})
+    if printed({"input": name, **report.to_json()}):
         return report.exit_status
     if report.card is None:
         click.echo(render_verdict(name, report), err=True)

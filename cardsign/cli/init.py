@@ -24,7 +24,7 @@ from cardsign.cli.options import (
     recovery_source,
     user_heads,
 )
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import printed, say
 from cardsign.config import CONFIG_FILE
 from cardsign.errors import FileFault, PassphraseFault, UsageFault
 from cardsign.files import leads_outside
@@ -172,7 +172,6 @@ def init(
     full: FullOptions,
     alg: SigningAlg,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
@@ -181,7 +180,7 @@ def init(
     key replaces a stolen root key; no copy of it is kept. --simple makes a card key only.
     """
     if agent is not None:
-        _new_agent(agent, as_json=as_json)
+        _new_agent(agent)
         return
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg, "card": card}
@@ -218,22 +217,19 @@ def init(
     else:
         _say_outside(place)
     _say_outside(Path(publish_dir))
-    if as_json:
-        settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
-        print_json({**settings, **_made_json(made)})
-        return
-    _say_made(made, place, alg, card, full.root_keystore)
+    settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
+    if not printed({**settings, **_made_json(made)}):
+        _say_made(made, place, alg, card, full.root_keystore)
 
 
-def _new_agent(name: str, *, as_json: bool) -> None:
+def _new_agent(name: str) -> None:
     """Write the files of an agent, and say which; a dry run is refused, since there are no keys."""
     from cardsign.agents import CONTRACT_LINT, init_agent
 
     if is_dry_run():
         raise UsageFault("usage.conflict", "--agent and --dry-run exclude each other")
     made = [str(path) for path in init_agent(Path(), name)]
-    if as_json:
-        print_json({"agent": name, "files": made})
+    if printed({"agent": name, "files": made}):
         return
     for path in made:
         say(f"wrote {path}")

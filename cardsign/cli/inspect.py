@@ -12,7 +12,7 @@ from cardsign.card.strictjson import Json
 from cardsign.cli.arguments import STDIO, option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.explain.description import describe_card
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES
@@ -26,7 +26,7 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES
     into="page",
 )
 @option("--jwks FILE", "The keys that the page judges signatures by.")
-def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> None:
+def inspect(card: str, page: str | None, jwks: str | None) -> None:
     """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
 
     With --html, CARD may also be a bundle or a publication directory, with an issuer's
@@ -38,8 +38,7 @@ def inspect(card: str, page: str | None, jwks: str | None, as_json: bool) -> Non
             say(f"wrote {safe(page)}")
         return
     described = describe_card(Card.from_bytes(read_input(card)))
-    if as_json:
-        print_json(described)
+    if printed(described):
         return
     click.echo("nothing here is verified; these are the card's own words")
     if described.pop("signature_block"):

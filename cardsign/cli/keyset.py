@@ -35,7 +35,7 @@ from cardsign.cli.options import (
     unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import day, keyset_json, say_differences, say_updated, signing_lines, whole
 from cardsign.errors import StoreFault, UsageFault, in_file
 from cardsign.issuer.keyset import (
@@ -182,14 +182,12 @@ _change_options = option_group(
 @option("-o --output DRAFT", DRAFT_HELP)
 @_change_options
 @keystore_options
-def draft(
-    output: str | None, changes: ChangeOptions, keystore: KeystoreOptions, as_json: bool
-) -> None:
+def draft(output: str | None, changes: ChangeOptions, keystore: KeystoreOptions) -> None:
     """Draft the next statement from the key store's keys and the options.
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     store = keystore.open()
     drafted = draft_keyset(
         store,
@@ -201,10 +199,10 @@ def draft(
     file = output or f"keyset-{drafted.number}.json"
     write_output(file, drafted.data)
     say_differences(drafted.changes)
-    if as_json:
-        told = list(drafted.changes)
-        print_json({"draft": file, **keyset_json(drafted.statement), "changes": told})
-    elif file == STDIO:
+    view = {**keyset_json(drafted.statement), "changes": list(drafted.changes)}
+    if printed({"draft": file, **view}):
+        return
+    if file == STDIO:
         say(f"its digest, for everyone who signs it: {drafted.statement.digest}")
     else:
         say(f"wrote the draft {file}; its digest, for everyone who signs it:")
@@ -233,7 +231,6 @@ def sign(
     kids: tuple[str, ...],
     recovery: RecoveryOptions,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
@@ -241,7 +238,7 @@ def sign(
     Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
     A key store with root keys alone keeps the statement once enough have signed it.
     """
-    refuse_two_documents(output or draft, as_json)
+    refuse_two_documents(output or draft)
     store = keystore.open()
     drafted = review_keyset(store, read_statement(draft), now=moment(), name=draft)
     say_differences(drafted.changes)
@@ -255,8 +252,7 @@ def sign(
     )
     write_output(output or draft, signed.data)
     lines = signing_lines(signed)
-    if as_json:
-        print_json({"digest": signed.statement.digest, "signed_by": lines})
+    printed({"digest": signed.statement.digest, "signed_by": lines})
     for line in lines:
         say(f"signed by {line}")
     if signed.is_complete:
@@ -309,7 +305,6 @@ def recover(
     recovery: RecoveryOptions,
     keystore: UnlockOptions,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Open the next epoch with the recovery key: for when root keys were stolen or lost.
 
@@ -322,7 +317,7 @@ def recover(
     takes the statements from what is published. The lost keys are no longer listed. Afterwards:
     cardsign keyset publish DRAFT; cardsign keys rotate.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     config = project_config()
     directory = publication or config.publish
     place = keystore.located(create=True)
@@ -354,9 +349,8 @@ def recover(
     file = output or f"keyset-{signed.number}.json"
     write_output(file, signed.data)
     say_differences(signed.changes)
-    if as_json:
-        digest, root = signed.statement.digest, recovered.root.thumbprint
-        print_json({"draft": file, "digest": digest, "root": root})
+    digest, root = signed.statement.digest, recovered.root.thumbprint
+    printed({"draft": file, "digest": digest, "root": root})
     for line in signing_lines(signed):
         say(f"signed by {line}")
     say(f"  next: cardsign keyset publish {file}")
@@ -401,7 +395,6 @@ def publish(
     without_release: bool,
     publication: Path | None,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
@@ -434,10 +427,8 @@ def publish(
         say(f"  next: cardsign keyset publish {file}, with the key store that has them")
     else:
         say_updated(told.published, directory)
-    if as_json:
-        published = told.published is not None and number in told.published.generation.keysets
-        view = keyset_json(told.statement)
-        print_json({"created": told.is_new, "published": published, **view})
+    published = told.published is not None and number in told.published.generation.keysets
+    printed({"created": told.is_new, "published": published, **keyset_json(told.statement)})
 
 
 # ``cardsign keyset show`` and ``verify``.
@@ -446,7 +437,7 @@ def publish(
 @keyset.command(short_help="Show the newest statement, or a draft.", example="cardsign keyset show")
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_options
-def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
+def show(file: str | None, keystore: KeystoreOptions) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it.
 
     A draft can be shown where there is no key store too.
@@ -456,8 +447,7 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     else:
         shown = show_keyset(keystore.open(), None if file is None else read_statement(file))
     statement = shown.statement
-    if as_json:
-        print_json(keyset_json(statement))
+    if printed(keyset_json(statement)):
         return
     number = f"keyset {shown.number} of {safe(statement.issuer)}"
     click.echo(f"{number}, valid until {day(statement.exp)}")
@@ -475,14 +465,12 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
 )
 @click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
 @keystore_options
-def verify(files: tuple[str, ...], keystore: KeystoreOptions, as_json: bool) -> None:
+def verify(files: tuple[str, ...], keystore: KeystoreOptions) -> None:
     """Check statements by the ones in the key store, each by the one before it. Nothing is kept.
 
     Exit status 1: one does not follow from the one before, is a fork, or has too few signatures.
     """
     given = verify_keysets(keystore.open(), map(read_statement, files))
-    if as_json:
-        print_json([keyset_json(statement) for statement in given])
-    else:
+    if not printed([keyset_json(statement) for statement in given]):
         for one in given:
             click.echo(f"keyset {one.epoch}.{one.version} of {safe(one.issuer)}: {one.digest}")

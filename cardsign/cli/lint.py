@@ -17,7 +17,7 @@ from cardsign.cli.arguments import STDIO, option, option_group, read_input, writ
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.options import moment
-from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.talk import counted, is_json, print_json, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.config import CONFIG_FILE, read_config
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
@@ -121,7 +121,6 @@ def lint(
     fixing: bool,
     output: str | None,
     insecure_loopback_http: bool,
-    as_json: bool,
 ) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
@@ -135,7 +134,7 @@ def lint(
     if explain is not None:
         _explain(explain)
         return EXIT_OK
-    options = replace(options, form="json") if as_json else options
+    options = replace(options, form="json") if is_json() else options
     _check(cards, options, fixing, output)
     settings = options.settings()
     fixed: FixResult | None = None

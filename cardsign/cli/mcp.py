@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any
 
-import click
 from pydantic import Field
 
 from cardsign import __version__
@@ -45,7 +44,6 @@ _INSTRUCTIONS = (
 @command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @trust_options
 @loopback_option
-@click.option("--json", is_flag=True, expose_value=False, help="Print errors as JSON.")
 def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio.
 

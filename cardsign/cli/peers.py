@@ -17,8 +17,10 @@ from cardsign.cli.talk import (
     Progress,
     complain_once,
     counted,
+    is_json,
     is_quiet,
     print_json,
+    printed,
     safe,
     say,
     say_repeated,
@@ -66,7 +68,7 @@ _VERDICTS: Final = {
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
-def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
+def status(names: tuple[str, ...], trust: TrustOptions) -> int:
     """Show what is known about all issuers, or those with NAME, without any request.
 
     It shows their statements and when these expire. For each card it shows when cardsign peers
@@ -86,11 +88,9 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
         seen, status = _seen(loaded, trust, issuer, own, now)
         shown.append(seen)
         statuses.append(status)
-        if not as_json:
+        if not is_json():
             click.echo("\n".join(_seen_lines(seen, own, now)))
-    if as_json:
-        print_json(shown)
-    elif not shown:
+    if not printed(shown) and not shown:
         say(f"{loaded.path} trusts no issuer")
     return heaviest(statuses)
 
@@ -206,7 +206,6 @@ def verify(
     concurrency: int,
     insecure_loopback_http: bool,
     trust: TrustOptions,
-    as_json: bool,
 ) -> int:
     """Verify all cards of all issuers, or of those named.
 
@@ -238,7 +237,7 @@ def verify(
             with progress.paused():
                 if isinstance(one.result, LocalFault):
                     complain_once(one.result, said)
-                if as_json:
+                if is_json():
                     print_json(_checked_json(issuer, one), indent=None)
                 elif alarms or one.verdict != "trusted" or not is_quiet():
                     click.echo(_checked_line(issuer, one, alarms))

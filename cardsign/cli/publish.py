@@ -22,7 +22,7 @@ from cardsign.cli.options import (
     project_config,
     unlock_options,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members, say_progress, say_withheld
 from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.config import ProjectCard, ProjectConfig
@@ -93,7 +93,6 @@ def publish(
     check: bool,
     watching: WatchOptions,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
@@ -135,7 +134,7 @@ def publish(
     generation = published.generation
     if export_to is not None:
         export_files(generation, to_change(export_to), now=now)
-    _tell(published, _changes(before, generation), directory, export_to, as_json)
+    _tell(published, _changes(before, generation), directory, export_to)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
 
@@ -174,23 +173,16 @@ def _named_directory(output: Path | None, config: ProjectConfig) -> Path:
 
 
 def _tell(
-    published: Published,
-    changes: dict[str, str],
-    directory: Path,
-    export_to: Path | None,
-    as_json: bool,
+    published: Published, changes: dict[str, str], directory: Path, export_to: Path | None
 ) -> None:
     generation, changes_at = published.generation, published.generation.changes_at
-    if as_json:
-        view = members(generation, "created published_at kids")
-        left_out = list(published.left_out)
-        number = {"generation": generation.number}
-        print_json({**number, **view, "left_out": left_out, "changes": changes})
-    elif generation.created:
+    view = {"generation": generation.number, **members(generation, "created published_at kids")}
+    shown = printed({**view, "left_out": list(published.left_out), "changes": changes})
+    if generation.created and not shown:
         say(f"{done('published', 'publish')} generation {generation.number} in {directory}")
         for name, what in changes.items():
             say(f"  {what}: {name}")
-    else:
+    elif not shown:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
     if export_to is not None:
         say(f"{done('exported', 'export')} its public files to {export_to}")

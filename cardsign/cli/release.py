@@ -21,7 +21,7 @@ from cardsign.cli.options import (
     publication_option,
     unlock_options,
 )
-from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.talk import counted, printed, safe, say
 from cardsign.cli.views import day, release_json, say_taken_up, say_updated
 from cardsign.config import ProjectCard
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
@@ -119,7 +119,6 @@ def renew(
     force: bool,
     publication: Path | None,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Sign and publish the next release with the release key; for cron, daily.
 
@@ -144,9 +143,9 @@ def renew(
     say_taken_up(renewed.taken_up)
     say_updated(renewed.published, directory)
     newest = renewed.release
-    if as_json:
-        print_json({"created": renewed.is_new, **release_json(newest)})
-    elif renewed.is_new:
+    if printed({"created": renewed.is_new, **release_json(newest)}):
+        return
+    if renewed.is_new:
         cards = counted(len(newest.cards), "card")
         say(f"release {newest.seq} lists {cards} until {day(newest.exp)}")
     else:
@@ -155,7 +154,7 @@ def renew(
 
 @release.command(example="cardsign release show --json")
 @keystore_options
-def show(keystore: KeystoreOptions, as_json: bool) -> int:
+def show(keystore: KeystoreOptions) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
     It is time if half of its lifetime is over, or if it names an older keyset statement. It is
@@ -167,9 +166,7 @@ def show(keystore: KeystoreOptions, as_json: bool) -> int:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED
     is_due = is_release_due(newest, keyset, now=moment())
-    if as_json:
-        print_json({"due": is_due, **release_json(newest)})
-    else:
+    if not printed({"due": is_due, **release_json(newest)}):
         reference = f"{newest.keyset.epoch}.{newest.keyset.version}"
         click.echo(f"release {newest.seq} under keyset {reference}, until {day(newest.exp)}")
         for card in newest.cards:

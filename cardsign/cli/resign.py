@@ -18,7 +18,7 @@ from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, moment, unlock_options
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.sign import CardOptions
-from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.talk import is_json, printed, safe, say, say_notes
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
 from cardsign.cli.views import render_verdict
 from cardsign.cli.watch import WatchOptions, watch_options
@@ -80,7 +80,6 @@ def resign(
     uris: tuple[str, ...],
     named: VerifierOptions,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
@@ -91,7 +90,7 @@ def resign(
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    if output == STDIO and (watching.watch or as_json or publication):
+    if output == STDIO and (watching.watch or is_json() or publication):
         raise UsageFault("usage.conflict", "--watch, --publish and --json need -o OUT")
     first: Verifier | None = named.verifier()
     options = CardOptions(uris=uris)
@@ -125,7 +124,7 @@ def resign(
         if changed:
             write_output(output, signed.document)
         if changed or not watching.watch:
-            _tell((*signed.notes, *names), name, output, signers, changed, as_json)
+            _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
             _publish(keystore, signed.document, publication, now)
         return EXIT_OK
@@ -200,11 +199,9 @@ def _tell(
     output: str,
     signers: CardSigners,
     changed: bool,
-    as_json: bool,
 ) -> None:
-    if as_json:
-        told = {"input": name, "output": output, "changed": changed, "kids": signers.kids}
-        print_json({**told, "notes": [note.to_json() for note in notes]})
+    told = {"input": name, "output": output, "changed": changed, "kids": signers.kids}
+    if printed({**told, "notes": [note.to_json() for note in notes]}):
         return
     if not changed:
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")

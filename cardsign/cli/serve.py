@@ -12,7 +12,7 @@ from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import moment, project_config
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import is_json, printed, say
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic
@@ -62,7 +62,6 @@ def serve(
     legacy: bool | None,
     sunset: datetime | None,
     workers: int | None,
-    as_json: bool,
 ) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
@@ -99,7 +98,7 @@ def serve(
         settings = replace(settings, sunset=sunset.replace(tzinfo=UTC))
     if workers is not None:
         settings = replace(settings, workers=workers)
-    serve_generation(published, settings, host.strip("[]"), int(port), as_json=as_json)
+    serve_generation(published, settings, host.strip("[]"), int(port), as_json=is_json())
 
 
 @group()
@@ -120,7 +119,7 @@ def tokens() -> None:
     type=click.DateTime(["%Y-%m-%d"]),
 )
 @dry_run_option
-def create(audience: str, token_file: Path | None, expires: datetime | None, as_json: bool) -> None:
+def create(audience: str, token_file: Path | None, expires: datetime | None) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
     from cardsign.server.tokens import create_token
 
@@ -130,8 +129,7 @@ def create(audience: str, token_file: Path | None, expires: datetime | None, as_
     token, line = create_token(audience, end)
     if token_file is not None:
         write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
-    if as_json:
-        print_json({"token": token, "line": line})
+    if printed({"token": token, "line": line}):
         return
     click.echo(token)
     if token_file is None:
@@ -148,14 +146,13 @@ _token_file = option(
 
 @tokens.command("list", example="cardsign tokens list --token-file tokens")
 @_token_file
-def list_tokens(token_file: Path, as_json: bool) -> None:
+def list_tokens(token_file: Path) -> None:
     """List the digest, audience and expiry of each token."""
     from cardsign.server.tokens import TokenTable
 
     entries = TokenTable.read(token_file).entries
-    if as_json:
-        view = [{"digest": one.digest.hex(), **members(one, "audience expires")} for one in entries]
-        print_json(view)
+    view = [{"digest": one.digest.hex(), **members(one, "audience expires")} for one in entries]
+    if printed(view):
         return
     for one in entries:
         until = f" until {one.expires:%Y-%m-%d %H:%M} UTC" if one.expires else ""
@@ -167,7 +164,7 @@ def list_tokens(token_file: Path, as_json: bool) -> None:
 @click.argument("digest")
 @_token_file
 @dry_run_option
-def revoke(digest: str, token_file: Path, as_json: bool) -> None:
+def revoke(digest: str, token_file: Path) -> None:
     """Revoke the token whose digest begins with DIGEST.
 
     A running server follows within a second.
@@ -176,8 +173,7 @@ def revoke(digest: str, token_file: Path, as_json: bool) -> None:
 
     data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
     write_atomic(to_change(token_file), without_token(data, digest, str(token_file)))
-    if as_json:
-        print_json({"revoked": digest, "token_file": str(token_file)})
+    printed({"revoked": digest, "token_file": str(token_file)})
     say(f"{done('revoked', 'revoke')} {digest} in {token_file}")
 
 

@@ -35,7 +35,7 @@ from cardsign.cli.options import (
     read_public,
     unlock_options,
 )
-from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.cli.talk import is_json, print_json, printed, safe, say, say_notes
 from cardsign.cli.views import members
 from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
@@ -180,7 +180,6 @@ def sign(
     options: CardOptions,
     keystore: UnlockOptions,
     explain: bool,
-    as_json: bool,
 ) -> None:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
@@ -192,9 +191,9 @@ def sign(
     if card is None:
         if output != STDIO or options != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
-        _sign_project(keystore, now=now, explain=explain, as_json=as_json)
+        _sign_project(keystore, now=now, explain=explain)
         return
-    if as_json and output == STDIO:
+    if is_json() and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
     signing_options = options.signing(card, now=now)
     document = read_input(card)
@@ -204,23 +203,21 @@ def sign(
     write_output(output, signing.document)
     if output != STDIO and not is_dry_run() and read_input(output) != signing.document:
         raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
-    if as_json:
-        print_json(_to_json(signing, chosen.kids))
+    if printed(_to_json(signing, chosen.kids)):
         return
     for line in _lines(signing, card, chosen.signers, explain=explain):
         say(line, asked=explain)
     say_notes(signing.notes)
 
 
-def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_json: bool) -> None:
+def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool) -> None:
     """Sign the cards of ``cardsign.toml``."""
     config = project_config()
     cards = needed_cards(config)
     store = keystore.open()
     signed = sign_cards(store, cards, keystore.access(), now=now, build=config.build)
     signers = card_signers(store, keystore.access(), now=now)
-    if as_json:
-        print_json([_to_json(one.signing, signers.kids) for one in signed])
+    if printed([_to_json(one.signing, signers.kids) for one in signed]):
         return
     for one in signed:
         name = str(one.card.source)
@@ -281,11 +278,11 @@ def _lines(
     type=click.Choice(tuple(PROFILES)),
     required=True,
 )
-def canonicalize(card: str, profile: ProfileName, as_json: bool) -> None:
+def canonicalize(card: str, profile: ProfileName) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document
     payload = make_payload(document, profile)
-    if not as_json:
+    if not is_json():
         write_output(STDIO, payload.data)
         return
     found = left_open(payload).listed

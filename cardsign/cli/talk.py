@@ -61,8 +61,9 @@ def _escaped(char: str) -> str:
 
 #: Members of the JSON that hold what a signature covers, exactly.
 _SIGNED: Final = frozenset({"card", "payload"})
-#: Where a command's context says that `--quiet` was given.
+#: Where a command's context says that `--quiet` was given, and `--json`.
 QUIET: Final = "cardsign.quiet"
+JSON: Final = "cardsign.json"
 #: Where the context of a dry run says which copy stands for which file or directory.
 COPIES: Final = "cardsign.dry-run-copies"
 
@@ -90,6 +91,19 @@ def is_quiet() -> bool:
     """Whether ``--quiet`` was given to the command that runs now."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(QUIET))
+
+
+def is_json() -> bool:
+    """Whether ``--json`` was given to it."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
+
+
+def printed(value: Any) -> bool:
+    """Print a value if ``--json`` was given, and say whether it was: else a person is told."""
+    if is_json():
+        print_json(value)
+    return is_json()
 
 
 def _tell(line: str) -> None:

@@ -33,6 +33,7 @@ from cardsign.cli.talk import (
     complain,
     complain_once,
     counted,
+    is_json,
     is_quiet,
     print_json,
     say,
@@ -224,7 +225,6 @@ def verify(
     output: str | None,
     form: str | None,
     verbose: bool,
-    as_json: bool,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
@@ -246,10 +246,10 @@ def verify(
     they come, and a summary follows on stderr. A trusted card takes one line, or none with
     --quiet. An error in one card does not stop the others.
     """
-    if as_json and form not in (None, "json"):
+    if is_json() and form not in (None, "json"):
         both = f"--json and --format {form} ask for two formats"
         raise UsageFault("usage.conflict", both)
-    form = "json" if as_json else form or "text"
+    form = "json" if is_json() else form or "text"
     names, folders, passed = expand_folders(many.named(cards))
     for what, count in passed.items():
         if count:

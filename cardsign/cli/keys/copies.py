@@ -18,7 +18,7 @@ from cardsign.cli.options import (
     read_place,
     user_heads,
 )
-from cardsign.cli.talk import counted, print_json, say
+from cardsign.cli.talk import counted, printed, say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import (
     MAX_BACKUP_BYTES,
@@ -44,28 +44,22 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 )
 @option("-o --output FILE", "A new file; '-': stdout.", required=True)
 @keystore_options
-def backup(
-    recipients: tuple[str, ...], output: str, keystore: KeystoreOptions, as_json: bool
-) -> None:
+def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) -> None:
     """Write the whole key store to one file, encrypted with age.
 
     The private keys in it stay encrypted with their passphrases as well. Needs the extra
     cardsign[backup].
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     store = keystore.open()
     packed = encrypt(pack(store), recipients)
     if output == STDIO:
         write_output(output, packed)
     else:
         create_private(Path(output), packed)
-    if as_json:
-        print_json({"output": output, "keys": len(store.state.keys)})
-        return
-    say(
-        f"wrote {counted(len(store.state.keys), 'key')} to {output}, "
-        f"for {counted(len(recipients), 'recipient')}"
-    )
+    keys, readers = len(store.state.keys), counted(len(recipients), "recipient")
+    if not printed({"output": output, "keys": keys}):
+        say(f"wrote {counted(keys, 'key')} to {output}, for {readers}")
 
 
 @command("restore", example="cardsign keys restore keys.age -i identity.txt")
@@ -78,7 +72,7 @@ def backup(
 )
 @keystore_options
 @dry_run_option
-def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: bool) -> None:
+def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
     """Make a key store from the backup FILE. There must be none in its place.
 
     It lacks what was revoked or published after the backup; cardsign keys doctor checks that.
@@ -88,10 +82,8 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)
     restore(restored, place, now=moment(), actor=actor(), heads=user_heads())
-    if as_json:
-        print_json({"keystore": str(place), "keys": len(restored.state.keys)})
-        return
-    say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")
+    if not printed({"keystore": str(place), "keys": len(restored.state.keys)}):
+        say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")
 
 
 @command(
@@ -101,7 +93,7 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
 @click.argument("to", metavar="TO")
 @keystore_options
 @dry_run_option
-def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
+def move(to: str, keystore: KeystoreOptions) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
     The old one stays, and says where the new one is. If it is interrupted, run it again.
@@ -111,8 +103,7 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
     target = KeystoreOptions(read_place(to)).located(create=True)
     moved = move_store(store, target, now=moment(), heads=user_heads())
-    if as_json:
-        print_json({"from": str(place), "to": moved.place})
+    if printed({"from": str(place), "to": moved.place}):
         return
     named = moved.place if isinstance(target, Path) else target.to_file()
     say(f"the key store is in {named} now, and {place} signs no more")

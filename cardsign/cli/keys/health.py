@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from cardsign.cli.arguments import PATH, option
-from cardsign.cli.commands import command, group
+from cardsign.cli.commands import JSON_OPTION, command, group
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.talk import counted, is_json, printed, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.issuer.ending import examine_revocations
@@ -53,7 +53,6 @@ def doctor(
     draft: Path,
     token_files: tuple[Path, ...],
     keystore: KeystoreOptions,
-    as_json: bool,
 ) -> int:
     """Check the key store. Exit status 1: an alarm, so someone must act. A note is only advice.
 
@@ -80,9 +79,7 @@ def doctor(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
     is_healthy = all(one.level == "note" for one in findings)
-    if as_json:
-        print_json([finding_json(finding) for finding in findings])
-    else:
+    if not printed([finding_json(finding) for finding in findings]):
         if is_healthy:
             say("the key store is healthy")
         for finding in findings:
@@ -97,15 +94,14 @@ def _span(text: str) -> timedelta:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
-@group(invoke_without_command=True)
+@group(invoke_without_command=True, params=[JSON_OPTION])
 @keystore_options
-@option("--json", "Print JSON on stdout.", into="as_json")
 @click.pass_context
-def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> None:
+def audit(context: click.Context, keystore: KeystoreOptions) -> None:
     """Show what happened to the keys: the audit log."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, place=keystore.place, as_json=as_json)
-    elif keystore.place is not None or as_json:
+        context.invoke(list_, place=keystore.place)
+    elif keystore.place is not None or is_json():
         raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
 
 
@@ -115,11 +111,10 @@ def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> N
     example="cardsign keys audit list",
 )
 @keystore_options
-def list_(keystore: KeystoreOptions, as_json: bool) -> None:
+def list_(keystore: KeystoreOptions) -> None:
     """List the changes of the key store, oldest first. keys audit alone does the same."""
     lines, _ = _verified(keystore)
-    if as_json:
-        print_json([audit_json(line) for line in lines])
+    if printed([audit_json(line) for line in lines]):
         return
     for line in lines:
         details = json.dumps(dict(line.details), ensure_ascii=True) if line.details else ""
@@ -132,16 +127,14 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     example="cardsign keys audit verify",
 )
 @keystore_options
-def verify(keystore: KeystoreOptions, as_json: bool) -> None:
+def verify(keystore: KeystoreOptions) -> None:
     """Check that the audit log is complete and unchanged, and agrees with the key store's state.
 
     Anyone who can write both files can replace both. So each release names a line of the log
     too, and that line must be there. Keep a copy of the log's head elsewhere.
     """
     lines, report = _verified(keystore)
-    if as_json:
-        print_json(report)
-    else:
+    if not printed(report):
         say(f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}")
 
 

@@ -30,7 +30,7 @@ from cardsign.cli.options import (
     unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import printed, say
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
@@ -100,7 +100,6 @@ def generate(
     role: Role,
     standby: bool,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
@@ -117,7 +116,7 @@ def generate(
     path = keystore.located(create=True)
     passphrase = keystore.new_passphrase(role)
     private = PrivateKey.generate(alg, kid=kid)
-    _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
+    _add(path, private, passphrase, roles=(role,), standby=standby)
 
 
 @command(
@@ -152,7 +151,6 @@ def import_(
     role: Role,
     standby: bool,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
@@ -167,7 +165,7 @@ def import_(
         key = _enrol(custody, public, kid, keystore)
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         place, now = custody_of(custody), datetime.now(UTC)
-        _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
+        _made(store.add_remote_key(key, place, now=now, **options), path)
         return
     own = PassphraseSource(import_passphrase_file, None, {}, terminal_prompt())
     name = file or STDIO
@@ -177,7 +175,7 @@ def import_(
             kid=kid,
             password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
         )
-    _add(path, private, keystore.new_passphrase(role), as_json, **options)
+    _add(path, private, keystore.new_passphrase(role), **options)
 
 
 def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
@@ -188,18 +186,15 @@ def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOp
     return key
 
 
-def _add(
-    path: StorePlace, private: PrivateKey, passphrase: bytes, as_json: bool, **options: Any
-) -> None:
+def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **options: Any) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
     record = store.add_key(private, passphrase, now=now, random=os.urandom, **options)
-    _made(record, path, as_json)
+    _made(record, path)
 
 
-def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
-    if as_json:
-        print_json(key_json(record))
+def _made(record: KeyRecord, path: StorePlace) -> None:
+    if printed(key_json(record)):
         return
     click.echo(record.kid)
     state = open_store(path, heads=user_heads()).state
@@ -225,9 +220,7 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
 @option("--new-passphrase-file FILE", "The new passphrase [default: a prompt].", type=PATH)
 @unlock_options
 @dry_run_option
-def passwd(
-    role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions, as_json: bool
-) -> None:
+def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
     If it is interrupted, run it again. Backups keep the old passphrase.
@@ -250,9 +243,8 @@ def passwd(
     with passphrase_option("--new-passphrase-file"):
         new = new_passphrase(own, question=f"New passphrase of the {role} keys: ")
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
-    if as_json:
-        told = {"role": role, "changed": [key.kid for key in changed], "also_in": _read_from(role)}
-        print_json(told)
+    told = {"role": role, "changed": [key.kid for key in changed], "also_in": _read_from(role)}
+    if printed(told):
         return
     say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
     say(f"  next: change it where programs such as cron read it: {_read_from(role)}")
@@ -298,14 +290,13 @@ def export(
     export_passphrase_file: Path | None,
     output: str,
     keystore: UnlockOptions,
-    as_json: bool,
 ) -> None:
     """Write one key for another program: its public key, or with --private its private key.
 
     A private key is encrypted with a passphrase of its own. It goes to a new file that only you
     can read.
     """
-    refuse_two_documents(output, as_json)
+    refuse_two_documents(output)
     form = form or ("pkcs8" if private else "jwk")
     if private is (form in _PUBLIC):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
@@ -313,8 +304,7 @@ def export(
     record = store.state.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
-        if as_json:
-            print_json({"kid": record.kid, "as": form, "output": output})
+        printed({"kid": record.kid, "as": form, "output": output})
         return
     if output == STDIO:
         why = "a private key goes to a file"
@@ -332,7 +322,5 @@ def export(
     with passphrase_option("--export-passphrase-file"):
         new = new_passphrase(own, question="Passphrase of the exported file: ")
     create_private(Path(output), export_private(signer, form, new, random=os.urandom))
-    if as_json:
-        print_json({"kid": record.kid, "as": form, "output": output})
-        return
-    say(f"wrote the private key of {record.kid} to {output}, encrypted")
+    if not printed({"kid": record.kid, "as": form, "output": output}):
+        say(f"wrote the private key of {record.kid} to {output}, encrypted")

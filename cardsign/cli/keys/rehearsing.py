@@ -21,7 +21,7 @@ from cardsign.cli.options import (
     project_cards,
     project_config,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.timeline import Phase, Span, TimelineRow
 from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
@@ -45,7 +45,6 @@ def rehearse_(
     stored_with: bool,
     svg: str | None,
     keystore: KeystoreOptions,
-    as_json: bool,
 ) -> int:
     """Simulate the next rotation of this key store, or a theft, hour by hour.
 
@@ -77,9 +76,7 @@ def rehearse_(
         until = told.end if stolen else None  # a theft is a matter of hours
         write_output(svg, draw_svg(rows, told.start, said=said, until=until, title=title))
         say(f"wrote {svg}")
-    if as_json:
-        print_json(_as_json(told))
-    else:
+    if not printed(_as_json(told)):
         for line in lines:
             click.echo(safe(line, limit=400))
     return EXIT_OK if told.holds else EXIT_NOT_TRUSTED

@@ -20,7 +20,7 @@ from cardsign.cli.options import (
     project_config,
     unlock_options,
 )
-from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.talk import counted, printed, safe, say
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
 from cardsign.issuer import ending
@@ -36,11 +36,10 @@ from cardsign.publish.publication import published_card
 
 @command("list", example="cardsign keys list")
 @keystore_options
-def list_(keystore: KeystoreOptions, as_json: bool) -> None:
+def list_(keystore: KeystoreOptions) -> None:
     """List the keys, oldest first."""
     records = keystore.open().state.keys
-    if as_json:
-        print_json([key_json(record) for record in records])
+    if printed([key_json(record) for record in records]):
         return
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
@@ -52,11 +51,10 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
 @command(example="cardsign keys show vzTO")
 @click.argument("kid")
 @keystore_options
-def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
+def show(kid: str, keystore: KeystoreOptions) -> None:
     """Show one key, by its KID or the beginning of it."""
     record = keystore.open().state.find(kid)
-    if as_json:
-        print_json(key_json(record))
+    if printed(key_json(record)):
         return
     shown = {name: value for name, value in key_json(record).items() if name != "public"}
     shown |= {name.replace("_", " "): time for name, time in shown.pop("times").items()}
@@ -68,7 +66,7 @@ def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 @command(example="cardsign keys jwks -o jwks.json")
 @option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
 @keystore_options
-def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
+def jwks(output: str, keystore: KeystoreOptions) -> None:
     """Write the JWK Set of the public keys, for peers.
 
     It holds the card keys that sign now, the next ones, and those that signed until recently. If
@@ -103,9 +101,7 @@ custody_option = option(
 @custody_option
 @keystore_options
 @dry_run_option
-def activate(
-    kid: str, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
-) -> None:
+def activate(kid: str, same_custody_accepted: bool, keystore: KeystoreOptions) -> None:
     """Let the prepublished key KID sign. For a while the key before it signs too.
 
     Refused until the key has been published for as long as caches may keep an older key set.
@@ -119,14 +115,14 @@ def activate(
         same_custody_accepted=same_custody_accepted,
     )
     what = "signs from now on; sign your cards again and publish them"
-    _say_record(store.state.find(kid), what, as_json)
+    _say_record(store.state.find(kid), what)
 
 
 @command(example="cardsign keys retire vzTO")
 @click.argument("kid")
 @keystore_options
 @dry_run_option
-def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
+def retire(kid: str, keystore: KeystoreOptions) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
     Refused until its successor has signed every published card and caches have those cards. A
@@ -140,7 +136,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     if not record.rotates:
         has_keyset = store.state.statements.keyset is not None
         todo = "has ended" + ("; leave it out: cardsign keyset draft" if has_keyset else "")
-    _say_record(record, todo, as_json)
+    _say_record(record, todo)
 
 
 @command(short_help="Do all that is due.", example="cardsign keys rotate --dry-run")
@@ -151,9 +147,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 )
 @unlock_options
 @dry_run_option
-def rotate(
-    guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
-) -> int:
+def rotate(guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions) -> int:
     """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
 
     A rotation makes a successor, activates it, retires the old key, and destroys the old private
@@ -176,14 +170,12 @@ def rotate(
         now=now,
         draft=to_change(guided.draft),
     )
-    return show_progress(progress, now, as_json)
+    return show_progress(progress, now)
 
 
-def show_progress(progress: Progress, now: datetime, as_json: bool) -> int:
+def show_progress(progress: Progress, now: datetime) -> int:
     """Print what a task came to; the exit status says whether anything needs a person."""
-    if as_json:
-        print_json(progress_json(progress))
-    else:
+    if not printed(progress_json(progress)):
         say_progress(progress, now)
     return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
@@ -218,7 +210,6 @@ def revoke(
     guided: GuidedOptions,
     keystore: UnlockOptions,
     yes: bool,
-    as_json: bool,
 ) -> int:
     """Revoke the keys KID... for ever, and do all that must follow.
 
@@ -250,8 +241,7 @@ def revoke(
                 now=now,
                 same_custody_accepted=same_custody_accepted,
             )
-        if as_json:
-            print_json([key_json(store.state.find(key.thumbprint)) for key in keys])
+        printed([key_json(store.state.find(key.thumbprint)) for key in keys])
         for key in keys:
             say(f"{key.kid} is revoked")
         if not has_ended(store.state, keyset):
@@ -268,7 +258,7 @@ def revoke(
         same_custody_accepted=same_custody_accepted,
         wait=_wait,
     )
-    return show_progress(progress, now, as_json)
+    return show_progress(progress, now)
 
 
 def _wait(until: datetime) -> datetime:
@@ -284,7 +274,7 @@ def _wait(until: datetime) -> datetime:
 @keystore_options
 @yes_option
 @dry_run_option
-def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> None:
+def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
     """Destroy the private key of the key KID, which is retired or revoked. The record stays.
 
     Copies elsewhere, such as backups, are not touched.
@@ -294,13 +284,11 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> No
     key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
     record = ending.destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
-    _say_record(record, "has no private key any more", as_json)
+    _say_record(record, "has no private key any more")
 
 
-def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
-    if as_json:
-        print_json(key_json(record))
-    else:
+def _say_record(record: KeyRecord, what: str) -> None:
+    if not printed(key_json(record)):
         say(f"{record.kid} {what}")
 
 
@@ -318,7 +306,6 @@ def look(
     jwks_url: str,
     insecure_loopback_http: bool,
     keystore: KeystoreOptions,
-    as_json: bool,
 ) -> None:
     """Fetch the live card at CARD_URL and the live key set, and record what is served.
 
@@ -346,9 +333,7 @@ def look(
         cards=(published_card("agent-card.json", untrusted_card, store.state.jwks()),),
     )
     store.record_publication(seen, now=now)
-    if as_json:
-        print_json({"kids": list(seen.kids), "signed_by": list(seen.cards[0].kids)})
-    else:
+    if not printed({"kids": list(seen.kids), "signed_by": list(seen.cards[0].kids)}):
         say(
             f"on record: {len(seen.kids)} of our keys are live; the card is signed by "
             f"{', '.join(seen.cards[0].kids) or 'none of them'}"

@@ -12,7 +12,7 @@ from cardsign.cli.arguments import option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.keys.picture import MEANINGS, draw_svg
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import has_ended, keyset_due
@@ -44,7 +44,7 @@ _AHEAD: Final = "▁"
 )
 @option("-o --output FILE", "Write an SVG picture instead.")
 @keystore_options
-def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
+def timeline(output: str | None, keystore: KeystoreOptions) -> None:
     """Draw when each key signs, and say which step is next and what it waits for.
 
     The future is computed from the recorded publications and [timeline] in cardsign.toml.
@@ -60,9 +60,9 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
         next_one = keyset_due(state, keyset, now=now, settings=settings)
         told.append((next_one.due, f"let the roots sign keyset {next_one.number} ({next_one.why})"))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
-    if as_json:
-        print_json([_as_json(row) for row in drawn])
-    elif output is not None:
+    if printed([_as_json(row) for row in drawn]):
+        return
+    if output is not None:
         write_output(output, draw_svg(drawn, now, said=said))
         say(f"wrote {output}")
     else:

@@ -17,7 +17,7 @@ from cardsign.cli.policy import (
     state_options,
     supplied_statements,
 )
-from cardsign.cli.talk import ask_first, print_json, safe, say
+from cardsign.cli.talk import ask_first, printed, safe, say
 from cardsign.cli.trust.add import add, import_
 from cardsign.cli.trust.test import test
 from cardsign.cli.views import (
@@ -53,19 +53,16 @@ def known() -> None:
     example="cardsign trust known list",
 )
 @state_options
-def list_known(trust: TrustOptions, as_json: bool) -> None:
+def list_known(trust: TrustOptions) -> None:
     """List the issuers about which something is remembered, each with its policy."""
     states = trust.stored
     found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
-    if as_json:
-        print_json(
-            [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
-        )
+    shown = [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
+    if printed(shown):
         return
     for name, policy, state in found:
-        keyset = state.keyset
-        shown = "no keyset" if keyset is None else f"keyset {keyset.epoch}.{keyset.version}"
-        click.echo(f"{name:<16}  {shown:<14}  {safe(policy, limit=300)}")
+        keyset = "no keyset" if state.keyset is None else f"keyset {state.keyset.label}"
+        click.echo(f"{name:<16}  {keyset:<14}  {safe(policy, limit=300)}")
     if not found:
         say(f"no issuer is remembered in {states.path}")
 
@@ -73,13 +70,11 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
 @known.command("show", example="cardsign trust known show partner")
 @click.argument("name")
 @edit_options
-def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
+def show_known(name: str, trust: TrustOptions) -> None:
     """Show what is remembered about the issuer that the policy calls NAME."""
     policy = _identity(trust)
     state = _known(trust.stored, policy, name)
-    if as_json:
-        print_json({"name": name, "policy": policy, **state_json(state)})
-    else:
+    if not printed({"name": name, "policy": policy, **state_json(state)}):
         click.echo("\n".join(state_lines(state)))
 
 
@@ -87,7 +82,7 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
 @click.argument("name")
 @edit_options
 @dry_run_option
-def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
+def forget(name: str, trust: TrustOptions) -> None:
     """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
 
     The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
@@ -96,9 +91,7 @@ def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     _known(states, policy, name)
     if not is_dry_run():
         states.forget(policy, name)
-    if as_json:
-        print_json({"forgotten": name})
-    else:
+    if not printed({"forgotten": name}):
         say(f"forgot {name}")
 
 
@@ -135,12 +128,7 @@ def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
 )
 @edit_options
 @dry_run_option
-def pin(
-    name: str,
-    keysets: tuple[Path, ...],
-    trust: TrustOptions,
-    as_json: bool,
-) -> None:
+def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
     """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
 
     It is taken from what is remembered, and from --keyset. trust.lock is raised with it. A `tofu`
@@ -154,8 +142,7 @@ def pin(
     for note in notes if keysets else ():
         say(safe(note, limit=300))
     say_if_old(newest, now)
-    if as_json:
-        print_json({"name": name, "changed": changed, "keyset": pin_json(newest)})
+    if printed({"name": name, "changed": changed, "keyset": pin_json(newest)}):
         return
     click.echo("\n".join(keyset_lines(newest)))
     say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
@@ -184,7 +171,7 @@ trust_commands.add_command(known)
 @option("--yes", "Allow first contacts for a policy found in this folder.")
 @edit_options
 @dry_run_option
-def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
+def init(yes: bool, trust: TrustOptions) -> None:
     """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
     What is remembered already is kept. If the origins of an issuer changed, what the same keyset
@@ -211,9 +198,9 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
                 )
 
         begun = begin_states(file, trust.stored, ask=ask, dry_run=is_dry_run())
-    if as_json:
-        print_json({"policy": str(path), "written": written, "begun": begun})
-    elif written:
+    if printed({"policy": str(path), "written": written, "begun": begun}):
+        return
+    if written:
         say(f"wrote {path}, which trusts no issuer yet")
         say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
     else:
@@ -222,11 +209,10 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
 @policy_options
-def list_(trust: TrustOptions, as_json: bool) -> None:
+def list_(trust: TrustOptions) -> None:
     """List the issuers: name, anchor, freshness and origins."""
     loaded = trust.needed()
-    if as_json:
-        print_json([issuer_json(one) for one in loaded.policy.issuers])
+    if printed([issuer_json(one) for one in loaded.policy.issuers]):
         return
     for one in loaded.policy.issuers:
         places = ", ".join(map(str, one.places or ()))
@@ -240,7 +226,7 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
 )
 @click.argument("name")
 @edit_options
-def show(name: str, trust: TrustOptions, as_json: bool) -> None:
+def show(name: str, trust: TrustOptions) -> None:
     """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
     loaded = trust.needed()
     issuer = loaded.issuer(name)
@@ -250,11 +236,9 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
         say_if_old(remembered.keyset, datetime.now(UTC))
     except StateFault as caught:  # what is wrong with the state is part of the answer
         remembered, fault = None, caught
-    if as_json:
-        lock = None if floor is None else floor_to_json(floor)
-        state = None if remembered is None else state_json(remembered)
-        error = None if fault is None else fault.code
-        print_json({**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error})
+    lock, state = floor and floor_to_json(floor), remembered and state_json(remembered)
+    error = fault and fault.code
+    if printed({**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error}):
         return
     click.echo("\n".join(issuer_lines(issuer)))
     click.echo(f"lock        {'no floors' if floor is None else floor_text(floor)}")
@@ -271,7 +255,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
 @option("--forget", "Forget what is remembered about the issuer too.")
 @edit_options
 @dry_run_option
-def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
+def remove(name: str, forget: bool, trust: TrustOptions) -> None:
     """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
 
     What is remembered about it is kept, unless you say --forget. If you add the issuer again
@@ -282,7 +266,5 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
     if is_dry_run():
         say(f"would remove {name} from {loaded.path}")
-    elif as_json:
-        print_json({"removed": name, "forgotten": forgotten})
-    else:
+    elif not printed({"removed": name, "forgotten": forgotten}):
         say(f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else ""))

@@ -16,7 +16,7 @@ from cardsign.cli.arguments import PATH, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.policy import TrustOptions, accept_option, edit_options
-from cardsign.cli.talk import ask_first, print_json, safe, say
+from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import InputRefused, UsageFault, of_the_user
@@ -276,7 +276,6 @@ def add(
     who: str,
     name: str | None,
     trust: TrustOptions,
-    as_json: bool,
     entry: EntryOptions,
     source: AnchorOptions,
     like: Path | None,
@@ -314,11 +313,11 @@ def add(
         )
     if like is not None:
         text = entry_text(members, proposal)
-        if as_json and not known.yes:
+        if is_json() and not known.yes:
             proposed = {"policy": str(file.path), "entry": text, "says": warnings}
             print_json({**proposed, "written": False})
             return
-        click.echo(text, nl=False, err=as_json)
+        click.echo(text, nl=False, err=is_json())
         if not known.yes and not is_dry_run():
             _say_all(warnings)
             ask_first(f"the entry above goes into {file.path}")
@@ -331,7 +330,7 @@ def add(
         dry_run=is_dry_run(),
     )
     _say_all(warnings)
-    _tell(file, members, proposal, as_json, known)
+    _tell(file, members, proposal, known)
 
 
 def _no_origin(who: str) -> UsageFault:
@@ -381,19 +380,10 @@ def _cards_at(places: list[str]) -> list[str]:
     return [f"{place}/" for place in parsed if place.is_whole_origin]
 
 
-def _tell(
-    file: PolicyFile,
-    members: dict[str, Any],
-    proposal: Proposal,
-    as_json: bool,
-    known: Comparison,
-) -> None:
+def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: Comparison) -> None:
     say_if_old(proposal.keyset, datetime.now(UTC))
-    if as_json:
-        keyset = None if proposal.keyset is None else pin_json(proposal.keyset)
-        anchor = kind_of(proposal.anchor)
-        added = {"name": members["name"], "policy": str(file.path)}
-        print_json({**added, "anchor": anchor, "keyset": keyset})
+    added = {"name": members["name"], "policy": str(file.path), "anchor": kind_of(proposal.anchor)}
+    if printed({**added, "keyset": proposal.keyset and pin_json(proposal.keyset)}):
         return
     if proposal.keyset is not None:
         click.echo("\n".join(keyset_lines(proposal.keyset)))
@@ -417,7 +407,7 @@ def _url(text: str) -> Url:
 @option("--yes", "Add them without asking.")
 @dry_run_option
 @edit_options
-def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> None:
+def import_(listing: Path, yes: bool, trust: TrustOptions) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
     Each gets the weakest anchor, first contact (`tofu`). For a better one use
@@ -428,12 +418,10 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
     known = {one.name for one in file.policy.issuers}
     agents = [one for one in read_agents(listing) if one["name"] not in known]
     added = [(one, propose_first_contact()) for one in agents]
-    if as_json:
-        texts = [entry_text(members, proposal) for members, proposal in added]
-        print_json({"policy": str(file.path), "entries": texts})
-    else:
-        for members, proposal in added:
-            click.echo(entry_text(members, proposal))
+    texts = [entry_text(members, proposal) for members, proposal in added]
+    if not printed({"policy": str(file.path), "entries": texts}):
+        for text in texts:
+            click.echo(text)
     if not added:
         say(f"{file.path} has all of these agents")
         return

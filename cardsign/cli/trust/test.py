@@ -11,7 +11,7 @@ import click
 from cardsign.cli.arguments import option, option_group, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.policy import accept_option, statements_option, trust_options
-from cardsign.cli.talk import print_json, safe
+from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import VerifierOptions, unnamed_policy
 from cardsign.cli.views import members, render_verdict, say_if_old
 from cardsign.errors import LocalFault
@@ -40,7 +40,7 @@ _ASKED: Final = option_group(
 )
 @click.argument("card")
 @_ASKED
-def test(card: str, named: VerifierOptions, as_json: bool) -> int:
+def test(card: str, named: VerifierOptions) -> int:
     """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
 
     CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
@@ -58,9 +58,7 @@ def test(card: str, named: VerifierOptions, as_json: bool) -> int:
     if isinstance(report, LocalFault):
         raise report
     decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
-    if as_json:
-        print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
-    else:
+    if not printed({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)}):
         click.echo(render_verdict(card, report, unnamed_policy(verifier), verbose=True))
         click.echo(f"  decided by: {_shown(loaded, subject, issuer, decision)}")
     return report.exit_status
