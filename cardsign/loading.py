@@ -14,7 +14,7 @@ from cardsign.files import read_bytes
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import Program, ProgramError, inherited, run
 
-#: Seconds; git reads one object.
+#: Seconds; git reads one object, or its index.
 _GIT_SECONDS: Final = 10.0
 #: A repository is a stranger's word: git asks no remote, runs no helper and writes nothing.
 _NO_NETWORK: Final = {
@@ -48,18 +48,24 @@ def load_card(source: str, fetcher: DocumentFetcher) -> bytes:
     return _from_git(revision, path)
 
 
-def _from_git(revision: str, path: str) -> bytes:
+def ask_git(folder: Path, *question: str, max_answer: int) -> Program | None:
+    """What asks git about a folder that may be a stranger's; None where git is not installed.
+
+    Even reading the index may need objects that a partial clone lacks. Its settings say how git
+    would fetch them, by a program if they like.
+    """
     git = shutil.which("git")
-    if git is None:
-        raise LocalFault("file.not_found", "git is not installed", path=f"{revision}:{path}")
+    arguments = ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false", *question)
+    environment = inherited(os.environ) | _NO_NETWORK
+    return Program(git, arguments, environment, _GIT_SECONDS, max_answer) if git else None
+
+
+def _from_git(revision: str, path: str) -> bytes:
     name = f"{revision}:{path if path.startswith('/') else './' + path}"
-    program = Program(
-        git,
-        ("-C", os.getcwd(), "-c", "core.fsmonitor=false", "cat-file", "blob", "--", name),
-        inherited(os.environ) | _NO_NETWORK,
-        _GIT_SECONDS,
-        MAX_CARD_BYTES + 1,
-    )
+    question = ("cat-file", "blob", "--", name)
+    program = ask_git(Path(), *question, max_answer=MAX_CARD_BYTES + 1)
+    if program is None:
+        raise LocalFault("file.not_found", "git is not installed", path=f"{revision}:{path}")
     try:
         return run(program)
     except ProgramError as failure:

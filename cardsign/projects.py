@@ -6,16 +6,14 @@ what is asked of git reads its index alone.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
-import tomllib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from cardsign.build.reading import read_one
+from cardsign.build.reading import MAX_SOURCE_BYTES, Document, read_one
 from cardsign.card.providers import PROVIDERS
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
@@ -25,9 +23,9 @@ from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.contract import is_contract
 from cardsign.lint.rules import Finding, LintSettings
-from cardsign.loading import load_card
+from cardsign.loading import ask_git, load_card
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.programs import Program, ProgramError, inherited, run
+from cardsign.programs import ProgramError, run
 
 #: Cards of one folder that are read; more is no folder of cards.
 MAX_CARDS: Final = 10_000
@@ -36,8 +34,11 @@ _NAMED: Final = re.compile(r"agent\.json|.*agent[-_]?card.*\.json|.*\.card\.json
 _LIKE_A_CARD: Final = re.compile(rb'"(?:skills|supportedInterfaces|capabilities)"\s*:')
 _WELL_KNOWN: Final = ".well-known"
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "dist", "target"})
-_GIT_SECONDS: Final = 10.0
-_MAX_SIDE_BYTES: Final = 1024 * 1024  # of agent.py, pyproject.toml, package.json
+_MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
+#: Where an application says its version.
+_VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
+
+_Reader: TypeAlias = Callable[[Path], Document | None]
 
 
 def lint_sources(
@@ -96,7 +97,7 @@ def _may_be_a_card(path: Path) -> bool:
 
 def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
     files = tuple(card_files(folder))
-    tracked = _tracked(folder)
+    tracked, read = _tracked(folder), cache(_source)  # one file may stand beside many cards
     for path in files:
         try:
             data = read_bytes(path, max_bytes=MAX_CARD_BYTES)
@@ -105,7 +106,7 @@ def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
             yield with_findings(CardReport(str(path), ()), [unread], settings)
             continue
         report = lint_card(data, settings, name=str(path))
-        yield with_findings(report, _beside(report, path, folder, tracked), settings)
+        yield with_findings(report, _beside(report, path, folder, tracked, read), settings)
     for missing in _without_a_card(files):
         finding = Finding(cards.NO_CARD, (), "there is no .well-known/agent-card.json")
         yield with_findings(CardReport(str(missing), ()), [finding], settings)
@@ -122,13 +123,17 @@ def _without_a_card(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _beside(
-    report: CardReport, path: Path, folder: Path, tracked: frozenset[str] | None
+    report: CardReport,
+    path: Path,
+    folder: Path,
+    tracked: frozenset[str] | None,
+    read: _Reader,
 ) -> Iterator[Finding]:
     """What the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
     agent = path.parents[1] if path.parent.name == _WELL_KNOWN else path.parent
-    for kind in _not_advertised(agent, {*schemes_of(report.document)}):
+    for kind in _not_advertised(agent, {*schemes_of(report.document)}, read):
         message = f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
         yield Finding(cards.NOT_ADVERTISED, (), message)
     if not is_contract(report.document):
@@ -137,48 +142,50 @@ def _beside(
         yield Finding(cards.UNTRACKED, (), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
-        if code.is_file() and b"AGENTCARD_PATH" not in _read(code):
+        if code.is_file() and not _names_the_card(code):
             yield Finding(cards.NO_CONSTANT, (), "agent.py does not name AGENTCARD_PATH")
-    version = _application_version(path, folder)
+    version = _application_version(path, folder, read)
     own = report.document.get("version")
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
         yield Finding(cards.APP_VERSION, ("version",), message)
 
 
-def _not_advertised(agent: Path, declared: Set[str]) -> Iterator[str]:
+def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[str]:
     """Types of the providers in forge.yaml that no scheme stands for, nor one by hand (F23)."""
-    file = agent / "forge.yaml"
-    if not file.is_file() or file.is_symlink():
+    document = read(agent / "forge.yaml")
+    if document is None:
         return
     try:
-        document = read_one(file)
         for at in document.rows("auth", "providers"):
             kind, name = document.text(*at, "type"), document.text(*at, "name")
             if kind is not None and kind not in PROVIDERS and not declared & {kind, name}:
                 yield kind
-    except (BuildRefused, FileFault):
+    except BuildRefused:
         return  # `cardsign build` says what is wrong with it
 
 
-def _read(path: Path) -> bytes:
+def _source(path: Path) -> Document | None:
+    """A file beside a card; None for a link, and for what `build` would refuse."""
     try:
-        return read_bytes(path, max_bytes=_MAX_SIDE_BYTES)
+        return read_one(path) if path.is_file() and not path.is_symlink() else None
+    except (BuildRefused, FileFault):
+        return None
+
+
+def _names_the_card(code: Path) -> bool:
+    try:
+        return b"AGENTCARD_PATH" in read_bytes(code, max_bytes=MAX_SOURCE_BYTES, plain=True)
     except FileFault:
-        return b""
+        return False
 
 
-def _application_version(path: Path, folder: Path) -> str | None:
+def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
     """What the nearest pyproject.toml or package.json says, no higher than the folder."""
     for place in path.parents:
-        for name in ("pyproject.toml", "package.json"):
-            data = _read(place / name) if (place / name).is_file() else b""
-            try:
-                members = tomllib.loads(data.decode()) if name[-1] == "l" else json.loads(data)
-            except (ValueError, RecursionError):
-                continue
-            owner = members.get("project", members) if isinstance(members, dict) else {}
-            version = owner.get("version") if isinstance(owner, dict) else None
+        for name, at in _VERSIONS.items():
+            found = read(place / name)
+            version = found.get(*at) if found else None
             if isinstance(version, str):
                 return version
         if place == folder:
@@ -188,17 +195,9 @@ def _application_version(path: Path, folder: Path) -> str | None:
 
 def _tracked(folder: Path) -> frozenset[str] | None:
     """The files that git tracks below a folder; None where there is no repository, or no git."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    program = Program(
-        git,
-        ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached"),
-        inherited(os.environ) | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
-        _GIT_SECONDS,
-        16 * 1024 * 1024,
-    )
+    program = ask_git(folder, "ls-files", "-z", "--cached", max_answer=_MAX_INDEX_BYTES)
     try:
-        return frozenset(run(program).decode(errors="surrogateescape").split("\0"))
+        names = run(program) if program else None
     except ProgramError:
         return None
+    return None if names is None else frozenset(names.decode(errors="surrogateescape").split("\0"))

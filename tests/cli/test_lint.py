@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -211,6 +212,54 @@ def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
         assert ("contract.untracked" in in_folder(cardsign)[name]) is (words[0] != "init")
         subprocess.run(["git", "-C", "repo", *words], check=True)
     assert "contract.untracked" not in in_folder(cardsign)[name]
+
+
+def test_a_repository_starts_nothing(cardsign: Cardsign) -> None:
+    """Its index is sparse, a tree is missing, and it says by which program that is to be had."""
+    agent("iam-tides", Example({}, "contract").document())
+    Path("repo/other").mkdir()
+    Path("repo/other/file").touch()
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@e.example")
+        return subprocess.check_output(["git", "-C", "repo", *who, *words], text=True).strip()
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    git("sparse-checkout", "set", "--cone", "--sparse-index", "agents")
+    tree = git("rev-parse", "HEAD:other")
+    Path("repo/.git/objects", tree[:2], tree[2:]).unlink()
+    for name, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialclone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(Path("repo").absolute()),
+        "remote.origin.uploadpack": f"touch {Path('ran').absolute()}; false",
+    }.items():
+        git("config", name, value)
+    assert in_folder(cardsign)
+    assert not Path("ran").exists()
+
+
+def test_what_stands_beside_many_cards_is_read_once(cardsign: Cardsign) -> None:
+    """And in linear time: a stranger's pyproject.toml of 64 KB cost a minute for each card."""
+    folder = agent("iam-tides", Example({}, "contract").document())
+    Path("repo/pyproject.toml").write_text(".".join(["a"] * 32_000) + " = 1\n")
+    (card,) = folder.glob("*/agent-card.json")
+    for number in range(20):
+        card.with_name(f"{number}.card.json").write_bytes(card.read_bytes())
+    began = time.process_time()
+    assert len(in_folder(cardsign)) == 21
+    assert time.process_time() - began < 30
+
+
+def test_a_link_beside_a_card_is_not_followed(cardsign: Cardsign) -> None:
+    """A cloned folder may link anywhere; nothing of there is told."""
+    agent("iam-tides", Example({}, "contract").document())
+    Path("outside.toml").write_text('[project]\nversion = "of another project"\n')
+    Path("repo/pyproject.toml").symlink_to("../outside.toml")
+    assert "another project" not in cardsign("lint", "repo").text
 
 
 def test_B5_B36_what_stands_beside_a_contract(cardsign: Cardsign) -> None:
