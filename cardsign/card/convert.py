@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, TypeAlias
 
-from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
+from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
 from cardsign.card.providers import SchemeNames, authentication_schemes, check_alternatives
 from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCapabilities, AgentSkill
 from cardsign.card.security import SCHEME_TYPES, flat_requirements, unwrapped
@@ -49,6 +49,13 @@ _ORIGINALS: Final = KEPT_OF_CARD[-3:]
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 _MODES: Final = ("defaultInputModes", "defaultOutputModes")
+#: What is read of a card besides what it becomes.
+_READ: Final = frozenset(
+    {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security"}
+    | {"authentication", "capabilities", "signatures", *_ORIGINALS, *_FLAGS}
+)
+#: Notes what is not what it was, and where that stood.
+_Change: TypeAlias = Callable[[str, str], None]
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
 
 
@@ -95,11 +102,11 @@ def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
             read. ``card.type``: a member is of a type that cannot be converted.
             ``json.too_many_values``: a requirement becomes more alternatives than a card may have.
     """
-    changes: list[Reason] = []
-    upgraded = _upgraded(document, changes)
-    if to == "1.0":
-        return Conversion(upgraded, tuple(changes))
-    return Conversion(_downgraded(upgraded, to, changes), tuple(changes))
+    upgrade = _Upgrade(document)
+    card = upgrade.made()
+    if to != "1.0":
+        card = _downgraded(card, to, upgrade.change)
+    return Conversion(card, tuple(upgrade.changes))
 
 
 def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
@@ -144,68 +151,242 @@ def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
 # ------------------------------------------------------------------ to 1.0
 
 
-def _upgraded(document: Mapping[str, Json], changes: list[Reason]) -> dict[str, Json]:
-    if document.get("signatures"):
-        text = "signatures are left out: they cover the card as it was; sign it again"
-        _change(changes, text, "/signatures")
-    kept = kept_of(document)
-    card: dict[str, Json] = {
-        name: document[name]
-        for name in ("name", "description", *_SHARED, *_MODES)
-        if document.get(name) is not None
-    }
-    _upgrade_interfaces(document, card, kept, changes)
-    _upgrade_capabilities(document, card, kept, changes)
-    names = _upgrade_schemes(document, card, kept, changes)
-    for member in ("securityRequirements", "security"):
-        found = _requirements(document.get(member), f"/{member}")
-        if found is not None and "securityRequirements" not in card:
-            card["securityRequirements"] = _upgraded_requirements(found, names, changes, member)
-    if isinstance(skills := document.get("skills"), list):
-        card["skills"] = _upgraded_skills(skills, names, kept, changes)
-    for name in KEPT_OF_CARD:
-        if name not in (*_ORIGINALS, "capabilities", "authentication") and name in document:
-            _change(changes, f"{name} moves into our extension", f"/{name}")
-            kept.setdefault(name, document[name])
-    read = {*card, *kept, *_ORIGINALS, *_FLAGS, "url", "preferredTransport", "protocolVersion"}
-    read |= {"additionalInterfaces", "security", "authentication", "capabilities", "signatures"}
-    for name, value in document.items():
-        if name not in read and value is not None:
-            _change(changes, f"{name} is no member of A2A and is left out", f"/{name}")
-    return with_kept(card, {name: one for name, one in kept.items() if name not in _ORIGINALS})
+class _Upgrade:
+    """A card on its way to 1.0.
+
+    Attributes:
+        document: The card as it was given.
+        card: What becomes of it.
+        kept: What goes into our extension.
+        changes: What is not what it was.
+        names: Of each scheme of the card that was given, the names that it has now.
+    """
+
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        self.document = document
+        self.card: dict[str, Json] = {
+            name: document[name]
+            for name in ("name", "description", *_SHARED, *_MODES)
+            if document.get(name) is not None
+        }
+        self.kept = kept_of(document)
+        self.changes: list[Reason] = []
+        self.names: dict[str, list[str]] = {}
+
+    def change(self, message: str, path: str) -> None:
+        self.changes.append(Reason.of("build.changed", message, path))
+
+    def made(self) -> dict[str, Json]:
+        document, card, kept = self.document, self.card, self.kept
+        if document.get("signatures"):
+            text = "signatures are left out: they cover the card as it was; sign it again"
+            self.change(text, "/signatures")
+        self.interfaces()
+        self.capabilities()
+        self.schemes()
+        for member in ("securityRequirements", "security"):
+            found = _requirements(document.get(member), f"/{member}")
+            if found is not None and "securityRequirements" not in card:
+                card["securityRequirements"] = self.alternatives(found, member)
+        if isinstance(skills := document.get("skills"), list):
+            card["skills"] = self.skills(skills)
+        for name in KEPT_OF_CARD:
+            if name not in (*_ORIGINALS, "capabilities", "authentication") and name in document:
+                self.change(f"{name} moves into our extension", f"/{name}")
+                kept.setdefault(name, document[name])
+        read = {*card, *kept, *_READ}
+        for name, value in document.items():
+            if name not in read and value is not None:
+                self.change(f"{name} is no member of A2A and is left out", f"/{name}")
+        return with_kept(card, {name: one for name, one in kept.items() if name not in _ORIGINALS})
+
+    def interfaces(self) -> None:
+        version = "0.2" if version_of(self.document) == "0.2" else "0.3.0"
+        old: dict[str, Json] = {}
+        for one in sorted(interfaces_of(self.document), key=lambda one: one.member != "url"):
+            if one.written_in != "1.0":  # the list of 0.3 repeats the card's own url
+                spoken = one.version if isinstance(one.version, str) and one.version else version
+                old.setdefault(
+                    repr((one.url, one.binding)),
+                    {"url": one.url, "protocolBinding": one.binding, "protocolVersion": spoken},
+                )
+        found = list(old.values())
+        original = _list(self.kept.get("supportedInterfaces"))
+        if original and _called(original) == _called(found):
+            found = original
+        elif found:
+            self.change("url and interfaces become supportedInterfaces", "/url")
+        listed = _list(self.document.get("supportedInterfaces"))
+        if listed or found:
+            self.card["supportedInterfaces"] = [
+                *listed,
+                *(one for one in found if one not in listed),
+            ]
+
+    def capabilities(self) -> None:
+        given = self.document.get("capabilities")
+        if isinstance(given, list):
+            self.change("a list of capabilities moves into our extension", "/capabilities")
+            self.kept.setdefault("capabilities", given)
+            given = {}
+        known: dict[str, Json] = {}
+        for name, one in _object(given, "capabilities").items():
+            if name == "stateTransitionHistory":
+                if one is not None:
+                    text = (
+                        "stateTransitionHistory, which 1.0 does not have, moves into our extension"
+                    )
+                    self.change(text, "/capabilities/stateTransitionHistory")
+                    self.kept[name] = one
+            elif name not in AgentCapabilities.__annotations__:
+                self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
+            elif one is not None:
+                known[name] = one
+        for flag in _FLAGS:
+            if isinstance(value := self.document.get(flag), bool):
+                known.setdefault("extendedAgentCard", value)
+        if known or self.document.get("capabilities") is not None:
+            self.card["capabilities"] = known
+
+    def schemes(self) -> None:
+        document, kept, card = self.document, self.kept, self.card
+        declared = _object(document.get("securitySchemes"), "securitySchemes")
+        schemes: dict[str, Json] = {}
+        originals = _object(kept.get("securitySchemes"), "securitySchemes")
+        taken = SchemeNames(declared)
+        for name, scheme in declared.items():
+            if name in originals and _flat(originals[name]) == scheme:
+                made = {name: originals[name]}
+            else:
+                made = self.scheme(name, scheme, taken)
+            self.names[name] = list(made)
+            schemes |= made
+        authentication = document.get("authentication")
+        if authentication is None:
+            text = ""
+        elif not declared:
+            # The words of 0.2 say less than what was kept; they only have to be the same ones.
+            words = [_word(one) for one in originals.values()]
+            if originals and authentication == {"schemes": words}:
+                schemes = originals
+                requirements = _list(kept.get("securityRequirements"))
+            else:
+                derived = authentication_schemes(authentication)
+                schemes, requirements = dict(derived.schemes), list(derived.requirements)
+            if requirements:
+                card["securityRequirements"] = requirements
+            text = "authentication says that there is none"
+            if schemes:
+                text = "authentication becomes securitySchemes and securityRequirements"
+        elif any(isinstance(document.get(n), list) for n in ("security", "securityRequirements")):
+            text = "authentication is left out, because securitySchemes say it"
+        else:
+            # A card that asks for a credential and lists schemes without requirements is not open.
+            if authentication_schemes(authentication).requirements:
+                card["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
+            text = "authentication becomes securityRequirements: any of the schemes"
+        if text:
+            self.change(text, "/authentication")
+        if schemes:
+            card["securitySchemes"] = schemes
+
+    def scheme(self, name: str, scheme: Json, taken: SchemeNames) -> dict[str, Json]:
+        """One scheme, or one for each of its OAuth flows."""
+        where = f"/securitySchemes/{name}"
+        if not isinstance(scheme, dict):
+            raise CardRefused("card.type", "expected a security scheme, an object", path=where)
+        if unwrapped(scheme):
+            return {name: scheme}
+        known = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
+        if known is None:
+            unknown = f"no scheme is of type {scheme.get('type')!r}"
+            raise CardRefused("card.auth_type", unknown, path=where)
+        back = {old: new for new, old in known.renamed.items()}
+        members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
+        given = members.get("flows")
+        if known.name != "oauth2" or not isinstance(given, dict):
+            return {name: {known.wrapper: members}}
+        flows = {flow: one for flow, one in given.items() if one is not None}
+        for flow in ("implicit", "password"):
+            if flow in flows:
+                self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
+        listed = [one for one in _FLOWS if one in flows]
+        # Without a flow there would be no scheme, and what requires it would let everybody in.
+        if flows and not listed:
+            raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
+        if len(listed) < len(flows):
+            self.change("an OAuth flow that A2A does not know is left out", where)
+        if not listed:
+            return {name: {known.wrapper: {**members, "flows": {}}}}
+        called = [name, *(taken.free(f"{name}-{flow}") for flow in listed[1:])]
+        if len(listed) > 1:
+            text = f"{len(listed)} OAuth flows become a scheme each, of which one will do"
+            self.change(f"{text}: {', '.join(called)}", where)
+        return {
+            new: {known.wrapper: {**members, "flows": {flow: flows[flow]}}}
+            for new, flow in zip(called, listed, strict=True)
+        }
+
+    def alternatives(self, listed: list[Json], member: str) -> list[Json]:
+        """Those of a requirement; one that names a scheme of several flows becomes several."""
+        upgraded: list[Json] = []
+        for index, one in enumerate(listed):
+            where = f"/{member}/{index}"
+            if isinstance(one, str):
+                self.change("a name alone becomes a requirement without scopes", where)
+                one = {one: []}
+            if not isinstance(one, dict):
+                expected = "expected a security requirement, an object"
+                raise CardRefused("card.type", expected, path=where)
+            if member == "securityRequirements" and isinstance(one.get("schemes"), dict):
+                upgraded.append(one)
+                continue
+            names = [self.names.get(name, [name]) for name in one]
+            count = math.prod(map(len, names))
+            if count > 1:  # they multiply, four for each scheme of four flows
+                check_alternatives(len(upgraded) + count, where)
+            values: list[Json] = [{"list": scopes} if scopes else {} for scopes in one.values()]
+            for called in itertools.product(*names):
+                upgraded.append({"schemes": dict(zip(called, values, strict=True))})
+        return upgraded
+
+    def skills(self, skills: list[Json]) -> list[Json]:
+        ours = dict(_object(self.kept.pop("skills", None), "skills"))
+        upgraded: list[Json] = []
+        for index, skill in enumerate(skills):
+            where = f"/skills/{index}"
+            if not isinstance(skill, dict):
+                raise CardRefused("card.type", "expected a skill, an object", path=where)
+            made: dict[str, Json] = {}
+            own = dict(_object(ours.pop(str(skill.get("id")), None), "skills"))
+            for name, value in skill.items():
+                if name in AgentSkill.__annotations__:
+                    made |= {} if value is None else {name: value}
+                elif name == "security" or value in (None, {}):
+                    continue
+                elif name in KEPT_OF_SKILL:
+                    self.change(f"{name} moves into our extension", f"{where}/{name}")
+                    own[name] = value
+                else:
+                    text = f"{name} is no member of a skill and is left out"
+                    self.change(text, f"{where}/{name}")
+            if (found := _requirements(skill.get("security"), f"{where}/security")) is not None:
+                made["securityRequirements"] = self.alternatives(found, "security")
+            if isinstance(before := own.pop("security", None), list):
+                made.setdefault("securityRequirements", before)
+            if own:
+                ours[str(skill.get("id"))] = own
+            upgraded.append(made)
+        if ours:
+            self.kept["skills"] = ours
+        return upgraded
 
 
-def _upgrade_interfaces(
-    document: Mapping[str, Json],
-    card: dict[str, Json],
-    kept: Mapping[str, Json],
-    changes: list[Reason],
-) -> None:
-    found: list[Json] = []
-    old: set[tuple[object, object]] = set()
-    for one in sorted(interfaces_of(document), key=_order):
-        if one.written_in == "1.0":
-            continue
-        if (one.url, one.binding) not in old:  # the list of 0.3 repeats the card's own url
-            found.append(_interface(one, "0.2" if version_of(document) == "0.2" else "0.3.0"))
-        old.add((one.url, one.binding))
-    original = _list(kept.get("supportedInterfaces"))
-    if original and _called(original) == _called(found):
-        found = original
-    elif found:
-        _change(changes, "url and interfaces become supportedInterfaces", "/url")
-    listed = _list(document.get("supportedInterfaces"))
-    if listed or found:
-        card["supportedInterfaces"] = [*listed, *(one for one in found if one not in listed)]
-
-
-def _order(one: Interface) -> bool:
-    return one.member != "url"
-
-
-def _interface(one: Interface, version: str) -> Json:
-    spoken = one.version if isinstance(one.version, str) and one.version else version
-    return {"url": one.url, "protocolBinding": one.binding, "protocolVersion": spoken}
+def _requirements(value: Json, where: str) -> list[Json] | None:
+    """The alternatives; of another form they are refused, because without them a card is open."""
+    if value is None or isinstance(value, list):
+        return value
+    raise CardRefused("card.type", "expected a list of security requirements", path=where)
 
 
 def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
@@ -217,214 +398,13 @@ def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
     }
 
 
-def _upgrade_capabilities(
-    document: Mapping[str, Json],
-    card: dict[str, Json],
-    kept: dict[str, Json],
-    changes: list[Reason],
-) -> None:
-    given = document.get("capabilities")
-    if isinstance(given, list):
-        _change(changes, "a list of capabilities moves into our extension", "/capabilities")
-        kept.setdefault("capabilities", given)
-        given = {}
-    capabilities = _object(given, "capabilities")
-    fields = get_type_hints(AgentCapabilities)
-    history = capabilities.get("stateTransitionHistory")
-    if history is not None:
-        text = "stateTransitionHistory, which 1.0 does not have, moves into our extension"
-        _change(changes, text, "/capabilities/stateTransitionHistory")
-        kept["stateTransitionHistory"] = history
-    for name in capabilities:
-        if name not in fields and name != "stateTransitionHistory":
-            _change(changes, f"{name} is no capability of A2A and is left out", "/capabilities")
-    known: dict[str, Json] = {
-        name: one for name, one in capabilities.items() if name in fields and one is not None
-    }
-    for flag in _FLAGS:
-        if isinstance(value := document.get(flag), bool):
-            known.setdefault("extendedAgentCard", value)
-    if known or document.get("capabilities") is not None:
-        card["capabilities"] = known
-
-
-def _upgrade_schemes(
-    document: Mapping[str, Json],
-    card: dict[str, Json],
-    kept: dict[str, Json],
-    changes: list[Reason],
-) -> dict[str, list[str]]:
-    """Put the schemes into the card; of each old name, the names that it has now."""
-    declared = _object(document.get("securitySchemes"), "securitySchemes")
-    schemes: dict[str, Json] = {}
-    names: dict[str, list[str]] = {}
-    originals = _object(kept.get("securitySchemes"), "securitySchemes")
-    taken = SchemeNames(declared)
-    for name, scheme in declared.items():
-        if name in originals and _flat(originals[name]) == scheme:
-            made = {name: originals[name]}
-        else:
-            made = _upgraded_scheme(name, scheme, taken, changes)
-        names[name] = list(made)
-        schemes |= made
-    authentication = document.get("authentication")
-    if authentication is not None and not declared:
-        # The words of 0.2 say less than what was kept; they only have to be the same ones.
-        if originals and authentication == {"schemes": [_word(one) for one in originals.values()]}:
-            schemes = originals
-            requirements = _list(kept.get("securityRequirements"))
-        else:
-            derived = authentication_schemes(authentication)
-            schemes, requirements = dict(derived.schemes), list(derived.requirements)
-        if requirements:
-            card["securityRequirements"] = requirements
-        text = "authentication becomes securitySchemes and securityRequirements"
-        none = "authentication says that there is none"
-        _change(changes, text if schemes else none, "/authentication")
-    elif authentication is not None and not any(
-        isinstance(document.get(name), list) for name in ("security", "securityRequirements")
-    ):
-        # A card that asks for a credential and lists schemes without requirements is not open.
-        if authentication_schemes(authentication).requirements:
-            card["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
-        text = "authentication becomes securityRequirements: any of the schemes"
-        _change(changes, text, "/authentication")
-    elif authentication is not None:
-        text = "authentication is left out, because securitySchemes say it"
-        _change(changes, text, "/authentication")
-    if schemes:
-        card["securitySchemes"] = schemes
-    return names
-
-
-def _upgraded_scheme(
-    name: str, scheme: Json, taken: SchemeNames, changes: list[Reason]
-) -> dict[str, Json]:
-    where = f"/securitySchemes/{name}"
-    if not isinstance(scheme, dict):
-        raise CardRefused("card.type", "expected a security scheme, an object", path=where)
-    if unwrapped(scheme):
-        return {name: scheme}
-    known = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
-    if known is None:
-        raise CardRefused(
-            "card.auth_type", f"no scheme is of type {scheme.get('type')!r}", path=where
-        )
-    back = {old: new for new, old in known.renamed.items()}
-    members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
-    given = members.get("flows")
-    if known.name != "oauth2" or not isinstance(given, dict):
-        return {name: {known.wrapper: members}}
-    flows = {flow: one for flow, one in given.items() if one is not None}
-    _warn_flows(flows, where, changes)
-    listed = [one for one in _FLOWS if one in flows]
-    # Without a flow there would be no scheme, and what requires it would let everybody in.
-    if flows and not listed:
-        raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
-    if len(listed) < len(flows):
-        _change(changes, "an OAuth flow that A2A does not know is left out", where)
-    if len(listed) < 2:
-        kept: dict[str, Json] = {flow: flows[flow] for flow in listed}
-        return {name: {known.wrapper: {**members, "flows": kept}}}
-    called = [name, *(taken.free(f"{name}-{flow}") for flow in listed[1:])]
-    text = f"{len(listed)} OAuth flows become a scheme each, of which one will do"
-    _change(changes, f"{text}: {', '.join(called)}", where)
-    return {
-        new: {known.wrapper: {**members, "flows": {flow: flows[flow]}}}
-        for new, flow in zip(called, listed, strict=True)
-    }
-
-
-def _warn_flows(flows: Mapping[str, Json], where: str, changes: list[Reason]) -> None:
-    for flow in ("implicit", "password"):
-        if flow in flows:
-            _change(changes, f"the OAuth flow {flow} is deprecated; offer another", where)
-
-
-def _requirements(value: Json, where: str) -> list[Json] | None:
-    """The alternatives; of another form they are refused, because without them a card is open."""
-    if value is None or isinstance(value, list):
-        return value
-    raise CardRefused("card.type", "expected a list of security requirements", path=where)
-
-
-def _upgraded_requirements(
-    listed: list[Json], names: Mapping[str, list[str]], changes: list[Reason], member: str
-) -> list[Json]:
-    """The alternatives; one that names a scheme of several flows becomes several."""
-    upgraded: list[Json] = []
-    for index, one in enumerate(listed):
-        if isinstance(one, str):
-            _change(
-                changes, "a name alone becomes a requirement without scopes", f"/{member}/{index}"
-            )
-            one = {one: []}
-        if not isinstance(one, dict):
-            where = f"/{member}/{index}"
-            raise CardRefused("card.type", "expected a security requirement, an object", path=where)
-        wrapped = one.get("schemes") if member == "securityRequirements" else None
-        if isinstance(wrapped, dict):
-            upgraded.append(one)
-            continue
-        listed_names = [names.get(name, [name]) for name in one]
-        count = math.prod(map(len, listed_names))
-        if count > 1:  # they multiply, four for each scheme of four flows
-            check_alternatives(len(upgraded) + count, f"/{member}/{index}")
-        values: list[Json] = [{"list": scopes} if scopes else {} for scopes in one.values()]
-        for called in itertools.product(*listed_names):
-            upgraded.append({"schemes": dict(zip(called, values, strict=True))})
-    return upgraded
-
-
-def _upgraded_skills(
-    skills: list[Json],
-    names: Mapping[str, list[str]],
-    kept: dict[str, Json],
-    changes: list[Reason],
-) -> list[Json]:
-    fields = get_type_hints(AgentSkill)
-    ours = dict(_object(kept.get("skills"), "skills"))
-    upgraded: list[Json] = []
-    for index, skill in enumerate(skills):
-        where = f"/skills/{index}"
-        if not isinstance(skill, dict):
-            raise CardRefused("card.type", "expected a skill, an object", path=where)
-        made: dict[str, Json] = {
-            name: one for name, one in skill.items() if name in fields and one is not None
-        }
-        security = _requirements(skill.get("security"), f"{where}/security")
-        if security is not None:
-            made["securityRequirements"] = _upgraded_requirements(
-                security, names, changes, "security"
-            )
-        own = dict(_object(ours.get(str(skill.get("id"))), "skills"))
-        for name, value in skill.items():
-            if name in KEPT_OF_SKILL and name != "security" and value not in (None, {}):
-                _change(changes, f"{name} moves into our extension", f"{where}/{name}")
-                own[name] = value
-            elif name not in fields and name != "security" and value not in (None, {}):
-                _change(
-                    changes, f"{name} is no member of a skill and is left out", f"{where}/{name}"
-                )
-        if isinstance(before := own.pop("security", None), list):
-            made.setdefault("securityRequirements", before)
-        ours.pop(str(skill.get("id")), None)
-        if own:
-            ours[str(skill.get("id"))] = own
-        upgraded.append(made)
-    kept.pop("skills", None)
-    if ours:
-        kept["skills"] = ours
-    return upgraded
-
-
 # ------------------------------------------------------------------ to 0.3 and 0.2
 
 
-def _downgraded(card: Mapping[str, Json], to: A2aVersion, changes: list[Reason]) -> dict[str, Json]:
+def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
     kept = kept_of(card)
     old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
-    _downgrade_interfaces(card, old, kept, to, changes)
+    _downgrade_interfaces(card, old, kept, to, change)
     old |= {name: card[name] for name in _SHARED if name in card}
     capabilities = dict(_object(card.get("capabilities"), "capabilities"))
     extended = capabilities.pop("extendedAgentCard", None)
@@ -461,7 +441,7 @@ def _downgrade_interfaces(
     old: dict[str, Json],
     kept: dict[str, Json],
     to: A2aVersion,
-    changes: list[Reason],
+    change: _Change,
 ) -> None:
     listed = [one for one in _list(card.get("supportedInterfaces")) if isinstance(one, dict)]
     if not listed:
@@ -470,7 +450,7 @@ def _downgrade_interfaces(
     speaking = [one for one in listed if str(one.get("protocolVersion")).startswith(major)]
     if not speaking:
         text = f"no interface speaks A2A {to}, and the card now says so of all of them"
-        _change(changes, text, "/supportedInterfaces")
+        change(text, "/supportedInterfaces")
     first, *others = sorted(listed, key=lambda one: one not in speaking)
     version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
     old |= {"url": first.get("url"), "protocolVersion": version}
@@ -502,8 +482,8 @@ def _downgrade_security(
     flat = {name: _flat(scheme) for name, scheme in schemes.items()}
     requirements = flat_requirements(card)
     if to == "0.3":
-        taken = SchemeNames(flat)
-        again = {name: _upgraded_scheme(name, one, taken, []) for name, one in flat.items()}
+        taken, upgrade = SchemeNames(flat), _Upgrade({})
+        again = {name: upgrade.scheme(name, one, taken) for name, one in flat.items()}
         lost = {name: one for name, one in schemes.items() if again[name] != {name: one}}
         if lost:
             kept["securitySchemes"] = lost
@@ -589,7 +569,3 @@ def _object(value: Json, name: str) -> dict[str, Json]:
 
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
-
-
-def _change(changes: list[Reason], message: str, path: str) -> None:
-    changes.append(Reason.of("build.changed", message, path))

@@ -218,3 +218,12 @@ def test_an_interface_without_a_binding_is_kept_as_it_is() -> None:
     assert "preferredTransport" not in old
     assert old["additionalInterfaces"] == interfaces
     assert convert_card(old, "1.0").document["supportedInterfaces"] == interfaces
+
+
+def test_an_interface_whose_url_is_no_text_is_carried_along() -> None:
+    """Whether it may be one is for lint to say; it stands in the list once, as any other."""
+    old = {**OLD, "url": [], "additionalInterfaces": [{"url": [], "transport": "GRPC"}]}
+
+    made: Any = convert_card(old, "1.0").document
+
+    assert [one["url"] for one in made["supportedInterfaces"]] == [[]]
