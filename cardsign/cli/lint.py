@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_args
-from xml.etree import ElementTree
 
 import click
 
@@ -228,21 +227,17 @@ def _sarif(reports: Sequence[CardReport]) -> str:
 
 def _junit(reports: Sequence[CardReport]) -> str:
     """One case for each card; notes are no failure."""
-    suites = ElementTree.Element("testsuites", name="cardsign lint")
-    failed = [any(one.severity != "note" for one in report.findings) for report in reports]
-    counts = {"tests": str(len(reports)), "failures": str(sum(failed)), "errors": "0"}
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": "cardsign lint", **counts})
-    for report, has_failed in zip(reports, failed, strict=True):
-        names = {"classname": "cardsign.lint", "name": safe(report.name, limit=1000)}
-        case = ElementTree.SubElement(suite, "testcase", names)
-        if has_failed:
+    from cardsign.cli.sarif import junit_document
+
+    cases = []
+    for report in reports:
+        kind, why, text = "", ("", ""), ""
+        if any(one.severity != "note" for one in report.findings):
             first = min(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
-            why = {"type": first.rule.id, "message": safe(first.message, limit=300)}
-            body = "\n".join(_lines(report))
-            ElementTree.SubElement(case, "failure", why).text = body
-    ElementTree.indent(suites)
-    document: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
-    return document.decode("ascii")
+            kind, why = "failure", (first.rule.id, first.message)
+            text = "\n".join(_lines(report))
+        cases.append((report.name, kind, why, text))
+    return junit_document("cardsign lint", cases)
 
 
 def _github(reports: Sequence[CardReport]) -> str:

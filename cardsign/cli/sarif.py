@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,10 +15,9 @@ from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
 from cardsign.lint.rules import Finding
-from cardsign.reasons import REASONS, Reason
-from cardsign.verify.report import Report
+from cardsign.reasons import REASONS
 
-# Verdicts as a SARIF 2.1.0 log (OASIS, with Errata 01), for code scanning in a pipeline.
+# SARIF 2.1.0 logs (OASIS, with Errata 01), for code scanning in a pipeline.
 
 
 _SCHEMA: Final = (
@@ -30,85 +29,17 @@ _MAX_TEXT: Final = 1000  # characters of one message
 
 
 def sarif_log(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The log as a JSON object; texts are escaped for whoever shows them."""
+    """Verdicts as a log, a JSON object; texts are escaped for whoever shows them."""
     status = heaviest(one.result.exit_status for one in outcomes)
-    found = [(one, one.result) for one in outcomes if isinstance(one.result, Report)]
-    results = [result for one, report in found for result in _results(one, report)]
+    results = [result for one in outcomes for result in _results(one)]
     faults = [one for one in outcomes if isinstance(one.result, LocalFault)]
     invocation: dict[str, Any] = {"executionSuccessful": not faults, "exitCode": status}
     if faults:
         invocation["toolExecutionNotifications"] = [_notification(one) for one in faults]
-    used = dict.fromkeys(result["ruleId"] for result in results)
-    driver = {
-        "name": "cardsign",
-        "version": __version__,
-        "rules": [_rule(code) for code in used],
-        "notifications": [_rule(code) for code in _codes(faults)],
-    }
-    run = {
-        "tool": {"driver": driver},
-        "invocations": [invocation],
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-    }
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _codes(outcomes: Iterable[Outcome]) -> list[str]:
-    return list(dict.fromkeys(reason.code for one in outcomes for reason in one.reasons))
-
-
-def _results(outcome: Outcome, report: Report) -> list[dict[str, Any]]:
-    trusted = report.verdict == "trusted"
-    results = []
-    if trusted:
-        message = _text(f"trusted: the card is that of {report.subject}")
-        passed = {"ruleId": _TRUSTED, "kind": "pass", "level": "none", "message": message}
-        results.append({**passed, "locations": [_location(outcome)]})
-    for reason in report.reasons:
-        results.append(
-            {
-                "ruleId": reason.code,
-                "level": reason.severity,
-                "message": _text(f"{report.verdict}: {reason.message}. {reason.hint}"),
-                "locations": [_location(outcome, reason)],
-            }
-        )
-    return results
-
-
-def _notification(outcome: Outcome) -> dict[str, Any]:
-    reason = outcome.reasons[0]
-    return {
-        "descriptor": {"id": reason.code},
-        "level": "error",
-        "message": _text(f"{reason.message}. {reason.hint}"),
-        "locations": [_location(outcome)],
-    }
-
-
-def _rule(code: str) -> dict[str, Any]:
-    if code == _TRUSTED:
-        meaning = "The card is trusted: four times yes, or freshness is waived by name."
-        return {"id": code, "shortDescription": _text(meaning)}
-    registered = REASONS[code]
-    return {
-        "id": code,
-        "shortDescription": _text(registered.meaning),
-        "help": _text(registered.hint),
-    }
-
-
-def _location(outcome: Outcome, reason: Reason | None = None) -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": _artifact(outcome.name)}
-    position = outcome.position if reason and reason == outcome.reasons[0] else None
-    if position is not None:
-        physical["region"] = {"startLine": position[0], "startColumn": position[1]}
-    location: dict[str, Any] = {"physicalLocation": physical}
-    if reason is not None and reason.path:
-        name = safe(reason.path, limit=_MAX_TEXT)
-        location["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "member"}]
-    return location
+    rules = [_rule(code) for code in dict.fromkeys(one["ruleId"] for one in results)]
+    codes = dict.fromkeys(reason.code for one in faults for reason in one.reasons)
+    told = {"notifications": [_rule(code) for code in codes]}
+    return _log({"rules": rules, **told}, {"invocations": [invocation], "results": results})
 
 
 def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]:
@@ -117,27 +48,17 @@ def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]
     Args:
         findings: Each with the card's name, and why it is accepted; empty where it is not.
     """
-    rules = dict.fromkeys(one.rule for _, one, _ in findings)
     results = []
     for name, one, accepted in findings:
-        physical: dict[str, Any] = {"artifactLocation": _artifact(name)}
-        if one.line is not None:
-            physical["region"] = {"startLine": one.line, "startColumn": one.column}
-        location: dict[str, Any] = {"physicalLocation": physical}
-        if one.tokens:
-            place = {"fullyQualifiedName": safe(one.pointer, limit=_MAX_TEXT), "kind": "member"}
-            location["logicalLocations"] = [place]
-        result: dict[str, Any] = {
-            "ruleId": one.rule.id,
-            "level": one.severity,
-            "message": _text(f"{one.message}. {one.rule.fix}"),
-            "locations": [location],
-        }
+        position = None if one.line is None else (one.line, one.column)
+        text = f"{one.message}. {one.rule.fix}"
+        member = one.pointer if one.tokens else ""
+        result = _result(one.rule.id, one.severity, text, name, member, position)
         if accepted:
             justified = {"kind": "external", "justification": safe(accepted, limit=_MAX_TEXT)}
             result["suppressions"] = [justified]
         results.append(result)
-    described = [
+    rules = [
         {
             "id": one.id,
             "shortDescription": _text(one.summary),
@@ -145,11 +66,61 @@ def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]
             "help": _text(one.fix),
             "defaultConfiguration": {"level": one.severity},
         }
-        for one in rules
+        for one in dict.fromkeys(one.rule for _, one, _ in findings)
     ]
-    driver = {"name": "cardsign", "version": __version__, "rules": described}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return _log({"rules": rules}, {"results": results})
+
+
+def _log(driver: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+    tool = {"driver": {"name": "cardsign", "version": __version__, **driver}}
+    runs = [{"tool": tool, "columnKind": "unicodeCodePoints", **run}]
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
+
+
+def _results(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    report, name = outcome.result, outcome.name
+    if isinstance(report, LocalFault):
+        return
+    if report.verdict == "trusted":
+        text = f"trusted: the card is that of {report.subject}"
+        yield {**_result(_TRUSTED, "none", text, name), "kind": "pass"}
+    for reason in report.reasons:
+        text = f"{report.verdict}: {reason.message}. {reason.hint}"
+        position = outcome.position if reason == outcome.reasons[0] else None
+        yield _result(reason.code, reason.severity, text, name, reason.path, position)
+
+
+def _notification(outcome: Outcome) -> dict[str, Any]:
+    reason = outcome.reasons[0]
+    told = _result(reason.code, "error", f"{reason.message}. {reason.hint}", outcome.name)
+    return {"descriptor": {"id": told.pop("ruleId")}, **told}
+
+
+def _rule(code: str) -> dict[str, Any]:
+    if code == _TRUSTED:
+        meaning = "The card is trusted: four times yes, or freshness is waived by name."
+        return {"id": code, "shortDescription": _text(meaning)}
+    known = REASONS[code]
+    return {"id": code, "shortDescription": _text(known.meaning), "help": _text(known.hint)}
+
+
+def _result(
+    rule: str,
+    level: str,
+    text: str,
+    name: str,
+    member: str = "",
+    position: tuple[int, int | None] | None = None,
+) -> dict[str, Any]:
+    """What was found in the card `name`: at a member, and on a line and column, if known."""
+    physical: dict[str, Any] = {"artifactLocation": _artifact(name)}
+    if position is not None:
+        physical["region"] = {"startLine": position[0], "startColumn": position[1]}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    if member:
+        place = {"fullyQualifiedName": safe(member, limit=_MAX_TEXT), "kind": "member"}
+        location["logicalLocations"] = [place]
+    return {"ruleId": rule, "level": level, "message": _text(text), "locations": [location]}
 
 
 def _artifact(name: str) -> dict[str, Any]:
@@ -171,44 +142,47 @@ def _text(text: str) -> dict[str, str]:
     return {"text": shown.replace("{", "{{").replace("}", "}}")}
 
 
-# Verdicts as JUnit XML, for the test reports of a pipeline.
+# Verdicts and findings as JUnit XML, for the test reports of a pipeline.
 
 
-_SUITE: Final = "cardsign verify"
 _MAX_NAME: Final = 1000  # characters; two long paths may differ late
 
 
 def junit_xml(outcomes: Sequence[Outcome]) -> str:
-    """The document, ASCII alone; what XML 1.0 2.2 forbids is escaped as terminals need it too."""
-    statuses = [one.result.exit_status for one in outcomes]
-    failures = statuses.count(EXIT_NOT_TRUSTED)
-    counted = {
-        "name": _SUITE,
-        "tests": str(len(outcomes)),
-        "failures": str(failures),
-        "errors": str(len(outcomes) - failures - statuses.count(EXIT_OK)),
-        "skipped": "0",
-    }
-    suites = ElementTree.Element("testsuites", name=_SUITE)
-    suite = ElementTree.SubElement(suites, "testsuite", counted)
+    """Verdicts as JUnit XML."""
+    kinds = {EXIT_OK: "system-out", EXIT_NOT_TRUSTED: "failure"}
+    cases = []
     for one in outcomes:
-        _add_case(suite, one)
+        first = next(iter(one.reasons), None)
+        why = (first.code, first.message) if first else ("", "")
+        cases.append((one.name, kinds.get(one.result.exit_status, "error"), why, _body(one)))
+    return junit_document("cardsign verify", cases)
+
+
+def junit_document(suite: str, cases: Sequence[tuple[str, str, tuple[str, str], str]]) -> str:
+    """The document, ASCII alone; what XML 1.0 2.2 forbids is escaped as terminals need it too.
+
+    Args:
+        suite: Who reports.
+        cases: Of each card its name; what it came to, ``failure``, ``error``, ``system-out`` or
+            nothing; why, as a code and in words; and the text of that.
+    """
+    kinds = [kind for _, kind, _, _ in cases]
+    counted = {"tests": len(cases), "failures": kinds.count("failure")}
+    counted |= {"errors": kinds.count("error"), "skipped": 0}
+    suites = ElementTree.Element("testsuites", name=suite)
+    counts = {name: str(count) for name, count in counted.items()}
+    made = ElementTree.SubElement(suites, "testsuite", {"name": suite, **counts})
+    for name, kind, (code, message), text in cases:
+        names = {"classname": suite.replace(" ", "."), "name": safe(name, limit=_MAX_NAME)}
+        case = ElementTree.SubElement(made, "testcase", names)
+        if kind:
+            why = {"type": code, "message": safe(message, limit=300)}
+            said = ElementTree.SubElement(case, kind, {} if kind == "system-out" else why)
+            said.text = text
     ElementTree.indent(suites)
     document: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
     return document.decode("ascii")
-
-
-def _add_case(suite: ElementTree.Element, outcome: Outcome) -> None:
-    names = {"classname": "cardsign.verify", "name": safe(outcome.name, limit=_MAX_NAME)}
-    case = ElementTree.SubElement(suite, "testcase", names)
-    result = outcome.result
-    if result.exit_status != EXIT_OK:
-        kind = "failure" if result.exit_status == EXIT_NOT_TRUSTED else "error"
-        first = outcome.reasons[0]
-        why = {"type": first.code, "message": safe(first.message, limit=300)}
-        ElementTree.SubElement(case, kind, why).text = _body(outcome)
-    elif not isinstance(result, LocalFault):
-        ElementTree.SubElement(case, "system-out").text = _body(outcome)
 
 
 def _body(outcome: Outcome) -> str:
