@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,37 +23,12 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.talk import counted, printed, safe, say
 from cardsign.cli.views import day, release_json, say_taken_up, say_updated
-from cardsign.config import ProjectCard
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.release_drafts import RELEASE_LIFETIME
-from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH, parse_url
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeOptions:
-    """Changes to the next release as they were typed."""
-
-    cards: tuple[str, ...]
-    withdraw: tuple[str, ...]
-    raise_floor: bool
-    extended_floor: int | None
-    revoke: tuple[str, ...]
-
-    def read(self, project: Sequence[ProjectCard]) -> ReleaseChanges:
-        """The changes, with the cards read: those that are named, else the project's."""
-        cards = tuple(_card(text) for text in self.cards)
-        return ReleaseChanges(
-            cards=cards or to_list(project),
-            by_name=bool(cards),
-            raise_floor=self.raise_floor,
-            withdrawn=self.withdraw,
-            extended_floor=self.extended_floor,
-            revoked=self.revoke,
-        )
 
 
 def _card(text: str) -> tuple[str | None, bytes]:
@@ -66,15 +41,20 @@ def _card(text: str) -> tuple[str | None, bytes]:
 
 
 _change_options = option_group(
-    ChangeOptions,
+    ReleaseChanges,
     "changes",
     option(
         "--card [URL=]FILE...",
         "A signed card to list, before it is published [default URL: the issuer's "
         f"{CARD_PATH}]. May be repeated.",
         into="cards",
+        type=_card,
     ),
-    option("--withdraw URL...", "Withdraw the card at this URL: none there is current any more."),
+    option(
+        "--withdraw URL...",
+        "Withdraw the card at this URL: none there is current any more.",
+        into="withdrawn",
+    ),
     option(
         "--raise-floor",
         "Make older cards at the URL of each --card invalid now, even if caches still have them.",
@@ -88,6 +68,7 @@ _change_options = option_group(
         "--revoke KID...",
         "Revoke a card or release key that is not in this key store. For the others use cardsign "
         "keys revoke.",
+        into="revoked",
     ),
 )
 
@@ -114,7 +95,7 @@ def release() -> None:
 @unlock_options
 @dry_run_option
 def renew(
-    changes: ChangeOptions,
+    changes: ReleaseChanges,
     days: int,
     force: bool,
     publication: Path | None,
@@ -130,13 +111,15 @@ def renew(
     """
     config = project_config()
     directory = publication or config.publish
+    if not changes.cards:
+        changes = replace(changes, cards=to_list(project_cards(config)), by_name=False)
     renewed = renew_release(
         keystore.open(),
         keystore.access(),
         now=moment(),
         directory=directory and to_change(directory),
         settings=config.timeline,
-        changes=changes.read(project_cards(config)),
+        changes=changes,
         lifetime=timedelta(days=days),
         force=force,
     )
