@@ -7,8 +7,7 @@ import json
 import os
 import platform
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -312,11 +311,15 @@ recovery_options: Final = option_group(
 )
 
 
-@contextmanager
-def passphrase_option(option: str) -> Iterator[None]:
-    """Name the option of a passphrase that only it and a terminal can give."""
+def own_passphrase(
+    option: str,
+    file: Path | None,
+    question: str,
+    ask: Callable[..., bytes] = new_passphrase,
+) -> bytes:
+    """A passphrase that only an option of its own and a terminal can give."""
     try:
-        yield
+        return ask(PassphraseSource(file, None, {}, terminal_prompt()), question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
             raise

@@ -24,7 +24,7 @@ from cardsign.cli.options import (
     UnlockOptions,
     actor,
     alg_option,
-    passphrase_option,
+    own_passphrase,
     public_option,
     read_public,
     unlock_options,
@@ -43,12 +43,7 @@ from cardsign.keys.key_files import (
     import_private_key,
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody, short
-from cardsign.keys.passphrase import (
-    PassphraseSource,
-    new_passphrase,
-    read_passphrase,
-    terminal_prompt,
-)
+from cardsign.keys.passphrase import read_passphrase
 from cardsign.keys.signers.access import user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.opening import StorePlace, create_store, open_store
@@ -167,13 +162,14 @@ def import_(
         place, now = custody_of(custody), datetime.now(UTC)
         _made(store.add_remote_key(key, place, now=now, **options), path)
         return
-    own = PassphraseSource(import_passphrase_file, None, {}, terminal_prompt())
-    name = file or STDIO
-    with of_the_user(name), passphrase_option("--import-passphrase-file"):
+    name, of_file = file or STDIO, "Passphrase of the imported file: "
+    with of_the_user(name):
         private = import_private_key(
             read_input(name, max_bytes=MAX_KEY_FILE_BYTES),
             kid=kid,
-            password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
+            password=lambda: own_passphrase(
+                "--import-passphrase-file", import_passphrase_file, of_file, read_passphrase
+            ),
         )
     _add(path, private, keystore.new_passphrase(role), **options)
 
@@ -239,9 +235,8 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions
             hint="See which keys are here: cardsign keys list --keystore DIR.",
         )
     old = keystore.access().passphrase(role, (role,))
-    own = PassphraseSource(new_passphrase_file, None, {}, terminal_prompt())
-    with passphrase_option("--new-passphrase-file"):
-        new = new_passphrase(own, question=f"New passphrase of the {role} keys: ")
+    question = f"New passphrase of the {role} keys: "
+    new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
     told = {"role": role, "changed": [key.kid for key in changed], "also_in": _read_from(role)}
     if printed(told):
@@ -318,9 +313,8 @@ def export(
     passphrase = keystore.access().passphrase(record.kid, record.roles)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
-    own = PassphraseSource(export_passphrase_file, None, {}, terminal_prompt())
-    with passphrase_option("--export-passphrase-file"):
-        new = new_passphrase(own, question="Passphrase of the exported file: ")
+    question = "Passphrase of the exported file: "
+    new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)
     create_private(Path(output), export_private(signer, form, new, random=os.urandom))
     if not printed({"kid": record.kid, "as": form, "output": output}):
         say(f"wrote the private key of {record.kid} to {output}, encrypted")
