@@ -49,7 +49,6 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.rotation import (
-    WaitingDraft,
     draft_keyset_due,
     make_successor,
     signed_keysets,
@@ -442,7 +441,7 @@ class _Work:
             for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
                 self._publish_keyset(signed)
 
-    def _waiting_draft(self) -> WaitingDraft | None:
+    def _waiting_draft(self) -> tuple[KeysetDraft, tuple[str, ...]] | None:
         """The draft that is due; None too where no statement can follow without a recovery."""
         try:
             return draft_keyset_due(self.store, self.draft, now=self.now)
@@ -459,13 +458,12 @@ class _Work:
         waiting = self._waiting_draft()
         if waiting is None:
             return
-        draft, file = waiting.draft, waiting.file
+        (draft, additions), file = waiting, self.draft
         until = self._keyset_ends()
-        if waiting.additions:
+        if additions:
             what = (
                 f"ask who drafted keyset {draft.number} in {file} for its digest, and remove the "
-                "file if nobody did. It says what nobody here has drafted: "
-                + "; ".join(waiting.additions)
+                "file if nobody did. It says what nobody here has drafted: " + "; ".join(additions)
             )
             self._needs("each root holder", what, f"cardsign keyset sign {file}", until)
             return

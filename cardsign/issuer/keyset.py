@@ -41,7 +41,6 @@ from cardsign.keys.keyset_drafts import (
     QuorumSignatures,
     changed_since,
     check_draft,
-    check_step,
     differences,
     draft_next,
     draft_recovery,
@@ -65,6 +64,7 @@ from cardsign.statements.keyset import (
 )
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import add_signatures, sign_statement
+from cardsign.statements.succession import check_step
 from cardsign.urls import parse_origin
 
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")

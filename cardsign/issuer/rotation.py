@@ -21,7 +21,6 @@ from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import (
-    check_step,
     draft_if_due,
     keyset_due,
     read_draft,
@@ -31,24 +30,9 @@ from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import KeyRecord, Role, short
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingDraft:
-    """A keyset statement that waits for the roots.
-
-    Attributes:
-        file: Where it is.
-        draft: The statement, beside the newest one.
-        additions: What it says beyond what the key store says; that was not drafted here.
-    """
-
-    file: Path
-    draft: KeysetDraft
-    additions: tuple[str, ...]
+from cardsign.statements.succession import check_step
 
 
 def successors_due(
@@ -115,8 +99,13 @@ def check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
         ) from fault
 
 
-def draft_keyset_due(store: KeyStore, file: Path, *, now: datetime) -> WaitingDraft | None:
+def draft_keyset_due(
+    store: KeyStore, file: Path, *, now: datetime
+) -> tuple[KeysetDraft, tuple[str, ...]] | None:
     """The draft of the keyset statement that is due, written unless one is there that will do.
+
+    Returns:
+        The draft, and what it says beyond what the key store says: that was not drafted here.
 
     Raises:
         UsageFault: ``rotate.draft``; or no verifier would take the draft.
@@ -135,8 +124,7 @@ def draft_keyset_due(store: KeyStore, file: Path, *, now: datetime) -> WaitingDr
     draft = KeysetDraft(statement, newest)
     if is_new:
         write_atomic(file, draft.data, plain=True)
-    additions = () if is_new else says_more(store.state, newest, statement, now=now)
-    return WaitingDraft(file, draft, additions)
+    return draft, () if is_new else says_more(store.state, newest, statement, now=now)
 
 
 def signed_keysets(store: KeyStore, file: Path, roots: KeyStore | None) -> Iterator[KeysetDraft]:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from cardsign.keys.keyset_drafts import DRAFT_FILE as DRAFT_FILE
     from cardsign.keys.keyset_drafts import KeysetPlan as KeysetPlan
     from cardsign.keys.keyset_drafts import check_draft as check_draft
-    from cardsign.keys.keyset_drafts import check_step as check_step
     from cardsign.keys.keyset_drafts import draft_if_due as draft_if_due
     from cardsign.keys.keyset_drafts import draft_next as draft_next
     from cardsign.keys.keyset_drafts import draft_recovery as draft_recovery

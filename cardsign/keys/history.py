@@ -16,13 +16,13 @@ from datetime import UTC, datetime, timedelta
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
-from cardsign.keys.keyset_drafts import check_step
 from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, Role, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.statements.succession import check_step
 
 
 class StatementHistory:

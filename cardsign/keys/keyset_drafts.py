@@ -44,7 +44,7 @@ from cardsign.statements.keyset import (
     keyset_of,
     read_keyset,
 )
-from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
+from cardsign.statements.succession import check_step
 
 #: Where a tick writes its draft: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -305,20 +305,6 @@ def draft_recovery(
     return _drafted(plan, previous, (previous.epoch + 1, 1), None, now, lifetime)
 
 
-def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
-    """Check that a statement is signed and follows, or is signed by its own root where none does.
-
-    Raises:
-        StatementRefused: As the checks of :mod:`cardsign.statements.succession`.
-    """
-    if previous is None:
-        check_first(statement, RootPin.of(statement.root))
-    elif statement.epoch == previous.epoch:
-        check_successor(previous, statement)
-    else:
-        check_recovery(previous, statement)
-
-
 def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
     """Check all of a step but its signatures.
 
@@ -530,7 +516,6 @@ def says_more(
     draft: KeysetStatement,
     *,
     now: datetime,
-    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> tuple[str, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
 
@@ -539,9 +524,9 @@ def says_more(
     `previous`; see :func:`check_draft`.
     """
     moment = datetime.fromtimestamp(draft.iat, UTC)
-    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
+    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + KEYSET_LIFETIME)
     try:
-        ours = draft_next(plan, previous, now=moment, lifetime=lifetime)
+        ours = draft_next(plan, previous, now=moment)
     except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
@@ -586,7 +571,6 @@ def draft_if_due(
     untrusted_draft: bytes | None,
     *,
     now: datetime,
-    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> tuple[KeysetStatement, bool] | None:
     """Draft the next statement if one is due, or find that the draft which is there will do.
 
@@ -602,17 +586,11 @@ def draft_if_due(
     waiting = waiting_draft(state, previous, untrusted_draft, now=now)
     if waiting is not None:
         return waiting, False
-    moment = _moment(told, previous, now, lifetime)
-    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
-    return draft_next(plan, previous, now=moment, lifetime=lifetime), True
-
-
-def _moment(
-    told: KeysetDue, previous: KeysetStatement, now: datetime, lifetime: timedelta
-) -> datetime:
-    """The time that a draft says: when it came to be due, unless that was too long ago."""
+    # The draft says when it came to be due, unless that was too long ago.
     since = max(told.due, datetime.fromtimestamp(previous.iat, UTC)).replace(microsecond=0)
-    return now if since > now or now >= since + lifetime / 3 else since
+    moment = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
+    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + KEYSET_LIFETIME)
+    return draft_next(plan, previous, now=moment), True
 
 
 def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tuple[KeyRecord, ...]:

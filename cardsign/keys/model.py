@@ -383,9 +383,9 @@ class StoreState:
         """Return the active keys of a role, oldest first."""
         return tuple(key for key in self.keys if key.state == "active" and role in key.roles)
 
-    def signing_keys(self, now: datetime, role: Role = "card") -> tuple[KeyRecord, ...]:
-        """Return the keys that sign at `now`, the longest known to peers first."""
-        signing = [key for key in self.keys if role in key.roles and key.signs_at(now)]
+    def signing_keys(self, now: datetime) -> tuple[KeyRecord, ...]:
+        """Return the card keys that sign at `now`, the longest known to peers first."""
+        signing = [key for key in self.keys if "card" in key.roles and key.signs_at(now)]
         return tuple(sorted(signing, key=lambda key: key.times.activated or key.created))
 
     def published_keys(self) -> tuple[KeyRecord, ...]:

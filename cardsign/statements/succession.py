@@ -33,6 +33,20 @@ class RootPin:
         )
 
 
+def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check that a statement is signed and follows, or is signed by its own root where none does.
+
+    Raises:
+        StatementRefused: As the check that is made.
+    """
+    if previous is None:
+        check_first(statement, RootPin.of(statement.root))
+    elif statement.epoch == previous.epoch:
+        check_successor(previous, statement)
+    else:
+        check_recovery(previous, statement)
+
+
 def check_first(statement: KeysetStatement, anchor: KeysetId | RootPin) -> Counted:
     """Check that a statement is one that the anchor means, and is signed by its own root (K8).
 

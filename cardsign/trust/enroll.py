@@ -23,7 +23,7 @@ from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, check_release
-from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
+from cardsign.statements.succession import RootPin, check_step
 from cardsign.statements.words import digest_words, read_words
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors, remove_floor
@@ -80,17 +80,12 @@ def newest_keyset(
     Raises:
         StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
     """
-    first, *following = sorted(statements, key=attrgetter("number"))
-    check_first(first, RootPin.of(first.root))
-    held = first
+    held, *following = sorted(statements, key=attrgetter("number"))
+    check_step(held, None)
     for statement in following:
-        if statement.digest == held.digest:
-            continue
-        if statement.epoch == held.epoch:
-            check_successor(held, statement)
-        else:
-            check_recovery(held, statement)
-        held = statement
+        if statement.digest != held.digest:
+            check_step(statement, held)
+            held = statement
     check_past(held.iat, now, skew)
     return held
 

@@ -16,7 +16,6 @@ from cardsign.keys import (
     KeysetPlan,
     StoreState,
     check_draft,
-    check_step,
     draft_next,
     draft_recovery,
     quorum_signatures,
@@ -29,6 +28,7 @@ from cardsign.statements import (
     KeysetStatement,
     StatementRefused,
     check_recovery,
+    check_step,
     check_successor,
 )
 from tests.keys.issuing import (
