@@ -28,9 +28,10 @@ from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
 from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
+from cardsign.card.profiles.prune import without_empties
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
 from cardsign.card.strictjson import Json, is_paranoid
-from cardsign.card.tree import Listed, listed
+from cardsign.card.tree import Listed, listed, read
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -124,12 +125,6 @@ class SignedPayload:
     leaves_open: Listed
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    payload: Payload
-    typ: str
-
-
 @dataclass(frozen=True)  # without slots: what is told of it is found out when it is asked for
 class SignedCard:
     """What came of signing.
@@ -145,7 +140,7 @@ class SignedCard:
     changed: bool
     _card: Card = field(repr=False, compare=False)
     _payloads: Payloads = field(repr=False, compare=False)
-    _made: tuple[_Planned, ...] = field(repr=False, compare=False)
+    _made: tuple[Payload, ...] = field(repr=False, compare=False)
     _algs: frozenset[str] = field(repr=False, compare=False)
     _options: SigningOptions = field(repr=False, compare=False)
     _noted: tuple[Reason, ...] = field(repr=False, compare=False)
@@ -153,7 +148,7 @@ class SignedCard:
     @property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles that have a signature now, in the order of the signatures."""
-        return tuple(one.payload.profile for one in self._made)
+        return tuple(one.profile for one in self._made)
 
     @cached_property
     def payloads(self) -> tuple[SignedPayload, ...]:
@@ -210,7 +205,7 @@ def sign_with_notes(
     plan = _plan(card, payloads, options.compat, notes)
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
     entries: list[Json] = [
-        _reuse(card, planned, signer) or _signature(planned, signer) for signer, planned in chosen
+        _reuse(card, payload, signer) or _signature(payload, signer) for signer, payload in chosen
     ]
     entries.extend(kept)
     changed = card is not given or entries != list(card.signatures)
@@ -222,7 +217,7 @@ def sign_with_notes(
     if members is not None and not is_paranoid():
         known = replace(card, document=members, signatures=tuple(entries)), payloads
     check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=known)
-    made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
+    made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     algs = frozenset(signer.public.alg for signer in signers)
     return SignedCard(signed, changed, card, payloads, made, algs, options, tuple(notes))
 
@@ -329,11 +324,11 @@ def _plan(
     payloads: Payloads,
     compat: Compat,
     notes: list[Reason],
-) -> list[_Planned]:
+) -> list[Payload]:
     """One signature for each distinct payload; full profiles claim a payload first."""
     named = compat if isinstance(compat, tuple) else ()
     safe = _SAFE_FOR_0_3 if card.generation == "0.3" else _SAFE
-    claimed: dict[bytes, _Planned] = {}
+    claimed: dict[bytes, Payload] = {}
     for name in FULL_PROFILES if compat == "none" else PROFILES:
         if compat != "all" and name not in (*FULL_PROFILES, *safe, *named):
             continue
@@ -344,19 +339,20 @@ def _plan(
                 notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
         elif payload.data in claimed:
             continue
-        elif name in FULL_PROFILES:
-            claimed[payload.data] = _Planned(payload, TYP_JOSE)
-        elif name not in named and not payload.names_an_endpoint:
+        elif name in (*FULL_PROFILES, *named):
+            claimed[payload.data] = payload
+        elif not payload.names_an_endpoint:
             if name in DEFAULT_PROFILES:
-                notes.append(Reason.of("sign.compat_no_endpoint", _no_endpoint(name)))
-        elif name in named or compat == "all" or (name in safe and is_safe(card, payload)):
-            claimed[payload.data] = _Planned(payload, TYP_COMPAT)
-    return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
+                readers = " and ".join(one.name for one in VERIFIERS if one.profile == name)
+                text = f"{readers}: finds no endpoint in this card, so no signature was made for it"
+                notes.append(Reason.of("sign.compat_no_endpoint", text))
+        elif compat == "all" or (name in safe and is_safe(card, payload)):
+            claimed[payload.data] = payload
+    return sorted(claimed.values(), key=lambda one: _ORDER.index(one.profile))
 
 
-def _no_endpoint(profile: ProfileName) -> str:
-    readers = " and ".join(one.name for one in VERIFIERS if one.profile == profile)
-    return f"{readers}: finds no endpoint in this card, so no signature was made for it"
+def _typ(profile: ProfileName) -> str:
+    return TYP_JOSE if profile in FULL_PROFILES else TYP_COMPAT
 
 
 def is_safe(card: Card, payload: Payload) -> bool:
@@ -379,7 +375,7 @@ def _matters(part: Uncovered, payload: Payload) -> bool:
     tokens = part.source.tokens
     value = _at(payload.received.members, tokens)
     if tokens[0] not in ("securitySchemes", "security_schemes"):
-        return _says_something(value)
+        return not without_empties(read(value)).is_empty  # such as a scope
     if len(tokens) <= 2:  # a whole scheme, or all of them
         return len(tokens) == 2 or bool(value)
     return part.excuse is None and not _is_implied(part, payload)
@@ -403,25 +399,16 @@ def _at(document: Mapping[str, Json], tokens: tuple[str | int, ...]) -> Json:
     return cast(Json, value)
 
 
-def _says_something(value: Json) -> bool:
-    """Whether any scalar at or below a value is not empty, such as a scope."""
-    if isinstance(value, dict | list):
-        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
-    return value not in (None, "")
-
-
 def _as_many_as_are_read(
-    plan: Sequence[_Planned], signers: Sequence[Signer], kept: int, notes: list[Reason]
-) -> list[tuple[Signer, _Planned]]:
+    plan: Sequence[Payload], signers: Sequence[Signer], kept: int, notes: list[Reason]
+) -> list[tuple[Signer, Payload]]:
     """The signatures to make, in their order. Over the limit whole profiles go (decision E8)."""
-    chosen = [(signer, planned) for signer in signers for planned in plan]
+    chosen = [(signer, payload) for signer in signers for payload in plan]
     for profile in _DROPPED_FIRST:
         for signer in signers:  # the key that retires first is the oldest
             if len(chosen) + kept <= MAX_SIGNATURES:
                 return chosen
-            fewer = [
-                one for one in chosen if one[0] is not signer or one[1].payload.profile != profile
-            ]
+            fewer = [one for one in chosen if one[0] is not signer or one[1].profile != profile]
             if len(fewer) < len(chosen):
                 dropped = f"no signature for {profile} by {signer.public.kid!r}: the limit of "
                 notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
@@ -441,7 +428,7 @@ def _as_many_as_are_read(
 
 
 def _described(
-    made: Sequence[_Planned], payloads: Payloads, algs: Collection[str]
+    made: Sequence[Payload], payloads: Payloads, algs: Collection[str]
 ) -> Iterator[SignedPayload]:
     readers: list[tuple[ProfileName, str]] = [(one.profile, one.name) for one in VERIFIERS]
     if RUST_ALG in algs:
@@ -450,23 +437,23 @@ def _described(
         verifiers = (
             name
             for profile, name in readers
-            if (payload := payloads.of(profile)) and payload.data == one.payload.data
+            if (payload := payloads.of(profile)) and payload.data == one.data
         )
         yield SignedPayload(
-            one.payload.profile,
-            one.typ == TYP_COMPAT,
+            one.profile,
+            one.profile not in FULL_PROFILES,
             tuple(verifiers),
-            listed(part.source for part in _lost(one.payload)),
+            listed(part.source for part in _lost(one)),
         )
 
 
 def _what_they_lose(
-    made: Sequence[_Planned], described: Sequence[SignedPayload]
+    made: Sequence[Payload], described: Sequence[SignedPayload]
 ) -> Iterator[Reason]:
     """What SDKs do not check, in one note for all that do not check the same."""
     readers: dict[str, list[str]] = {}
-    for planned, one in zip(made, described, strict=True):
-        if one.compat and (lost := _shown(planned.payload)):
+    for payload, one in zip(made, described, strict=True):
+        if one.compat and (lost := _shown(payload)):
             readers.setdefault(lost, []).extend(one.verifiers)
     for lost, names in readers.items():
         yield Reason.of(
@@ -494,11 +481,11 @@ def _shown(payload: Payload) -> str:
 def _who_refuses(
     card: Card,
     payloads: Payloads,
-    made: Sequence[_Planned],
+    made: Sequence[Payload],
     options: SigningOptions,
 ) -> Iterator[Reason]:
     """Each SDK that can use the card and will refuse it, with the ways out."""
-    signed = {one.payload.data for one in made}
+    signed = {one.data for one in made}
     file = shlex.quote(options.file)
     for verifier in VERIFIERS:
         payload = payloads.of(verifier.profile)
@@ -533,7 +520,7 @@ def _is_served_once_fixed(
     payloads = Payloads(fixed_card.document)
     payload = payloads.of(verifier.profile)
     plan = _plan(fixed_card, payloads, compat, [])
-    return payload is not None and payload.data in {one.payload.data for one in plan}
+    return payload is not None and payload.data in {one.data for one in plan}
 
 
 def _foreign(
@@ -585,23 +572,23 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
 # ------------------------------------------------------------------ carrying it out
 
 
-def _signature(planned: _Planned, signer: Signer) -> dict[str, Json]:
+def _signature(payload: Payload, signer: Signer) -> dict[str, Json]:
     """A new one. A full one is checked by the outsider."""
-    typ, payload = planned.typ, planned.payload.data
-    return {**sign_payload(payload, signer, typ=typ, will_verify=typ == TYP_JOSE)}
+    typ = _typ(payload.profile)
+    return {**sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)}
 
 
-def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:
+def _reuse(card: Card, payload: Payload, signer: Signer) -> Json:
     """A present signature that is just what the plan asks for, so that bytes stay stable."""
     key = signer.public
-    header = {"alg": key.alg, "kid": key.kid, "typ": planned.typ}
+    header = {"alg": key.alg, "kid": key.kid, "typ": _typ(payload.profile)}
     for untrusted_entry in card.signatures:
         if not isinstance(untrusted_entry, dict) or set(untrusted_entry) != _OUR_MEMBERS:
             continue
         try:
             entry = read_entry(untrusted_entry)
             if dict(entry.header.members) == header:
-                check_entry(entry, planned.payload.data, key)
+                check_entry(entry, payload.data, key)
                 return untrusted_entry
         except SignatureRefused:
             continue

@@ -19,19 +19,16 @@ if TYPE_CHECKING:
     from cardsign.card.convert import A2aVersion as A2aVersion
     from cardsign.card.convert import Conversion as Conversion
     from cardsign.card.convert import convert_card as convert_card
-    from cardsign.card.convert import kept_of as kept_of
     from cardsign.card.convert import version_of as version_of
     from cardsign.card.coverage import Excuse as Excuse
     from cardsign.card.coverage import Payloads as Payloads
     from cardsign.card.coverage import Uncovered as Uncovered
-    from cardsign.card.coverage import left_open as left_open
     from cardsign.card.coverage import uncovered_parts as uncovered_parts
     from cardsign.card.document import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.card.document import Card as Card
     from cardsign.card.document import Generation as Generation
     from cardsign.card.document import is_portable as is_portable
-    from cardsign.card.document import parse_card as parse_card
     from cardsign.card.document import render as render
     from cardsign.card.extended import AUDIENCE as AUDIENCE
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
@@ -47,9 +44,9 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import current_interfaces as current_interfaces
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
-    from cardsign.card.members import check_is_agent_card as check_is_agent_card
     from cardsign.card.members import check_members as check_members
-    from cardsign.card.members import token_claims as token_claims
+    from cardsign.card.profiles.prune import upgrade as upgrade
+    from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
     from cardsign.card.providers import AUTHENTICATION as AUTHENTICATION
     from cardsign.card.providers import PROVIDERS as PROVIDERS
     from cardsign.card.providers import DerivedSecurity as DerivedSecurity

@@ -22,11 +22,14 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 ``rule-1-descriptor-scope`` (opt-in)
     Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
 ``sdk-0.3`` (opt-in)
-    :mod:`cardsign.card.profiles.sdk03`: the A2A 0.3 models of a2a-sdk 0.3, then all empties go.
+    :mod:`cardsign.card.profiles.sdk03`: the A2A 0.3 models of a2a-sdk 0.3.24 to
+    0.3.26, then all empties go; written by Python's json.
 ``sdk-1.0-legacy`` (opt-in)
-    The rule of ``prune-empty-upgraded``, written as a2a-sdk did before it knew RFC 8785.
+    The rule of ``prune-empty-upgraded``, written as a2a-sdk 1.0.0 to 1.1.3 did before it knew
+    RFC 8785.
 ``js-instance`` (opt-in)
-    :mod:`cardsign.card.profiles.js_instance`: the card as the client of @a2a-js/sdk holds it.
+    :mod:`cardsign.card.profiles.js_instance`: the card as the client of @a2a-js/sdk holds it,
+    mostly ``prune-empty`` without `securitySchemes`.
 """
 
 from __future__ import annotations
@@ -179,18 +182,16 @@ class Profile:
         name: As the command line, policies and verdicts spell it.
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
-        summary: The rule in one line.
         rewrite: From the document without `signatures` to what is signed.
-        serialize: From that to the bytes.
         changes_nothing: Whether it is proven, without a tree, that `rewrite` changes nothing.
+        serialize: From what is signed to the bytes.
     """
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
-    summary: str
     rewrite: Callable[[Unsigned], Node]
-    serialize: Callable[[Json], bytes]
     changes_nothing: Callable[[Unsigned], bool] = lambda card: card.is_portable
+    serialize: Callable[[Json], bytes] = jcs
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -276,66 +277,30 @@ def _is_plain_to_js(card: Unsigned) -> bool:
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
-        Profile(
-            "served-as-is",
-            "full",
-            "the document without `signatures`, nothing else removed",
-            lambda card: card.tree,
-            jcs,
-            lambda _: True,
-        ),
-        Profile(
-            "rule-1-as-written",
-            "full",
-            "A2A 1.0 8.4.1 rule 1: null and non-REQUIRED defaults of schema members removed",
-            lambda card: rule1.as_written(card.tree, CARD_1_0),
-            jcs,
-        ),
-        Profile(
-            "prune-empty",
-            "lossy",
-            "1.0 schema members only, then every empty value removed",
-            lambda card: card.pruned,
-            jcs,
-        ),
-        Profile(
-            "prune-empty-upgraded",
-            "lossy",
-            "0.3 members rewritten to 1.0 as a2a-sdk does, then prune-empty",
-            lambda card: card.upgraded,
-            jcs,
-        ),
+        Profile("served-as-is", "full", lambda card: card.tree, lambda _: True),
+        Profile("rule-1-as-written", "full", lambda card: rule1.as_written(card.tree, CARD_1_0)),
+        Profile("prune-empty", "lossy", lambda card: card.pruned),
+        Profile("prune-empty-upgraded", "lossy", lambda card: card.upgraded),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
-            "A2A 1.0 8.4.1 rule 1 over the schema: no unknown members, every REQUIRED one",
             lambda card: rule1.over_schema(card.tree, CARD_1_0),
-            jcs,
             lambda _: False,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
-            "as a2a-sdk 0.3.24 to 0.3.26 signs an A2A 0.3 card",
             lambda card: as_sdk_0_3(card.tree if "url" in card.members else card.root),
-            python_json,
             lambda _: False,
+            python_json,
         ),
         Profile(
             "sdk-1.0-legacy",
             "opt-in",
-            "as a2a-sdk 1.0.0 to 1.1.3 signs: prune-empty-upgraded, written by Python's json",
             lambda card: card.upgraded,
-            python_json_of_doubles,
+            serialize=python_json_of_doubles,
         ),
-        Profile(
-            "js-instance",
-            "opt-in",
-            "as the client of @a2a-js/sdk verifies: mostly prune-empty without securitySchemes",
-            lambda card: as_js_client(card.tree),
-            jcs,
-            _is_plain_to_js,
-        ),
+        Profile("js-instance", "opt-in", lambda card: as_js_client(card.tree), _is_plain_to_js),
     )
 }
 

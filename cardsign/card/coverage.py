@@ -22,6 +22,7 @@ from cardsign.card.canonical import (
     make_payload,
 )
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
+from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
@@ -183,18 +184,6 @@ class LeftOpen:
 _NOTHING: Final = LeftOpen(Listed(), (), False)
 
 
-def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
-    """Sum up :func:`uncovered_parts`."""
-    if payload.rewritten is None:
-        return _NOTHING
-    parts = uncovered_parts(payload, accept_lossy=accept_lossy)
-    found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-    shown = listed(part.source for part in found)
-    found.sort(key=lambda part: part.excuse is not None)
-    fails = bool(found) and found[0].excuse is None
-    return LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
-
-
 class Payloads:
     """The payloads of one card and what each leaves open, made when first asked for.
 
@@ -233,10 +222,17 @@ class Payloads:
         return made if isinstance(made, Payload) else None
 
     def left_open(self, payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
-        """What one of these payloads leaves open."""
+        """What one of these payloads leaves open: :func:`uncovered_parts`, summed up."""
+        if payload.rewritten is None:
+            return _NOTHING
         asked = payload.profile, accept_lossy
         if asked not in self._open:
-            self._open[asked] = left_open(payload, accept_lossy=accept_lossy)
+            parts = uncovered_parts(payload, accept_lossy=accept_lossy)
+            found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
+            shown = listed(part.source for part in found)
+            found.sort(key=lambda part: part.excuse is not None)
+            fails = bool(found) and found[0].excuse is None
+            self._open[asked] = LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
         return self._open[asked]
 
 
@@ -349,11 +345,5 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
             for name, child in value.items()
         )
     if field.kind == "free":
-        return _is_hollow(node)
+        return without_empties(node).is_empty
     return value == "" or (value is False and not field.presence)
-
-
-def _is_hollow(node: Node) -> bool:
-    if isinstance(node.value, dict | list):
-        return all(_is_hollow(child) for _, child in node.children())
-    return node.is_empty

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from support import OLD, PORTABLE, put
 
-from cardsign.card import canonicalize
+from cardsign.card import canonicalize, upgrade
 from cardsign.card import tree as tree
-from cardsign.card.profiles import upgrade
 from cardsign.errors import CanonicalizationError
 from tests.card.plain_coverage import destinations
 

@@ -22,8 +22,7 @@ from spoilt_cards import spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 from cardsign import JwkSet, PrivateKey
-from cardsign.card import PROFILES
-from cardsign.card.profiles import VERIFIERS
+from cardsign.card import PROFILES, VERIFIERS
 from cardsign.errors import CanonicalizationError
 from cardsign.explain import explain_card, repairs
 

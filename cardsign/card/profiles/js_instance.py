@@ -17,8 +17,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cardsign.card.interfaces import DEFAULT_TRANSPORT
 from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Node, list_of, refuse, write
@@ -150,7 +152,7 @@ def _spell(value: Json) -> str:
 
 _VERSION_0_3: Final = "0.3"
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password")
-_KINDS: Final = ("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS")
+_KINDS: Final = tuple(one.name for one in SCHEME_TYPES)
 _ONLY_0_3: Final = (
     "preferredTransport",
     "additionalInterfaces",
@@ -242,7 +244,7 @@ def _interfaces(card: Node) -> Node:
     transport, version = get(card, "preferredTransport"), get(card, "protocolVersion")
     primary = {
         "url": get(card, "url"),
-        "protocolBinding": Node("JSONRPC") if transport.value is None else transport,
+        "protocolBinding": Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
         "protocolVersion": version if is_true(version) else Node(_VERSION_0_3),
     }
     additional = get(card, "additionalInterfaces")

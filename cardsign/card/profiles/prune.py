@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from cardsign.card.interfaces import DEFAULT_TRANSPORT
 from cardsign.card.schema import Field, Message
+from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.tree import Node, list_of, object_of, refuse
 
 
@@ -85,14 +87,7 @@ def _expect(node: Node, kind: type, wording: str) -> None:
 # The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
 
 
-_WRAPPERS: Final = {
-    "apiKey": "apiKeySecurityScheme",
-    "http": "httpAuthSecurityScheme",
-    "oauth2": "oauth2SecurityScheme",
-    "openIdConnect": "openIdConnectSecurityScheme",
-    "mutualTLS": "mtlsSecurityScheme",
-}
-_DEFAULT_TRANSPORT: Final = "JSONRPC"
+_WRAPPERS: Final[dict[str, str]] = {one.name: one.wrapper for one in SCHEME_TYPES}
 _DEFAULT_VERSION: Final = "0.3.0"
 
 
@@ -122,7 +117,7 @@ def _upgrade_extended_flag(members: dict[str, Node]) -> None:
 
 def _upgrade_interfaces(members: dict[str, Node]) -> None:
     url = members.pop("url", None)
-    transport = members.pop("preferredTransport", Node(_DEFAULT_TRANSPORT))
+    transport = members.pop("preferredTransport", Node(DEFAULT_TRANSPORT))
     version = members.pop("protocolVersion", Node(_DEFAULT_VERSION))
     additional = members.pop("additionalInterfaces", None)
     if "supportedInterfaces" in members or url is None or not url.value:
