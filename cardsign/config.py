@@ -232,7 +232,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         FileFault: It is there but cannot be read.
     """
     try:
-        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
+        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, found=True)
     except FileMissing:
         return ProjectConfig()
     from pydantic import ValidationError

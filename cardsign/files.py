@@ -39,18 +39,29 @@ _ALWAYS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_bytes(
-    path: Path | str, *, max_bytes: int, only_end: bool = False, plain: bool = False
+    path: Path | str,
+    *,
+    max_bytes: int,
+    only_end: bool = False,
+    plain: bool = False,
+    found: bool = False,
 ) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
     With `only_end` the last `max_bytes` of a plain file. With `plain` links, devices and pipes
-    are refused: another user may have put them there.
+    are refused: another user may have put them there. With `found` devices and pipes are: nobody
+    has named the file, and a pipe in a stranger's folder would be waited for without end.
 
     Raises:
         FileFault: ``file.not_found``, ``file.not_plain``; ``file.unreadable``: not permitted, or
             longer than `max_bytes`.
     """
-    with _faults(path, "file.unreadable"), _opened(path, plain and _only_plain(path)) as descriptor:
+    with contextlib.ExitStack() as held:
+        held.enter_context(_faults(path, "file.unreadable"))
+        flags = _only_plain(path) if plain else _NO_WAIT if found else os.O_RDONLY
+        descriptor = held.enter_context(_opened(path, flags))
+        if found and stat.S_IFMT(os.fstat(descriptor).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
         if only_end:
             size = os.fstat(descriptor).st_size
             os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)

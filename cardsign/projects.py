@@ -90,7 +90,7 @@ def card_files(folder: Path) -> Iterator[Path]:
 
 def _may_be_a_card(path: Path) -> bool:
     try:
-        return bool(_LIKE_A_CARD.search(read_bytes(path, max_bytes=MAX_CARD_BYTES)))
+        return bool(_LIKE_A_CARD.search(read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)))
     except FileFault:
         return False
 
@@ -100,7 +100,7 @@ def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
     tracked, read = _tracked(folder), cache(_source)  # one file may stand beside many cards
     for path in files:
         try:
-            data = read_bytes(path, max_bytes=MAX_CARD_BYTES)
+            data = read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)
         except FileFault as fault:
             unread = Finding(cards.NOT_READ, (), fault.message)
             yield with_findings(CardReport(str(path), ()), [unread], settings)

@@ -250,7 +250,7 @@ def read_pointer(directory: Path) -> tuple[int, str]:
     """
     path = directory / CURRENT_FILE
     try:
-        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES)
+        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
     except FileMissing as exc:
         raise ServeFault(
             "serve.no_generation", "the directory holds no publication", path=str(directory)
@@ -283,7 +283,7 @@ def _media_type(name: str) -> str:
 
 def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        return read_bytes(path, max_bytes=max_bytes)
+        return read_bytes(path, max_bytes=max_bytes, found=True)
     except FileMissing:
         _corrupt(path, "it is missing")
 

@@ -202,7 +202,7 @@ def _of_folder(folder: Path, tell: Callable[[str], object]) -> SuppliedStatement
     found, others = SuppliedStatements(), 0
     for file in files[: MAX_FILES + 1]:
         try:
-            found = found.joined(_of_file(file))
+            found = found.joined(_of_file(file, found=True))
         except InputRefused:
             others += 1
     if not others < len(files) <= MAX_FILES:
@@ -217,8 +217,8 @@ def _of_folder(folder: Path, tell: Callable[[str], object]) -> SuppliedStatement
     return found
 
 
-def _of_file(path: Path) -> SuppliedStatements:
-    untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES)
+def _of_file(path: Path, *, found: bool = False) -> SuppliedStatements:
+    untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES, found=found)
     if is_bundle(untrusted_bytes):
         return read_bundle(untrusted_bytes)[1]
     if _typ(untrusted_bytes) == TYP_KEYSET:

@@ -74,7 +74,7 @@ def read_lock(path: Path) -> dict[str, RollbackFloor]:
         FileFault: It cannot be read.
     """
     try:
-        data = read_bytes(path, max_bytes=MAX_LOCK_BYTES)
+        data = read_bytes(path, max_bytes=MAX_LOCK_BYTES, found=True)
     except FileMissing:
         return {}
     try:

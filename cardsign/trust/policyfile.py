@@ -449,7 +449,7 @@ def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
         UsageFault: ``policy.malformed``, ``config.not_allowed``.
         FileFault: It cannot be read.
     """
-    data = read_bytes(path, max_bytes=MAX_POLICY_BYTES)
+    data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, found=not is_own)
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:

@@ -274,6 +274,36 @@ def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
     assert ended.stderr.decode() == ("" if why is None else f"cardsign: {why}\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cardsign.toml", ["config", "check"]),
+        ("trust.toml", ["verify", "card.json"]),
+        ("trust.lock", ["verify", "card.json"]),
+        ("keys/keystore.json", ["keys", "list"]),
+        ("keys/audit.jsonl", ["keys", "list"]),
+        ("public/current", ["serve", "public"]),
+        ("cards/a.card.json", ["lint", "cards"]),
+        ("statements/a.json", ["verify", "card.json", "--statements", "statements"]),
+    ],
+)
+def test_a_pipe_that_nobody_has_named_is_not_waited_for(
+    cardsign: Cardsign, name: str, words: list[str]
+) -> None:
+    """An archive of a stranger may hold one; no command would ever end."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    if name == "trust.lock":
+        assert cardsign("trust", "init").status == 0
+    Path(name).parent.mkdir(exist_ok=True)
+    if name == "keys/audit.jsonl":
+        Path("keys/keystore.json").write_text("{}")
+    os.mkfifo(name)
+    ended = cardsign(*words)
+    assert ended.status != 0
+    assert "this is a " in ended.text + ended.err
+    assert "pipe" in ended.text + ended.err
+
+
 def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """CARDSIGN_DEBUG lets it through."""
     monkeypatch.setenv("CARDSIGN_DEBUG", "1")

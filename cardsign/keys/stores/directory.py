@@ -108,7 +108,7 @@ class DirectoryStore(KeyStore):
         end = self._log(only_end=True)  # first: a commit meanwhile makes the state newer, not older
         file = self.path / STATE_FILE
         try:
-            untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
+            untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES, found=True)
         except FileMissing as exc:
             raise StoreFault(
                 "keystore.missing", "there is no key store here", path=str(self.path)
@@ -227,12 +227,16 @@ class DirectoryStore(KeyStore):
         return sorted(tuple(map(int, match.groups())) for match in matches if match)
 
     def _statement(self, kind: Kind, number: Number) -> bytes:
-        return read_bytes(self.statement_file(kind, number), max_bytes=MAX_STATEMENT_BYTES)
+        return read_bytes(
+            self.statement_file(kind, number), max_bytes=MAX_STATEMENT_BYTES, found=True
+        )
 
     def _log(self, *, only_end: bool) -> bytes:
         limit = LOG_END if only_end else MAX_AUDIT_BYTES
         try:
-            return read_bytes(self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end)
+            return read_bytes(
+                self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end, found=True
+            )
         except FileMissing:
             return b""
 
