@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cardsign.build.kind import BuildOptions as BuildOptions
     from cardsign.build.kind import Kind as Kind
     from cardsign.build.live import ask_mcp as ask_mcp
-    from cardsign.build.live import live_servers as live_servers
     from cardsign.build.live import run_mcp as run_mcp
     from cardsign.build.reading import Document as Document
     from cardsign.build.reading import Place as Place

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cardsign.card.document import Generation as Generation
     from cardsign.card.document import is_portable as is_portable
     from cardsign.card.document import render as render
-    from cardsign.card.extended import AUDIENCE as AUDIENCE
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
     from cardsign.card.extended import MAX_EXP as MAX_EXP
     from cardsign.card.extended import MAX_SEQ as MAX_SEQ
@@ -79,7 +78,6 @@ if TYPE_CHECKING:
     from cardsign.card.strictjson import split as split
     from cardsign.card.tree import Node as Node
     from cardsign.card.tree import Source as Source
-    from cardsign.card.tree import listed as listed
     from cardsign.card.tree import read as read
     from cardsign.card.tree import write as write
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.diff.cards import BUMPS as BUMPS
     from cardsign.diff.cards import CardDiff as CardDiff
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.diff.schemas import MAX_STEPS as MAX_STEPS

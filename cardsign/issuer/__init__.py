@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.beginning import NewIssuer as NewIssuer
     from cardsign.issuer.beginning import init_issuer as init_issuer
     from cardsign.issuer.beginning import init_keys as init_keys
-    from cardsign.issuer.cards import SignedProjectCard as SignedProjectCard
     from cardsign.issuer.cards import prepare_cards as prepare_cards
     from cardsign.issuer.cards import sign_cards as sign_cards
     from cardsign.issuer.ending import destroy_key as destroy_key

@@ -20,18 +20,14 @@ if TYPE_CHECKING:
     from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jwks import SkippedKey as SkippedKey
     from cardsign.jose.jws import MAX_EMITTED_HEADER_CHARS as MAX_EMITTED_HEADER_CHARS
-    from cardsign.jose.jws import MAX_HEADER_BYTES as MAX_HEADER_BYTES
-    from cardsign.jose.jws import MAX_HEADER_DEPTH as MAX_HEADER_DEPTH
     from cardsign.jose.jws import TYP_COMPAT as TYP_COMPAT
     from cardsign.jose.jws import TYP_JOSE as TYP_JOSE
     from cardsign.jose.jws import Entry as Entry
     from cardsign.jose.jws import ProtectedHeader as ProtectedHeader
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.jws import check_entry as check_entry
-    from cardsign.jose.jws import decode_part as decode_part
     from cardsign.jose.jws import read_entry as read_entry
     from cardsign.jose.jws import sign_payload as sign_payload
-    from cardsign.jose.keys import KID_FORM as KID_FORM
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.jose.keys import check_answer as check_answer

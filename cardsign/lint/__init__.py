@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     from cardsign.lint.cards import RULES as RULES
     from cardsign.lint.cards import CardReport as CardReport
     from cardsign.lint.cards import lint_card as lint_card
-    from cardsign.lint.cards import lint_document as lint_document
     from cardsign.lint.cards import lint_references as lint_references
     from cardsign.lint.contract import SkillSchema as SkillSchema
-    from cardsign.lint.contract import skill_schemas as skill_schemas
     from cardsign.lint.fixing import FixResult as FixResult
     from cardsign.lint.fixing import camel_case as camel_case
     from cardsign.lint.fixing import fix as fix

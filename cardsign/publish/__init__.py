@@ -7,8 +7,6 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.publish.checks import CheckedIssued as CheckedIssued
     from cardsign.publish.checks import Issued as Issued
-    from cardsign.publish.generation import CURRENT_FILE as CURRENT_FILE
-    from cardsign.publish.generation import STATEMENT_MEDIA_TYPE as STATEMENT_MEDIA_TYPE
     from cardsign.publish.generation import Generation as Generation
     from cardsign.publish.generation import load_current as load_current
     from cardsign.publish.layout import LEAST_MAX_AGE as LEAST_MAX_AGE
@@ -20,6 +18,5 @@ if TYPE_CHECKING:
     from cardsign.publish.publication import publication_of as publication_of
     from cardsign.publish.publication import publish_generation as publish_generation
     from cardsign.publish.publication import publish_statements as publish_statements
-    from cardsign.publish.publication import published_card as published_card
 
 __getattr__ = lazy_names(__name__)

@@ -6,11 +6,9 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.rehearsal.memory import MemoryStore as MemoryStore
-    from cardsign.rehearsal.memory import stand_in as stand_in
     from cardsign.rehearsal.peers import KeysetPeer as KeysetPeer
     from cardsign.rehearsal.peers import Rule as Rule
     from cardsign.rehearsal.peers import believes as believes
-    from cardsign.rehearsal.peers import read_card as read_card
     from cardsign.rehearsal.run import Belief as Belief
     from cardsign.rehearsal.run import Event as Event
     from cardsign.rehearsal.run import Rehearsal as Rehearsal

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import ServerSettings as ServerSettings
     from cardsign.server.settings import read_server_settings as read_server_settings
-    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.tokens import TokenTable as TokenTable
     from cardsign.server.tokens import create_token as create_token
     from cardsign.server.tokens import without_token as without_token

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from cardsign.statements.envelope import check_times as check_times
     from cardsign.statements.envelope import count as count
     from cardsign.statements.envelope import read_envelope as read_envelope
-    from cardsign.statements.keyset import KEYSET_FORMAT as KEYSET_FORMAT
-    from cardsign.statements.keyset import MAX_HOLDERS as MAX_HOLDERS
-    from cardsign.statements.keyset import MAX_KEYSET_LIFETIME as MAX_KEYSET_LIFETIME
     from cardsign.statements.keyset import IssuerKey as IssuerKey
     from cardsign.statements.keyset import KeysetId as KeysetId
     from cardsign.statements.keyset import KeysetStatement as KeysetStatement
@@ -29,19 +26,12 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import RootKey as RootKey
     from cardsign.statements.keyset import draft_keyset as draft_keyset
     from cardsign.statements.keyset import read_keyset as read_keyset
-    from cardsign.statements.members import DIGEST as DIGEST
-    from cardsign.statements.members import ISSUER as ISSUER
-    from cardsign.statements.release import FLOOR_EXTENDED as FLOOR_EXTENDED
-    from cardsign.statements.release import KIND_PUBLIC as KIND_PUBLIC
-    from cardsign.statements.release import MAX_RELEASE_LIFETIME as MAX_RELEASE_LIFETIME
-    from cardsign.statements.release import RELEASE_FORMAT as RELEASE_FORMAT
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release
     from cardsign.statements.release import draft_release as draft_release
     from cardsign.statements.release import effective_revoked as effective_revoked
     from cardsign.statements.release import read_release as read_release
-    from cardsign.statements.release import release_of as release_of
     from cardsign.statements.signing import add_signatures as add_signatures
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin

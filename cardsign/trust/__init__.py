@@ -11,17 +11,13 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import read_bundle as read_bundle
     from cardsign.trust.bundle import read_statements as read_statements
     from cardsign.trust.bundle import write_bundle as write_bundle
-    from cardsign.trust.disk import POLICY_VARIABLE as POLICY_VARIABLE
     from cardsign.trust.disk import PolicyFile as PolicyFile
     from cardsign.trust.disk import find_policy as find_policy
-    from cardsign.trust.disk import user_folder as user_folder
     from cardsign.trust.enroll import Proposal as Proposal
     from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
     from cardsign.trust.enroll import check_told as check_told
     from cardsign.trust.enroll import move_pin as move_pin
-    from cardsign.trust.enroll import newest_keyset as newest_keyset
-    from cardsign.trust.enroll import newest_release as newest_release
     from cardsign.trust.enroll import propose_first_contact as propose_first_contact
     from cardsign.trust.enroll import propose_jwks_url as propose_jwks_url
     from cardsign.trust.enroll import propose_keys as propose_keys
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
     from cardsign.trust.partners import look_at as look_at
-    from cardsign.trust.partners import read_agents as read_agents
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
@@ -63,7 +58,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policyfile import parse_policy as parse_policy
     from cardsign.trust.policyfile import read_policy as read_policy
     from cardsign.trust.policylines import Lines as Lines
-    from cardsign.trust.policylines import Location as Location
     from cardsign.trust.refresh import REFRESH_INTERVAL as REFRESH_INTERVAL
     from cardsign.trust.refresh import Fetcher as Fetcher
     from cardsign.trust.refresh import FetchResult as FetchResult
