@@ -161,14 +161,14 @@ def test_the_keysets_of_a_new_epoch_are_counted_on(tmp_path: Path, gives_up: boo
     """After a recovery the next one is 2.2 or later, never of the epoch before."""
     store, config = begun(tmp_path, rooted=True)
     at, draft = NOW + timedelta(hours=1), tmp_path / "next.json"
-    recovered = recover(
+    recovered, _ = recover(
         store,
         lambda: (open_recovery_key(tmp_path / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: SECRET,
         now=at,
         new_recovery_out=tmp_path / "another.key" if gives_up else None,
     )
-    publish_keyset(store, recovered.draft.statement, SECRET, now=at, directory=config.publish)
+    publish_keyset(store, recovered.statement, SECRET, now=at, directory=config.publish)
     unlocking = Unlocking(Access.by_passphrase(SECRET), lambda _: SECRET)
     rotate_keys(store, config, unlocking, now=at, draft=draft)
     newest = needed_keyset(store)

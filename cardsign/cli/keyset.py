@@ -334,7 +334,7 @@ def recover(
         unlock()
     store = create_store(place, exist_ok=True, actor=actor(), heads=user_heads())
     confirm(yes, "every root key of this issuer ends, and a new epoch begins")
-    recovered = recover_issuer(
+    signed, root = recover_issuer(
         store,
         unlock,
         passphrase=_new_passphrases(keystore),
@@ -344,13 +344,11 @@ def recover(
         drop=drop,
         directory=directory,
     )
-    signed = recovered.draft
     _doubt_clock(signed)
     file = output or f"keyset-{signed.number}.json"
     write_output(file, signed.data)
     say_differences(signed.changes)
-    digest, root = signed.statement.digest, recovered.root.thumbprint
-    printed({"draft": file, "digest": digest, "root": root})
+    printed({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint})
     for line in signing_lines(signed):
         say(f"signed by {line}")
     say(f"  next: cardsign keyset publish {file}")
@@ -416,7 +414,7 @@ def publish(
         without_release=without_release,
         name=file,
     )
-    number = f"{told.statement.epoch}.{told.statement.version}"
+    number = told.statement.label
     say(
         f"keyset {number} is the newest now" if told.is_new else f"keyset {number} was kept already"
     )
@@ -473,4 +471,4 @@ def verify(files: tuple[str, ...], keystore: KeystoreOptions) -> None:
     given = verify_keysets(keystore.open(), map(read_statement, files))
     if not printed([keyset_json(statement) for statement in given]):
         for one in given:
-            click.echo(f"keyset {one.epoch}.{one.version} of {safe(one.issuer)}: {one.digest}")
+            click.echo(f"keyset {one.label} of {safe(one.issuer)}: {one.digest}")

@@ -117,7 +117,7 @@ def _seen(
         "name": issuer.name,
         "peer": issuer.peer,
         "anchor": kind_of(issuer.anchor),
-        "keyset": keyset and {"number": f"{keyset.epoch}.{keyset.version}", "exp": keyset.exp},
+        "keyset": keyset and {"number": keyset.label, "exp": keyset.exp},
         "release": release and {"seq": release.seq, "exp": release.exp},
         "last_signed": (known.newest_iat or None) if known else None,
         "until": until,

@@ -150,7 +150,7 @@ def show(keystore: KeystoreOptions) -> int:
         return EXIT_NOT_TRUSTED
     is_due = is_release_due(newest, keyset, now=moment())
     if not printed({"due": is_due, **release_json(newest)}):
-        reference = f"{newest.keyset.epoch}.{newest.keyset.version}"
+        reference = newest.keyset.label
         click.echo(f"release {newest.seq} under keyset {reference}, until {day(newest.exp)}")
         for card in newest.cards:
             floor = newest.floor.get(card.url, 0)

@@ -217,13 +217,12 @@ def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool) -> N
     store = keystore.open()
     signed = sign_cards(store, cards, keystore.access(), now=now, build=config.build)
     signers = card_signers(store, keystore.access(), now=now)
-    if printed([_to_json(one.signing, signers.kids) for one in signed]):
+    if printed([_to_json(signing, signers.kids) for _, signing in signed]):
         return
-    for one in signed:
-        name = str(one.card.source)
-        for line in _lines(one.signing, name, signers.signers, explain=explain):
+    for one, signing in signed:
+        for line in _lines(signing, str(one.source), signers.signers, explain=explain):
             say(line, asked=explain)
-        say_notes(one.signing.notes)
+        say_notes(signing.notes)
 
 
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def release_json(statement: ReleaseStatement) -> dict[str, Any]:
     """A release statement."""
     return {
         **members(statement, "seq digest exp floor revoked"),
-        "keyset": f"{statement.keyset.epoch}.{statement.keyset.version}",
+        "keyset": statement.keyset.label,
         "cards": [members(card, "url payload_sha256 seq") for card in statement.cards],
     }
 
@@ -321,7 +321,7 @@ def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
 def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     """The same for a person."""
     yield f"issuer      {safe(keyset.issuer)}"
-    yield f"keyset      {keyset.epoch}.{keyset.version}, until {day(keyset.exp)}"
+    yield f"keyset      {keyset.label}, until {day(keyset.exp)}"
     yield f"digest      {keyset.digest}"
     yield f"words       {digest_words(keyset.digest)}"
     for key in keyset.root.keys:
@@ -350,7 +350,7 @@ def floor_text(floor: RollbackFloor) -> str:
     keyset, release = floor.keyset, floor.release
     parts = []
     if keyset is not None:
-        parts.append(f"keyset {keyset.epoch}.{keyset.version} {keyset.digest}")
+        parts.append(f"keyset {keyset.label} {keyset.digest}")
     if release is not None:
         parts.append(f"release {release.order[2]} {release.digest}")
     return ", ".join(parts) or "nothing seen yet"

@@ -23,7 +23,6 @@ from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
 from cardsign.urls import LEGACY_CARD_PATH
 
@@ -33,19 +32,6 @@ _BUILT_AS_USUAL: Final = BuildSettings()
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
-@dataclass(frozen=True, slots=True)
-class SignedProjectCard:
-    """A card of the project, signed by the keys that sign now.
-
-    Attributes:
-        card: Which one.
-        signing: What was signed; its ``changed`` says whether the file was written.
-    """
-
-    card: ProjectCard
-    signing: SignedCard
-
-
 def sign_cards(
     store: KeyStore,
     cards: Sequence[ProjectCard],
@@ -53,7 +39,7 @@ def sign_cards(
     *,
     now: datetime,
     build: BuildSettings = _BUILT_AS_USUAL,
-) -> tuple[SignedProjectCard, ...]:
+) -> tuple[tuple[ProjectCard, SignedCard], ...]:
     """Sign the cards of a project with every card key that signs now, and write what changed.
 
     Signatures that are there and still right stay, so nobody is asked for a passphrase where
@@ -66,6 +52,9 @@ def sign_cards(
         access: What signers may use; a passphrase is enough for keys in files.
         now: The time, with its zone.
         build: How cards are built that are not written by hand.
+
+    Returns:
+        Each card with what was signed, whose ``changed`` says whether the file was written.
 
     Raises:
         FileFault: A card cannot be read, or its signed form not be written.
@@ -89,11 +78,11 @@ def sign_cards(
             )
             given = before if before and _says_the_same(source, before, marker) else source
             signing = sign_with_notes(given, chosen.signers, options)
-        signed.append(SignedProjectCard(card, signing))
-    for one in signed:
-        if one.signing.document != read_signed(one.card):
-            write_atomic(one.card.signed, one.signing.document)
-            written = read_signed(one.card) or b""
+        signed.append((card, signing))
+    for card, signing in signed:
+        if signing.document != read_signed(card):
+            write_atomic(card.signed, signing.document)
+            written = read_signed(card) or b""
             marker = find_marker(Card.from_bytes(written).document)
             check_as_an_outsider(written, chosen.signers, marker=marker)
     return tuple(signed)

@@ -25,7 +25,6 @@ from cardsign.keys.model import (
     RevocationReason,
     Role,
     StoreState,
-    short,
     suspects,
 )
 from cardsign.keys.stores.base import KeyStore
@@ -33,11 +32,6 @@ from cardsign.statements.keyset import KeysetStatement
 
 RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
-
-
-def named(record: KeyRecord) -> str:
-    """A key as messages name it."""
-    return f"{' and '.join(record.roles)} key {short(record.kid)}"
 
 
 def revoke_key(
@@ -117,7 +111,7 @@ def check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
         for record in records
     ):
         # It would be of no use: the statement that says so is one that it cannot sign.
-        names = ", ".join(map(named, records))
+        names = ", ".join(one.named for one in records)
         instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
         raise StoreFault(
             "keystore.still_needed",
@@ -170,7 +164,7 @@ def examine_revocations(store: KeyStore, directory: Path | None) -> tuple[Findin
         return ()
     if has_ended(state, keyset) or not kept:
         return ()
-    names = ", ".join(map(named, kept))
+    names = ", ".join(one.named for one in kept)
     message = f"verifiers still trust {names}: nothing that is published revokes them yet"
     return (Finding("doctor.still_trusted", "alarm", message),)
 

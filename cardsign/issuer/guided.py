@@ -34,7 +34,6 @@ from cardsign.issuer.ending import (
     check_signable,
     make_replacements,
     may_end,
-    named,
     revoke_key,
     shortest,
     still_trusted,
@@ -218,7 +217,7 @@ def revoke_and_replace(
         if record.state == "revoked" and record.revoked_because != reason:
             raise UsageFault(
                 "usage.conflict",
-                f"{named(record)} is revoked already, as {record.revoked_because}, and that stays",
+                f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that were stored with it.",
             )
     check_signable(store, records)
@@ -332,7 +331,7 @@ class _Work:
                 end = min(end, sooner)  # only the holder of a release key can prolong that
             kept.setdefault(end, []).append(key)
         for end, keys in kept.items():
-            names = ", ".join(map(named, keys))
+            names = ", ".join(key.named for key in keys)
             what = f"verifiers still trust {names}: nothing that is published revokes them yet"
             told.append(Task("you", what, command, end))
         return replace(progress, left=(*progress.left, *told))
@@ -344,11 +343,11 @@ class _Work:
         others, only = stored_beside(self.store.load(), keyset)
         stolen = ", ".join(short(record.kid) for record in records)
         if others:
-            names = ", ".join(map(named, others))
+            names = ", ".join(key.named for key in others)
             what = f"these keys were stored with {stolen} and may be stolen too: {names}"
             yield Task("you", what, self._revoke_command("compromised", others))
         if only:
-            names = ", ".join(map(named, only))
+            names = ", ".join(key.named for key in only)
             what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
             if keyset and keyset.recovery:
                 who, command = "the holder of the recovery key", RECOVER
@@ -366,7 +365,7 @@ class _Work:
         return f"cardsign keys revoke {options} -- {typed}"
 
     def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Task:
-        names = ", ".join(map(named, able))
+        names = ", ".join(key.named for key in able)
         what = (
             f"revoke {names}: not done, since it has to sign the release that revokes the "
             "others; if its passphrase is lost, revoke it alone"
@@ -375,7 +374,7 @@ class _Work:
 
     def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
         keyset = StatementHistory.of(self.store).newest_keyset()
-        names = ", ".join(map(named, needed))
+        names = ", ".join(key.named for key in needed)
         if keyset is None or keyset.recovery is None:
             what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
             return Task("you", what, f"{ADD_ROOT}; then {again}")
@@ -397,7 +396,7 @@ class _Work:
         """Every due step of a key, and every successor that is due."""
         timeline, now = self.config.timeline, self.now
         while (taken := self.store.tick(now=now, settings=timeline)) and taken.key is not None:
-            self.done.append(f"{_PAST[taken.action]} {named(taken.key)}")
+            self.done.append(f"{_PAST[taken.action]} {taken.key.named}")
         here, elsewhere = successors_due(self.store, timeline, now)
         for step in elsewhere:
             what = f"make the next {step.alg} {step.role} key where the active one is"
@@ -413,21 +412,21 @@ class _Work:
                 self._needs(_who(step.role), what, self.again, None)
             else:
                 if made is not None:
-                    self.done.append(f"made {named(made)}, the next {step.alg} {step.role} key")
+                    self.done.append(f"made {made.named}, the next {step.alg} {step.role} key")
 
     def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
         """Revoke a key in the store, unless it is revoked."""
         kid, now = record.thumbprint, self.now
         if self.store.load().find(kid).state != "revoked":
             revoke_key(self.store, kid, reason=reason, now=now, same_custody_accepted=accepted)
-            self.done.append(f"revoked {named(record)}")
+            self.done.append(f"revoked {record.named}")
 
     def replace_lost(self, record: KeyRecord) -> None:
         """Make keys in the place of a revoked one, unless safe ones are there."""
         secret, made = self.unlocking.passphrase, self.new_key
         try:
             for key in make_replacements(self.store, record, secret, self.now, made, self.random):
-                self.done.append(f"made {named(key)} in its place")
+                self.done.append(f"made {key.named} in its place")
         except PassphraseFault as fault:
             role = next(role for role in record.roles if role in ROTATING)
             command = f"cardsign keys generate --role {role} --alg {record.alg}; then {self.again}"
@@ -472,7 +471,7 @@ class _Work:
             # be refused by all, and neither a keyset nor a recovery could follow it until then.
             what = (
                 f"sign keyset {draft.number}, digest {draft.statement.digest}, if it is "
-                f"{self.now:%Y-%m-%d}: keyset {draft.previous.epoch}.{draft.previous.version} has "
+                f"{self.now:%Y-%m-%d}: keyset {draft.previous.label} has "
                 "ended by this machine's clock, which may be ahead"
             )
             self._needs("each root holder", what, self._sign(file, draft.statement.digest), None)
@@ -535,7 +534,7 @@ class _Work:
             holder = here[0].holder or "who holds the root key"
             self._needs(holder, what, self.again, until)
             return None
-        self.done.append(f"signed keyset {draft.number} with {named(here[0])}")
+        self.done.append(f"signed keyset {draft.number} with {here[0].named}")
         return replace(draft, statement=made.statement)
 
     def _publish_keyset(self, draft: KeysetDraft) -> None:
@@ -624,8 +623,8 @@ class _Work:
         if self.config.cards:
             access, build = self.unlocking.access, self.config.build
             made = sign_cards(self.store, self.config.cards, access, now=self.now, build=build)
-            self.done += [f"signed {one.card.source.name}" for one in made if one.signing.changed]
-            return to_publish([(one.card, one.signing.document) for one in made])
+            self.done += [f"signed {card.source.name}" for card, signing in made if signing.changed]
+            return to_publish([(card, signing.document) for card, signing in made])
         if (newest := newest_generation(self.config.publish)) is None:
             return None
         chosen = card_signers(self.store, self.unlocking.access, now=self.now)

@@ -134,7 +134,7 @@ class KeysetDraft:
     @property
     def number(self) -> str:
         """Its number, as people write it."""
-        return f"{self.statement.epoch}.{self.statement.version}"
+        return self.statement.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,7 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
         issued = datetime.fromtimestamp(keyset.iat, UTC)
         raise UsageFault(
             "statement.not_yet",
-            f"keyset {keyset.epoch}.{keyset.version}, the newest here, was issued at "
-            f"{issued:%Y-%m-%d %H:%M:%S} UTC",
+            f"keyset {keyset.label}, the newest here, was issued at {issued:%Y-%m-%d %H:%M:%S} UTC",
             hint="Check this machine's clock; if another's was ahead, none can follow before then.",
         )
 
@@ -530,19 +529,6 @@ def _before(
 # Recovery: the next epoch, opened with the recovery key.
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """A new epoch that was drafted and signed.
-
-    Attributes:
-        draft: With the signatures of the recovery key and of the new root.
-        root: The new root key, which is in the key store now.
-    """
-
-    draft: KeysetDraft
-    root: KeyRecord
-
-
 def recover(
     store: KeyStore,
     recovery: Callable[[], tuple[PrivateKey, bytes]],
@@ -555,7 +541,7 @@ def recover(
     directory: Path | None = None,
     new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
     random: Callable[[int], bytes] = os.urandom,
-) -> Recovery:
+) -> tuple[KeysetDraft, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
     A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
@@ -570,8 +556,10 @@ def recover(
         new_recovery_out: Make a new recovery key too, into this new file.
         drop: Kids or thumbprints of online keys that the draft leaves out.
         directory: What is published: a new store takes up its statements, but no lost key.
-        new_key: Makes a key.
-        random: Gives that many fresh bytes.
+        new_key, random: Make a key, and that many fresh bytes.
+
+    Returns:
+        The draft, signed by the recovery key and the new root; and that root, which is kept now.
 
     Raises:
         SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
@@ -579,8 +567,7 @@ def recover(
         StoreFault: ``keystore.no_keyset``: neither kept nor published.
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
-    is_new = StatementHistory.of(store).newest_keyset() is None
-    if is_new:
+    if is_new := StatementHistory.of(store).newest_keyset() is None:
         _take_up_history(store, directory, now)
     previous = needed_keyset(store)
     check_begun(previous, now)
@@ -601,7 +588,7 @@ def recover(
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
     record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
-    return Recovery(draft, record)
+    return draft, record
 
 
 def _check_recovery_key(draft: KeysetDraft) -> None:

@@ -57,7 +57,7 @@ class Published:
     def of(cls, store: KeyStore, generation: Generation) -> Published:
         """Compare a generation with the key store that it was made from."""
         keyset = StatementHistory.of(store).newest_keyset()
-        number = f"{keyset.epoch}.{keyset.version}" if keyset else ""
+        number = keyset.label if keyset else ""
         ours = [key.kid for key in store.state.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
         return cls(

@@ -364,7 +364,7 @@ def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime)
             if statement.id > newest.id:
                 history.keep_keyset(statement, data)
                 note_keyset(store, statement, now=now)
-                taken.append(f"{statement.epoch}.{statement.version}")
+                taken.append(statement.label)
         release = None
         if published.release is not None and published.release_bytes is not None:
             release = _take_up_release(store, published.release, published.release_bytes, now)

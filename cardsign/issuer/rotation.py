@@ -27,7 +27,7 @@ from cardsign.keys.keyset_drafts import (
     says_more,
 )
 from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.model import KeyRecord, Role, short
+from cardsign.keys.model import KeyRecord, Role
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
@@ -92,11 +92,10 @@ def check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
         return
     except PassphraseFault as fault:
         role = " and ".join(key.roles)
-        raise PassphraseFault(
-            fault.code,
-            f"this is not the passphrase of {role} key {short(key.kid)}, which the next {role} key "
-            "is to have too",
-        ) from fault
+        what = (
+            f"this is not the passphrase of {key.named}, which the next {role} key is to have too"
+        )
+        raise PassphraseFault(fault.code, what) from fault
 
 
 def draft_keyset_due(

@@ -34,7 +34,6 @@ from cardsign.keys.keyset_drafts import (
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     ENDED,
-    KeyRecord,
     KeyTimes,
     StoreState,
     same_custody,
@@ -221,7 +220,7 @@ def _standbys(state: StoreState) -> Iterator[Finding]:
         ]
         if all(same_custody(other, key) for other in standbys):
             why = "each standby is in the same custody" if standbys else "there is no standby"
-            alone.setdefault(why, []).append(f"{_roles(key)} key {short(key.kid)}")
+            alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():
         what = f"after a theft of {' or '.join(keys)}, no key can take over"
         yield Finding("doctor.no_standby", "note", f"{what}: {why}")
@@ -334,10 +333,6 @@ def _release(
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif within and ends <= now + within:
         yield Finding("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
-
-
-def _roles(key: KeyRecord) -> str:
-    return " and ".join(key.roles)
 
 
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
@@ -461,7 +456,7 @@ def _private_keys(store: KeyStore, state: StoreState, private: frozenset[str]) -
         yield Finding("doctor.leftover", "alarm", message, where, fix=fix)
     for thumbprint, key in needed.items():
         if thumbprint not in private:
-            message = f"the private key of {_roles(key)} key {key.kid!r} is not here"
+            message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
             where = store.private_place(thumbprint)
             yield Finding("doctor.private_missing", "alarm", message, where)
 

@@ -24,7 +24,7 @@ from cardsign.keys.lifecycle import (
     TimelineSettings,
     until_retirement,
 )
-from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState, short
+from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
 from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -546,7 +546,7 @@ def changed_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
     listed = {key.public.thumbprint for key in draft.keys}
     listed |= {key.public.thumbprint for quorum in quorums for key in quorum.keys}
     ended = (
-        f"{' and '.join(key.roles)} key {short(key.kid)} is {key.state}"
+        f"{key.named} is {key.state}"
         for key in state.keys
         if key.state in ENDED
         and (
@@ -555,7 +555,7 @@ def changed_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
         )
     )
     added = (
-        f"{' and '.join(key.roles)} key {short(key.kid)} is new, and not listed"
+        f"{key.named} is new, and not listed"
         for key in state.keys
         if key.rotates
         and key.state in _LISTED

@@ -252,6 +252,11 @@ class KeyRecord:
         return frozenset({self.kid, self.thumbprint})
 
     @property
+    def named(self) -> str:
+        """The key as messages name it: its roles, and a short kid."""
+        return f"{' and '.join(self.roles)} key {short(self.kid)}"
+
+    @property
     def rotates(self) -> bool:
         """Whether it is an online key, which a successor replaces by the timeline."""
         return not ROTATING.isdisjoint(self.roles)

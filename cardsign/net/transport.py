@@ -118,14 +118,7 @@ class PinnedBackend(httpcore.NetworkBackend):
     def __init__(self, route: Route) -> None:
         self._route = route
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
+    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
         """Connect to `port` (`host` and all options are ignored); raises ``OSError``."""
         return DeadlineStream(self._route.connect(port), self._route)
 
@@ -196,12 +189,7 @@ class AsyncPinnedBackend(httpcore.AsyncNetworkBackend):
         self._route = route
 
     async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
+        self, host: str, port: int, *_: Any, **__: Any
     ) -> httpcore.AsyncNetworkStream:
         """Connect to `port` (`host` and all options are ignored); raises ``OSError``."""
         connected: socket.socket = await in_thread(lambda: self._route.connect(port))

@@ -295,7 +295,7 @@ class CheckedIssued:
         ours = {one.number: one.digest for one in self.keysets}
         for one in before.keysets:
             if ours.get(one.number) != one.digest:
-                raise _unfit(f"keyset {one.epoch}.{one.version} was published as {one.digest}")
+                raise _unfit(f"keyset {one.label} was published as {one.digest}")
         held = before.release
         if held is not None and (self.release is None or self.release.order < held.order):
             raise _unfit(f"release {held.seq} was published already")
@@ -400,7 +400,7 @@ class CheckedIssued:
 
     @property
     def _number(self) -> str:
-        return f"{self.newest.epoch}.{self.newest.version}"
+        return self.newest.label
 
     def _policy(self) -> Policy:
         pin = self.newest.id

@@ -140,7 +140,7 @@ def raise_floor(name: str, held: RollbackFloor | None, seen: RollbackFloor) -> R
     release = max(releases, key=_order, default=None)
     for pin in keysets:
         if keyset is not None and pin.number == keyset.number and pin != keyset:
-            raise _fork(name, f"keyset {pin.epoch}.{pin.version}", pin.digest, keyset.digest)
+            raise _fork(name, f"keyset {pin.label}", pin.digest, keyset.digest)
     for floor in releases:
         if release is not None and floor.order == release.order and floor != release:
             raise _fork(name, f"release {floor.order[2]}", floor.digest, release.digest)

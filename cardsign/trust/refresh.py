@@ -236,15 +236,15 @@ def _vouch(
         return  # no answer says nothing
     named = _named(release)
     if named is not None and reached.id < named:
-        more = f"the release speaks under keyset {named.epoch}.{named.version}; what leads there "
-        more += f"from {reached.epoch}.{reached.version} was not to be had"
+        more = f"the release speaks under keyset {named.label}; what leads there "
+        more += f"from {reached.label} was not to be had"
         refresh.reasons.append(Reason.of("statement.gap", more))
     if known is None or reached != known.keyset or (named and named.digest == reached.digest):
         return
     path = KEYSET_PATH.format(epoch=reached.epoch, version=reached.version)
     answer = refresh.ask(path)
     if answer.outcome == "absent":
-        refresh.vanished(f"keyset {reached.epoch}.{reached.version}")
+        refresh.vanished(f"keyset {reached.label}")
     elif answer.outcome == "found":
         refresh.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
 

@@ -393,8 +393,8 @@ class _Resolution:
             return
         self.weigh("notes", *walk.reasons)
         if first is not None:
-            found = f", keyset {first.epoch}.{first.version}: {first.digest}"
-            self._tell(_CONTACT, f"keyset {first.epoch}.{first.version}")
+            found = f", keyset {first.label}: {first.digest}"
+            self._tell(_CONTACT, f"keyset {first.label}")
             self._keep(replace(self.state, first_contact=first.id))
         elif offered is not None and offered.keys and not self.supplied.untrusted_keysets:
             found = ": it has no keyset, so its bare keys are kept; a rotation will need a person"
@@ -498,7 +498,7 @@ class _Resolution:
         if before is not None and pin is not None and before.id < pin < keyset.id:
             past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past)
-        self._tell("%s: keyset %s is trusted from now on", f"{keyset.epoch}.{keyset.version}")
+        self._tell("%s: keyset %s is trusted from now on", keyset.label)
         self._keep(self.state.with_keyset(keyset))
 
     def _tell(self, message: str, what: str) -> None:
@@ -585,7 +585,7 @@ def outlook(
     if keyset is not None:
         left = end_of(keyset, limits.keyset_age) - seconds
         if 0 < left <= KEYSET_NOTICE:
-            number = f"{keyset.epoch}.{keyset.version}"
+            number = keyset.label
             ending.append(f"keyset {number} ends in {left / 86400:.1f} days")
     hint = "Look for a newer one: cardsign peers verify. If there is none, ask the issuer."
     alarms += [Reason.of("peer.statement_ends", ends, hint=hint) for ends in ending]

@@ -136,10 +136,8 @@ def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseSta
 def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
     """How reasons call a statement."""
     if isinstance(statement, KeysetStatement):
-        return f"keyset {statement.epoch}.{statement.version}"
-    return (
-        f"release {statement.seq} under keyset {statement.keyset.epoch}.{statement.keyset.version}"
-    )
+        return f"keyset {statement.label}"
+    return f"release {statement.seq} under keyset {statement.keyset.label}"
 
 
 def _read(
@@ -325,11 +323,11 @@ class Walk:
 def _another(pin: KeysetId | RootPin, statements: Sequence[KeysetStatement]) -> str:
     """That statements came, and not the one that the policy pins."""
     first = min(statements, key=attrgetter("number"))
-    got = f"keyset {first.epoch}.{first.version} ({first.digest[:4]}...)"
+    got = f"keyset {first.label} ({first.digest[:4]}...)"
     got = got if len(statements) == 1 else f"{len(statements)} keysets, the oldest {got}"
     if isinstance(pin, RootPin):
         return f"the policy pins a root set, but no keyset with it came: got {got}"
-    return f"pinned keyset {pin.epoch}.{pin.version} ({pin.digest[:4]}...), but got {got}"
+    return f"pinned keyset {pin.label} ({pin.digest[:4]}...), but got {got}"
 
 
 def _check_not_below(keyset: KeysetStatement, floor: RollbackFloor) -> None:

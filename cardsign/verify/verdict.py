@@ -285,9 +285,7 @@ def _used(trust: IssuerTrust | None) -> tuple[StatementUsed | None, StatementUse
     """The keyset and the release on which a verdict rests."""
     keyset, release = (trust.keyset, trust.release) if trust else (None, None)
     return (
-        StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
-        if keyset
-        else None,
+        StatementUsed(keyset.label, keyset.digest, keyset.exp) if keyset else None,
         StatementUsed(str(release.seq), release.digest, release.exp) if release else None,
     )
 

@@ -598,7 +598,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     for folder in ("keys", "usb"):
         shutil.rmtree(site.folder / folder)
     new = DirectoryStore.create(site.folder / "keys")
-    recovered = recover(
+    recovered, _ = recover(
         new,
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: ROOT,
@@ -606,7 +606,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
         directory=site.folder / "public",
     )
     access = Access.by_passphrase(ROOT)
-    statement = recovered.draft.statement
+    statement = recovered.statement
     publish_keyset(new, statement, access, now=site.now, directory=site.folder / "public")
     unlocking = Unlocking(access, lambda _: ROOT)
     told = rotate_keys(new, site.config, unlocking, now=site.now, draft=site.draft)

@@ -260,10 +260,12 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
     refused = code(lambda: recover(made.store, lambda: (stranger, OTHER), passphrase=never, **how))
     assert (refused, made.tree()) == ("sign.no_key", before)
     key = open_recovery_key(made.recovery, OTHER)
-    recovered = recover(made.store, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how)
-    assert (recovered.draft.number, recovered.draft.is_complete) == ("2.1", True)
-    root = recovered.draft.statement.root.keys
-    assert root == (RootKey(recovered.root.public, "owner"),)
+    recovered, made_root = recover(
+        made.store, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how
+    )
+    assert (recovered.number, recovered.is_complete) == ("2.1", True)
+    root = recovered.statement.root.keys
+    assert root == (RootKey(made_root.public, "owner"),)
     assert open_recovery_key(new, OTHER) != key
 
 

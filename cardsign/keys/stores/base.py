@@ -24,7 +24,7 @@ from cardsign.keys.audit import (
 )
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody, short
+from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
@@ -476,10 +476,9 @@ class KeyStore(ABC):
                 open_sealed(envelope, key.public, new, where=where)
             except PassphraseFault:
                 continue
-            role = " and ".join(key.roles)
             raise PassphraseFault(
                 "passphrase.unfit",
-                f"this is the passphrase of {role} key {short(key.kid)} already",
+                f"this is the passphrase of {key.named} already",
                 hint="Choose another one: each role has its own.",
             )
 
