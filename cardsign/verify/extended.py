@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.strictjson import Json
@@ -55,22 +56,17 @@ def examine_extended(
     Raises:
         Everything that :func:`examine_card` raises.
     """
-    public, extended = (
-        examine_card(
-            untrusted_bytes,
-            expect=expect,
-            policy=policy,
-            now=now,
-            supplied=supplied,
-            states=states,
-            cache=cache,
-            historic=historic,
-        )
-        for untrusted_bytes, expect in (
-            (untrusted_public, of),
-            (untrusted_extended, Extended(of, audience)),
-        )
+    examine = partial(
+        examine_card,
+        policy=policy,
+        now=now,
+        supplied=supplied,
+        states=states,
+        cache=cache,
+        historic=historic,
     )
+    public = examine(untrusted_public, expect=of)
+    extended = examine(untrusted_extended, expect=Extended(of, audience))
     return public, beside_its_public_card(extended, public)
 
 
@@ -82,28 +78,22 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
     agents may have extended cards for the same audience: of this agent it is by an endpoint that
     both cards name.
     """
-    both_are_trusted = public.card is not None and extended.card is not None
-    own = set(_endpoints(public.card or {}))
-    if both_are_trusted and own.isdisjoint(_endpoints(extended.card or {})):
+    if public.card is None:  # it is not trusted
+        why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
+        reason = Reason.of("extended.public_untrusted", why)
+        if extended.card is None:
+            return replace(extended, reasons=(*extended.reasons, reason))
+    elif extended.card is None:
+        return extended
+    elif set(_endpoints(public.card)).isdisjoint(_endpoints(extended.card)):
         why = "the extended card shares no endpoint with the public card beside it"
-        return _refused(extended, Reason.of("extended.other_agent", why))
-    if public.verdict == "trusted":
+        reason = Reason.of("extended.other_agent", why)
+    else:
         ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
-        least = min(ends, default=None)
-        return replace(extended, valid_until=least) if extended.verdict == "trusted" else extended
-    why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
-    reason = Reason.of("extended.public_untrusted", why)
-    if extended.verdict != "trusted":
-        return replace(extended, reasons=(*extended.reasons, reason))
-    refused = _refused(extended, reason)
-    is_open = public.verdict == "indeterminate"
-    return replace(refused, verdict="indeterminate") if is_open else refused
-
-
-def _refused(extended: Report, reason: Reason) -> Report:
+        return replace(extended, valid_until=min(ends, default=None))
     return replace(
         extended,
-        verdict="untrusted",
+        verdict="indeterminate" if public.verdict == "indeterminate" else "untrusted",
         reasons=(reason, *extended.reasons),
         valid_until=None,
         card=None,

@@ -50,12 +50,7 @@ class Answers:
 
     def to_json(self) -> dict[str, Json]:
         """The object of the verdict's `answers` member."""
-        return {
-            "integrity": self.integrity,
-            "authorised": self.authorised,
-            "current": self.current,
-            "complete": self.complete,
-        }
+        return {name: getattr(self, name) for name in Answers.__match_args__}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import (
-    DEFAULT_PROFILES,
-    OPT_IN_PROFILES,
-    Payload,
-    ProfileName,
-)
-from cardsign.card.coverage import LeftOpen, Payloads, Uncovered
+from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, Payload, ProfileName
+from cardsign.card.coverage import LeftOpen, Payloads
 from cardsign.card.extended import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, token_claims
@@ -129,20 +124,15 @@ def _without_key(
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
     elif trust is not None and kid in trust.unsupported:
-        code, message = (
-            "key.unsupported",
-            f"the key {kid!r} has a type, curve or use that is not supported",
-        )
+        unsupported = "has a type, curve or use that is not supported"
+        code, message = "key.unsupported", f"the key {kid!r} {unsupported}"
     elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is new, and nothing that you trust endorses it"
     elif other := policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
-        code, message = (
-            "key.not_enrolled",
-            f"your policy pins the key {kid!r} for {other!r}",
-        )
+        code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
     reason = Reason.of(code, message, f"/signatures/{index}")
     return _worthless(index, entry.header, verdict, reason, answers)
 
@@ -219,12 +209,7 @@ def _judge(
     allowed = _may_count(header, payload, issuer)  # (4)
     left_open = payloads.left_open(payload, accept_lossy=allowed)
     marker, other_kind = read_marker(payload, expect)  # (5)
-    refusals = [
-        may_sign_now(key, trust),
-        other_kind,
-        _outside(payload, trust),
-        _no_card(payload),
-    ]
+    refusals = [may_sign_now(key, trust), other_kind, *_no_card_of(payload, trust)]
     against = [reason for reason in refusals if reason is not None]
     whole = payloads.of("served-as-is")
     current, why = currency(whole.data if whole else None, marker, trust, expect)
@@ -302,11 +287,9 @@ def _not_accepted(payload: Payload, payloads: Payloads, issuer: TrustedIssuer, p
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
         return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
-    leaves, if_accepted = (
-        payloads.left_open(payload),
-        payloads.left_open(payload, accept_lossy=True),
-    )
-    unsigned = some_of(leaves.listed.pointers, leaves.listed.count)
+    leaves = payloads.left_open(payload).listed
+    if_accepted = payloads.left_open(payload, accept_lossy=True)
+    unsigned = some_of(leaves.pointers, leaves.count)
     message = f"the signature is good, but made by the SDKs' rule {payload.profile}"
     message += f", which leaves {unsigned} unsigned" if unsigned else ""
     hint = ""
@@ -316,38 +299,27 @@ def _not_accepted(payload: Payload, payloads: Payloads, issuer: TrustedIssuer, p
     return Reason.of("sig.other_profile", message, path, hint)
 
 
-def _outside(payload: Payload, trust: IssuerTrust) -> Reason | None:
-    """Why the payload's interfaces are not the subject's (rule V4), or None if they are."""
+def _no_card_of(payload: Payload, trust: IssuerTrust) -> Iterator[Reason]:
+    """Why the payload's interfaces are not the subject's (rule V4), and why it is no Agent Card
+    (decision E1: whatever the typ)."""
     try:
-        places, reserved = trust.issuer.places, trust.reserved
-        check_interfaces(payload.value, places, trust.origins, reserved)
+        check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
     except CardRefused as refusal:
-        return Reason.from_error(refusal, payload.received_at(refusal.path))
-    return None
-
-
-def _no_card(payload: Payload) -> Reason | None:
-    """Why the payload is no Agent Card (decision E1: whatever the typ), or None if it is one."""
+        yield Reason.from_error(refusal, payload.received_at(refusal.path))
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:
-        return Reason.from_error(refusal)
-    return None
+        yield Reason.from_error(refusal)
 
 
 def _coverage_reasons(left_open: LeftOpen, profile: str) -> Iterator[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
-    yield from (_reason(part, profile) for part in left_open.first)
+    for part in left_open.first:
+        where = part.source.shown
+        code, what = "coverage.uncovered", "is not signed"
+        if part.security:
+            code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"
+        yield Reason.of(code, f"{where} {what} ({profile} leaves it out)", where)
     if left_open.listed.left_out:
         more = f"{left_open.listed.left_out} more places are not signed"
         yield Reason.of("coverage.uncovered", more)
-
-
-def _reason(part: Uncovered, profile: str) -> Reason:
-    where = part.source.shown
-    if part.security:
-        message = f"{where} says who may call, and it is not signed ({profile} leaves it out)"
-        return Reason.of("coverage.requirement_unsigned", message, where)
-    return Reason.of(
-        "coverage.uncovered", f"{where} is not signed ({profile} leaves it out)", where
-    )

@@ -21,7 +21,7 @@ from dataclasses import field
 from typing import Final, TypeAlias
 
 from cardsign.card.profiles.prune import without_empties
-from cardsign.card.schema import snake
+from cardsign.card.schema import CARD_0_3, Field, Message, snake
 from cardsign.card.tree import Node, list_of, object_of, refuse
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -165,7 +165,6 @@ def _scheme(node: Node) -> Node:
 
 _TEXTS: Final = _list_of(_text)
 _SCOPES: Final = _map_of(_text)
-_REQUIREMENTS: Final = _list_of(_map_of(_TEXTS))
 
 _FLOWS: Final = _Model(
     optional={
@@ -190,44 +189,28 @@ _EXTENSION: Final = _Model(
     {"uri": _text},
     {"description": _text, "required": _flag, "params": _map_of(_anything)},
 )
-_CAPABILITIES: Final = _Model(
-    optional={
-        "streaming": _flag,
-        "pushNotifications": _flag,
-        "stateTransitionHistory": _flag,
-        "extensions": _list_of(_EXTENSION),
-    },
-)
-_SKILL: Final = _Model(
-    {"id": _text, "name": _text, "description": _text, "tags": _TEXTS},
-    {
-        "examples": _TEXTS,
-        "inputModes": _TEXTS,
-        "outputModes": _TEXTS,
-        "security": _REQUIREMENTS,
-    },
-)
-_CARD: Final = _Model(
-    {
-        "name": _text,
-        "description": _text,
-        "url": _text,
-        "version": _text,
-        "capabilities": _CAPABILITIES,
-        "defaultInputModes": _TEXTS,
-        "defaultOutputModes": _TEXTS,
-        "skills": _list_of(_SKILL),
-    },
-    {
-        "protocolVersion": _text,
-        "preferredTransport": _text,
-        "additionalInterfaces": _list_of(_Model({"transport": _text, "url": _text})),
-        "provider": _Model({"organization": _text, "url": _text}),
-        "documentationUrl": _text,
-        "iconUrl": _text,
-        "supportsAuthenticatedExtendedCard": _flag,
-        "securitySchemes": _map_of(_scheme),
-        "security": _REQUIREMENTS,
-    },
-    defaults={"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"},
-)
+_OF_NAME: Final[Mapping[str, _Read]] = {
+    "extensions": _list_of(_EXTENSION),
+    "securitySchemes": _map_of(_scheme),
+    "security": _list_of(_map_of(_TEXTS)),
+}
+
+
+def _model(message: Message, **defaults: str) -> _Model:
+    """The model of a message; those not named above are what A2A 0.3 says."""
+    fields = {name: one for name, one in message.fields.items() if name != "signatures"}
+    reads = {name: _OF_NAME.get(name) or _reader(one) for name, one in fields.items()}
+    required = [name for name, one in fields.items() if one.required and name not in defaults]
+    return _Model(
+        {name: reads.pop(name) for name in required},
+        reads,
+        defaults,
+    )
+
+
+def _reader(field: Field) -> _Read:
+    read = _model(field.message) if field.message else _text if field.kind == "string" else _flag
+    return _list_of(read) if field.shape == "list" else read
+
+
+_CARD: Final = _model(CARD_0_3, protocolVersion="0.3.0", preferredTransport="JSONRPC")
