@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from operator import getitem
 from typing import Any, Final, cast, get_args
 
 from cardsign.card.canonical import (
@@ -373,7 +374,7 @@ def _matters(part: Uncovered, payload: Payload) -> bool:
     if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
         return False
     tokens = part.source.tokens
-    value = _at(payload.received.members, tokens)
+    value: Json = reduce(getitem, tokens, cast(Any, payload.received.members))
     if tokens[0] not in ("securitySchemes", "security_schemes"):
         return not without_empties(read(value)).is_empty  # such as a scope
     if len(tokens) <= 2:  # a whole scheme, or all of them
@@ -390,13 +391,6 @@ def _is_implied(part: Uncovered, payload: Payload) -> bool:
     default = tokens in (("protocolVersion",), ("preferredTransport",))
     scheme_type = len(tokens) == 3 and (tokens[0], tokens[2]) == ("securitySchemes", "type")
     return payload.profile == "sdk-0.3" and (default or scheme_type)
-
-
-def _at(document: Mapping[str, Json], tokens: tuple[str | int, ...]) -> Json:
-    value: Any = document
-    for token in tokens:
-        value = value[token]
-    return cast(Json, value)
 
 
 def _as_many_as_are_read(

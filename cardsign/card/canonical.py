@@ -48,7 +48,7 @@ from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json, count_values, is_paranoid, split
+from cardsign.card.strictjson import Json, is_paranoid, split
 from cardsign.card.tree import Node, Source
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -105,11 +105,6 @@ class Unsigned:
     def tree(self) -> Node:
         """Its nodes, which all payloads share as far as their profiles change nothing."""
         return tree.read(self.members)
-
-    @cached_property
-    def size(self) -> int:
-        """How many values it is made of, containers and the root included."""
-        return count_values(self.members)
 
     @cached_property
     def pruned(self) -> Node:

@@ -18,7 +18,7 @@ from cardsign.card.canonical import PROFILES, Payload, canonicalize
 from cardsign.card.coverage import Payloads
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, append, split
+from cardsign.card.strictjson import Json, append, count_values, split
 from cardsign.card.walk import walk
 from cardsign.errors import SignatureRefused
 from cardsign.explain.report import Change, Signed, shown
@@ -312,7 +312,7 @@ def search(payloads: Payloads, suspects: Iterable[Suspect], *, is_0_3: bool) -> 
     left = list(suspects)
     as_received = made_by(payloads)
     seen = {payload.data for payload in as_received}
-    size = max(map(len, seen)) + VALUE_BYTES * payloads.received.size
+    size = max(map(len, seen)) + VALUE_BYTES * count_values(payloads.received.members)
     tries = bytes_read = 0
     for candidate in _candidates(payloads.received.members, as_received, is_0_3=is_0_3):
         bytes_read += size

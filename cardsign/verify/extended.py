@@ -43,12 +43,7 @@ def examine_extended(
         untrusted_extended: The extended card as received.
         of: Whose cards they should be.
         audience: The id of the audience, as the issuer gave it to this verifier.
-        policy: As for :func:`examine_card`.
-        now: The time of both verdicts.
-        supplied: As for :func:`examine_card`, of both.
-        states: Likewise.
-        cache: Likewise.
-        historic: Likewise.
+        policy, now, supplied, states, cache, historic: As for :func:`examine_card`, of both.
 
     Returns:
         The public card's report and the extended card's.

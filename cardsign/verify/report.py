@@ -50,7 +50,12 @@ class Answers:
 
     def to_json(self) -> dict[str, Json]:
         """The object of the verdict's `answers` member."""
-        return {name: getattr(self, name) for name in Answers.__match_args__}
+        return {
+            "integrity": self.integrity,
+            "authorised": self.authorised,
+            "current": self.current,
+            "complete": self.complete,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,10 @@ def judge(
         reasons = (*report.reasons, *notes)
         return replace(report, reasons=reasons, keyset=keyset, release=release)
     # (4) each signature by itself, until one decides
-    examine = partial(_examined, expect=expect, policy=policy, trust=trust)
+    examine = partial(examine_signature, expect=expect, policy=policy, trust=trust)
     conclude = partial(_concluded, trust=trust, expect=expect, subject=subject, now=now)
     all_at_once = known is not None or is_paranoid()
-    signatures = examine(card, payloads, all_at_once=all_at_once)
+    signatures = _examined(card, payloads, examine, trust, all_at_once)
     # (5) the best single one decides
     report = conclude(card, payloads, signatures)
     if len(signatures) == len(card.signatures):
@@ -146,7 +146,7 @@ def judge(
     def whole() -> Report:
         """The same with the signatures before; of the bytes, for the card is its caller's now."""
         again = _read(untrusted_bytes, policy)
-        return conclude(*again, examine(*again, all_at_once=True, known=signatures))
+        return conclude(*again, _examined(*again, examine, trust, True, signatures))
 
     told = {name for name in Report.__match_args__ if name not in ("reasons", "signatures")}
     return found_later(
@@ -165,9 +165,7 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
 def _examined(
     card: Card,
     payloads: Payloads,
-    *,
-    expect: Expectation | None,
-    policy: Policy,
+    examine: Callable[..., SignatureReport],
     trust: IssuerTrust | None,
     all_at_once: bool,
     known: tuple[SignatureReport, ...] = (),
@@ -177,19 +175,16 @@ def _examined(
     Those of compat typ are checked only where none counts (decision E9). `known` are those of the
     last entries.
     """
-    examine = partial(
-        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
-    )
     entries = card.signatures
     found = deque(known)
     for index in reversed(range(len(entries) - len(known))):
-        found.appendleft(examine(index, entries[index], try_compat=False))
+        found.appendleft(examine(index, entries[index], payloads, try_compat=False))
         if index and not all_at_once and _decides(found[0], trust):
             break
     if any(one.counts for one in found):
         return tuple(found)
     return tuple(
-        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
+        examine(one.index, entries[one.index], payloads) if one.verdict == "not-tried" else one
         for one in found
     )
 
