@@ -140,7 +140,12 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
     capabilities = capabilities or {}
     if not isinstance(capabilities.get("extensions"), list | None):
         raise CardRefused("card.type", "expected a list", path=_EXTENSIONS)
-    ours = _written(marker)
+    params = (_KIND, marker.audience, marker.seq, marker.exp)
+    ours: Json = {
+        "uri": EXTENDED_URI,
+        "description": _DESCRIPTION,
+        "params": dict(zip(_PARAMS, params, strict=True)),
+    }
     extensions = [ours if _is_marker(one) else one for one in _extensions(document)]
     if ours not in extensions:
         extensions.append(ours)
@@ -182,15 +187,6 @@ def _extensions(document: Mapping[str, Json]) -> list[Json]:
 
 def _is_marker(extension: Json) -> TypeGuard[dict[str, Json]]:
     return isinstance(extension, dict) and extension.get("uri") == EXTENDED_URI
-
-
-def _written(marker: ExtendedMarker) -> Json:
-    params = (_KIND, marker.audience, marker.seq, marker.exp)
-    return {
-        "uri": EXTENDED_URI,
-        "description": _DESCRIPTION,
-        "params": dict(zip(_PARAMS, params, strict=True)),
-    }
 
 
 def _read(extension: Mapping[str, Json], where: str) -> ExtendedMarker:

@@ -119,7 +119,7 @@ def _parts(value: Json) -> tuple[set[str], list[Json]]:
         values += level
         if index >= _MAX_LEVELS or len(values) > _MAX_VALUES:
             raise _NotProven
-    return set().union(*(one for one in values if type(one) is dict)), values
+    return set().union(*[one for one in values if type(one) is dict]), values
 
 
 def _with_numbers(value: Json, change: Callable[[Any], Json]) -> Json:

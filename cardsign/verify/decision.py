@@ -71,11 +71,8 @@ def decided_by(report: Report, policy: Policy, text: str, issuer: TrustedIssuer)
     trusted = report.verdict == "trusted"
     code = "" if trusted or not report.reasons else report.reasons[0].code
     prefix = max((one for one in _MEMBERS if code.startswith(one)), key=len, default=None)
-    place = (
-        ("anchor", next(iter(anchor_members(issuer.anchor))))
-        if prefix is None
-        else _MEMBERS[prefix]
-    )
+    anchor = "anchor", next(iter(anchor_members(issuer.anchor)))
+    place = anchor if prefix is None else _MEMBERS[prefix]
     if place is None:
         return None
     if place[0] != "limits":
