@@ -5,17 +5,18 @@ Nothing is converted, unknown members pass, and null in a schema member counts a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from cardsign.card.document import Generation
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
+_Tokens: TypeAlias = tuple[str | int, ...]
 _KINDS: Final = {
     "string": (str, "a string"),
     "bool": (bool, "true or false"),
@@ -73,40 +74,42 @@ def check_members(
     """
     problems: list[MemberProblem] = []
     if generation != "0.3":
-        problems.extend(_of_message(dict(document), CARD_1_0, ""))
+        problems.extend(_of_message(dict(document), CARD_1_0, ()))
     if generation in ("0.3", "mixed"):
-        old = _of_message(dict(document), CARD_0_3, "")
+        old = _of_message(dict(document), CARD_0_3, ())
         problems.extend(p for p in old if generation == "0.3" or not p.missing)
     return tuple(dict.fromkeys(problems))
 
 
-def _of_message(value: Json, message: Message, where: str) -> Iterator[MemberProblem]:
+def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[MemberProblem]:
     if not isinstance(value, dict):
-        yield MemberProblem(where, False, "expected an object")
-        return
+        return _wrong("an object", where)
+    found: list[MemberProblem] = []
     for name, field in message.fields.items():
         child = value.get(name)
-        if child is not None:
-            yield from _of_field(child, field, append(where, name))
-        elif field.required:
-            yield MemberProblem(append(where, name), True, "a REQUIRED member is missing")
+        if child is None:
+            if field.required:
+                there = pointer(*where, name)
+                found.append(MemberProblem(there, True, "a REQUIRED member is missing"))
+        elif field.shape == "one":
+            if type(child) is not str or field.kind != "string":  # as most are
+                found += _of_value(child, field, (*where, name))
+        elif not isinstance(child, list if field.shape == "list" else dict):
+            wanted = "a list" if field.shape == "list" else "an object"
+            found += _wrong(wanted, (*where, name))
+        else:
+            for key, one in child.items() if isinstance(child, dict) else enumerate(child):
+                if type(one) is not str or field.kind != "string":
+                    found += _of_value(one, field, (*where, name, key))
+    return found
 
 
-def _of_field(value: Json, field: Field, where: str) -> Iterator[MemberProblem]:
-    if field.shape == "one":
-        yield from _of_value(value, field, where)
-    elif not isinstance(value, list if field.shape == "list" else dict):
-        wanted = "a list" if field.shape == "list" else "an object"
-        yield MemberProblem(where, False, f"expected {wanted}")
-    else:
-        for token, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _of_value(child, field, append(where, token))
-
-
-def _of_value(value: Json, field: Field, where: str) -> Iterator[MemberProblem]:
+def _of_value(value: Json, field: Field, where: _Tokens) -> Sequence[MemberProblem]:
     if field.message is not None:
-        yield from _of_message(value, field.message, where)
-        return
+        return _of_message(value, field.message, where)
     kind, wanted = _KINDS[field.kind]
-    if not isinstance(value, kind):
-        yield MemberProblem(where, False, f"expected {wanted}")
+    return () if isinstance(value, kind) else _wrong(wanted, where)
+
+
+def _wrong(wanted: str, where: _Tokens) -> Sequence[MemberProblem]:
+    return (MemberProblem(pointer(*where), False, f"expected {wanted}"),)
