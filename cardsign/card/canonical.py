@@ -162,7 +162,7 @@ class Payload:
         for token in split(pointer):
             if node is not None and isinstance(node.value, dict):
                 node = node.value.get(token)
-            elif node is not None and isinstance(node.value, list):
+            elif node is not None and isinstance(node.value, list) and token.isdecimal():
                 node = node.value[int(token)]
             else:
                 return pointer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign import verify_card
-from cardsign.jose import JwkSet
+from cardsign.jose import JwkSet, PrivateKey
 from cardsign.reasons import Reason
 from cardsign.trust import (
     NO_STATES,
@@ -20,14 +20,18 @@ from cardsign.trust import (
     JwksAnchor,
     KeysAnchor,
     Limits,
+    Policy,
     RollbackFloor,
     SuppliedStatements,
     TofuAnchor,
     TransientStates,
+    TrustedIssuer,
 )
+from cardsign.urls import parse_place
 from cardsign.verify import NoVerdict, StatementUsed, examine_card
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
+    NOW,
     PORTABLE,
     WITH_DEFAULTS,
     by_another_sdk,
@@ -520,3 +524,18 @@ def test_a_signature_of_ours_counts_under_a_keyset() -> None:
     assert examine_card(card, expect=None, policy=Tides().policy, now=later(0)).verdict == (
         "indeterminate"
     )
+
+
+def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> None:
+    """A trusted key signed it under a profile that rewrites the card, which has no such place."""
+    signer = PrivateKey.generate("ES256")
+    interfaces = [WITH_DEFAULTS["supportedInterfaces"]]
+    card = {**WITH_DEFAULTS, "supportedInterfaces": interfaces, "defaultInputModes": []}
+    document = dump(by_another_sdk(card, signer, "rule-1-descriptor-scope"))
+    issuer = TrustedIssuer(
+        "tides", KeysAnchor(JwkSet.of([signer.public])), (parse_place(ORIGIN),), "sdk", "waived"
+    )
+    report = examine_card(document, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
+    assert report.verdict == "untrusted"
+    (found,) = [one for one in report.reasons if one.code == "card.interface_url"]
+    assert found.path == "/supportedInterfaces/0/url"
