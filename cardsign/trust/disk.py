@@ -26,7 +26,8 @@ def find_policy(
 ) -> Path | None:
     """The first of: `named`, the environment's, the working directory's if `here`, the user's own.
 
-    What is named is returned whether or not it is there.
+    What is named is returned whether or not it is there, and a link whether or not it leads
+    anywhere: what is written to it would go where it leads.
     """
     if named is not None:
         return named
@@ -34,7 +35,7 @@ def find_policy(
         return Path(variable)
     own = user_folder("CONFIG", environ) / POLICY_FILE
     candidates = (Path(POLICY_FILE), own) if here else (own,)
-    return next((path for path in candidates if path.exists()), None)
+    return next((path for path in candidates if os.path.lexists(path)), None)
 
 
 def user_folder(kind: str, environ: Mapping[str, str] = os.environ) -> Path:

@@ -285,6 +285,20 @@ def test_a_clone_that_links_its_policy_to_the_users_own_cannot_have_it_edited(
     assert (own / "trust.toml").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "words", [("init",), ("add", "acme", "--tofu", "--yes", "--origin", EVIL)], ids=["init", "add"]
+)
+def test_a_link_of_a_clone_makes_no_file_elsewhere(
+    cardsign: Cardsign, own: Path, words: tuple[str, ...]
+) -> None:
+    """The file that it leads to is not there yet, and so was written where the stranger wished."""
+    with inside("clone"):
+        Path("trust.toml").symlink_to("../own/new.toml")
+        ended = cardsign("trust", *words)
+        assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
+    assert not (own / "new.toml").exists()
+
+
 def test_a_policy_may_be_a_link_that_stays_in_its_folder(cardsign: Cardsign, own: Path) -> None:
     """The honest twin."""
     with inside("own"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -181,7 +182,7 @@ def init(yes: bool, trust: TrustOptions) -> None:
     """
     path = trust.find()
     begun: list[str] = []
-    written = path is None or not path.exists()
+    written = path is None or not os.path.lexists(path)
     if path is None or written:
         path = path or Path(POLICY_FILE)
         if not path.parent.is_dir():
