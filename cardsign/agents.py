@@ -78,7 +78,9 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        raise UsageFault("usage.invalid", f"{name!r:.60} is not department-agent in lower case")
+        hint = "Name the department too, as in: cardsign init --agent iam-tides"
+        what = f"{name!r:.60} is not department-agent in lower case"
+        raise UsageFault("usage.invalid", what, hint=hint)
     agent = folder / "agents" / name
     if agent.exists() or agent.is_symlink():
         raise FileFault("file.exists", "the agent is there already", path=str(agent))

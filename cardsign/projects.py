@@ -17,7 +17,7 @@ from cardsign.build.reading import MAX_SOURCE_BYTES, Document, read_one
 from cardsign.card.providers import PROVIDERS
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import BuildRefused, FileFault
+from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
@@ -56,13 +56,19 @@ def lint_sources(
     Raises:
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
         FetchFailed: ``fetch.*``.
-        UsageFault: ``usage.conflict``: the settings name what there is not.
+        UsageFault: ``usage.conflict``: the settings name what there is not. ``usage.invalid``:
+            a folder holds no card, so that nothing would be looked at.
     """
     reports: list[CardReport] = []
     for source in sources:
         folder = Path(source)
         if folder.is_dir():
-            reports += _of_folder(folder, settings)
+            found = tuple(_of_folder(folder, settings))
+            if not found:
+                hint = "Name a folder that holds cards, or name the cards."
+                what = "the folder holds no card"
+                raise UsageFault("usage.invalid", what, path=source, hint=hint)
+            reports += found
         else:
             reports.append(lint_card(load_card(source, fetcher), settings, name=source))
     return lint_references(reports, settings)

@@ -34,8 +34,9 @@ def test_B30_a_new_agent_keeps_its_contract(cardsign: Cardsign) -> None:
 @pytest.mark.parametrize("name", ["Tides", "tides", "../x-y", "iam_tides", "iam-", "iam-a/b"])
 def test_a_name_of_another_form_writes_nothing(tmp_path: Path, name: str) -> None:
     """Least of all outside the folder."""
-    with pytest.raises(UsageFault):
+    with pytest.raises(UsageFault) as refused:
         init_agent(tmp_path, name)
+    assert "cardsign init --agent iam-tides" in refused.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

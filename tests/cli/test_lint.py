@@ -203,6 +203,19 @@ def test_B2_every_agent_has_a_card(cardsign: Cardsign) -> None:
     assert in_folder(cardsign)["repo/agents/iam-new"] == ["contract.no-card"]
 
 
+def test_a_folder_without_cards_is_not_clean(cardsign: Cardsign) -> None:
+    """A mistyped folder in a pipeline would pass for ever; also beside one that has cards."""
+    agent("iam-tides", PORTABLE)
+    Path("none").mkdir()
+    Path("none/package.json").write_text('{"private": true}')
+    for sources in (["none"], ["repo", "none"]):
+        ended = cardsign("lint", *sources)
+        assert (ended.status, ended.out) == (2, b"")
+        assert "usage.invalid: the folder holds no card (none)" in ended.err
+        assert "or name the cards" in ended.err
+    assert cardsign("lint", "repo").status == 0
+
+
 def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
     """In a git repository alone; the twin is a tracked card."""
     folder = agent("iam-tides", Example({}, "contract").document())
