@@ -44,13 +44,6 @@ _change_options = option_group(
     ReleaseChanges,
     "changes",
     option(
-        "--card [URL=]FILE...",
-        "A signed card to list, before it is published [default URL: the issuer's "
-        f"{CARD_PATH}]. May be repeated.",
-        into="cards",
-        type=_card,
-    ),
-    option(
         "--withdraw URL...",
         "Withdraw the card at this URL: none there is current any more.",
         into="withdrawn",
@@ -82,6 +75,12 @@ def release() -> None:
     short_help="Sign and publish the next release; for cron.",
     example="cardsign release renew --card signed.json",
 )
+@option(
+    "--card [URL=]FILE...",
+    "A signed card to list, before it is published [default URL: the issuer's "
+    f"{CARD_PATH}]. May be repeated.",
+    into="listed",
+)
 @_change_options
 @option(
     "--days",
@@ -95,6 +94,7 @@ def release() -> None:
 @unlock_options
 @dry_run_option
 def renew(
+    listed: tuple[str, ...],
     changes: ReleaseChanges,
     days: int,
     force: bool,
@@ -111,8 +111,8 @@ def renew(
     """
     config = project_config()
     directory = publication or config.publish
-    if not changes.cards:
-        changes = replace(changes, cards=to_list(project_cards(config)), by_name=False)
+    named = tuple(map(_card, listed)) or to_list(project_cards(config))
+    changes = replace(changes, cards=named, by_name=bool(listed))
     renewed = renew_release(
         keystore.open(),
         keystore.access(),
