@@ -89,8 +89,10 @@ def card_files(folder: Path) -> Iterator[Path]:
                 continue
             if _NAMED.fullmatch(name) or _may_be_a_card(path):
                 count += 1
-                if count > MAX_CARDS:
-                    return
+                if count > MAX_CARDS:  # the rest would be left out unsaid
+                    what = f"the folder holds more than {MAX_CARDS:,} cards"
+                    hint = "Name its folders one by one."
+                    raise UsageFault("usage.invalid", what, path=str(folder), hint=hint)
                 yield path
 
 

@@ -107,6 +107,9 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     named, colon, rest = source.partition(":")
     if colon and (kind := next((one for one in KINDS if one.name == named), None)):
         return kind, Path(rest)
+    if "://" in source:
+        hint = "Save what is there, and build it from the file: curl -o FILE URL"
+        raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
     path = Path(source)
     if os.path.isdir(path):
         for kind in KINDS:

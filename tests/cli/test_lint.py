@@ -16,7 +16,7 @@ from cardsign.jose import PrivateKey
 from cardsign.lint import RULES, TARGETS, Example
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site
-from tests.support import LAX, PORTABLE, WITH_DEFAULTS, put, without
+from tests.support import LAX, PORTABLE, WITH_DEFAULTS, dump, put, without
 
 WITHOUT_SCHEMES = without(PORTABLE, "/securitySchemes")
 
@@ -214,6 +214,21 @@ def test_a_folder_without_cards_is_not_clean(cardsign: Cardsign) -> None:
         assert "usage.invalid: the folder holds no card (none)" in ended.err
         assert "or name the cards" in ended.err
     assert cardsign("lint", "repo").status == 0
+
+
+def test_a_folder_of_more_cards_than_are_read_is_refused(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beyond the limit would pass unread."""
+    monkeypatch.setattr("cardsign.projects.MAX_CARDS", 2)
+    Path("many").mkdir()
+    for number in (1, 2):
+        Path(f"many/{number}.json").write_bytes(dump(PORTABLE))
+    assert cardsign("lint", "many").status == 0
+    Path("many/3.json").write_bytes(dump(PORTABLE))
+    ended = cardsign("lint", "many")
+    assert (ended.status, ended.out) == (2, b"")
+    assert "the folder holds more than 2 cards (many)" in ended.err
 
 
 def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
