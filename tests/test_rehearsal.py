@@ -109,7 +109,7 @@ def test_a_thief_of_a_card_key_is_believed_for_as_long_as_each_peer_keeps_what_i
     start, settings = rehearsal.start, ProjectConfig().timeline
     keeps, follows = (rehearsal.fooled_until(peer) for peer in ("JWK Set", "keyset"))
     assert rehearsal.fooled_until("pinned keys") == rehearsal.end
-    # It is revoked after five minutes, and whoever asked just before keeps what he got.
+    # It is revoked after five minutes, and a peer that asked just before keeps what it got.
     assert keeps == start + timedelta(seconds=300 + settings.worst_cache)
     # What the runbook says of the 600 seconds after that.
     assert follows is None or follows - start <= timedelta(seconds=300 + 600)

@@ -49,12 +49,12 @@ _ORIGINALS: Final = KEPT_OF_CARD[-3:]
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 _MODES: Final = ("defaultInputModes", "defaultOutputModes")
-#: What is read of a card besides what it becomes.
+#: Members that the conversion reads by name; all others that are unknown get a note.
 _READ: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security"}
     | {"authentication", "capabilities", "signatures", *_ORIGINALS, *_FLAGS}
 )
-#: Notes what is not what it was, and where that stood.
+#: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
 
@@ -158,7 +158,7 @@ class _Upgrade:
         document: The card as it was given.
         card: What becomes of it.
         kept: What goes into our extension.
-        changes: What is not what it was.
+        changes: What has changed, as notes.
         names: Of each scheme of the card that was given, the names that it has now.
     """
 

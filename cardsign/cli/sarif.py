@@ -29,7 +29,7 @@ _MAX_TEXT: Final = 1000  # characters of one message
 
 
 def sarif_log(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Verdicts as a log, a JSON object; texts are escaped for whoever shows them."""
+    """Verdicts as a log, a JSON object; texts are escaped for the program that shows them."""
     status = heaviest(one.result.exit_status for one in outcomes)
     results = [result for one in outcomes for result in _results(one)]
     faults = [one for one in outcomes if isinstance(one.result, LocalFault)]

@@ -7,7 +7,8 @@ root keys; the last one publishes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -68,6 +69,15 @@ from cardsign.statements.succession import check_step
 from cardsign.urls import parse_origin
 
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+#: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
+_NOT_TO_SIGN: Final = (
+    "Do not sign this one. Send back {}, to be put in the place of the draft. "
+    "Who drafted it then types: cardsign keys rotate"
+)
+_NOT_TO_PUBLISH: Final = (
+    "Do not publish this one: verifiers may have {} already. "
+    "What has changed since goes into the next: cardsign keys rotate"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,14 +305,8 @@ def review_keyset(
             say what has become of the keys of this store since.
     """
     previous = StatementHistory.of(store).newest_keyset()
-    try:
+    with _fork_told(store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
-    except StatementRefused as refusal:
-        if refusal.code != "statement.fork":
-            raise
-        advice = "sign this one. Send back {}, to be put in the place of the draft. "
-        advice += "Who drafted it then types: cardsign keys rotate"
-        raise _kept_another(store, draft, name, advice) from refusal
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(store, draft, name, again)
     with of_the_user(name):
@@ -310,14 +314,27 @@ def review_keyset(
     return KeysetDraft(draft, previous)
 
 
-def _kept_another(
+@contextmanager
+def _fork_told(
     store: KeyStore, statement: KeysetStatement, name: str, advice: str
-) -> StatementRefused:
-    """Say which statement of the same number this store keeps, and what to do with that."""
-    why = f"another keyset {statement.label} was signed here before, and this key store keeps it"
-    kept = store.statement_place("keysets", statement.number)
-    hint = f"Do not {advice.format(kept)}"
-    return StatementRefused("statement.fork", why, path=name, hint=hint)
+) -> Iterator[None]:
+    """Of a fork say which statement of the same number this store keeps, and what to do.
+
+    Args:
+        store: The key store.
+        statement: What is checked inside.
+        name: Where it came from.
+        advice: :data:`_NOT_TO_SIGN` or :data:`_NOT_TO_PUBLISH`.
+    """
+    try:
+        yield
+    except StatementRefused as refusal:
+        if refusal.code != "statement.fork":
+            raise
+        label, kept = statement.label, store.statement_place("keysets", statement.number)
+        why = f"another keyset {label} was signed here before, and this key store keeps it"
+        hint = advice.format(kept)
+        raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
 
 
 def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: str) -> None:
@@ -424,7 +441,8 @@ def publish_keyset(
     data = write_draft(statement)
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
-        _check_next(store, statement, history.newest_keyset(), name)
+        with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
+            check_step(statement, history.newest_keyset())
         _check_now(store, statement, now, name, is_overtaken)
         if not is_only_kept:
             check_publishable(store, directory, keyset=data, now=now)
@@ -446,19 +464,6 @@ def publish_keyset(
     if not is_only_kept:
         published = update_publication(store, directory, now=now, without_release=without_release)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
-
-
-def _check_next(
-    store: KeyStore, statement: KeysetStatement, newest: KeysetStatement | None, name: str
-) -> None:
-    try:
-        check_step(statement, newest)
-    except StatementRefused as refusal:
-        if refusal.code != "statement.fork":
-            raise
-        advice = "publish this one: verifiers may have {} already. "
-        advice += "What has changed since goes into the next: cardsign keys rotate"
-        raise _kept_another(store, statement, name, advice) from refusal
 
 
 def _check_now(
