@@ -59,7 +59,8 @@ def verify_on_cluster(
         given: As for :func:`~cardsign.batch.verify_many`.
 
     Raises:
-        UsageFault: ``usage.invalid``: plain TCP to another machine; ``usage.not_installed``.
+        UsageFault: ``usage.invalid``: plain TCP to another machine, or TLS without certificates;
+            ``usage.not_installed``.
         LocalFault: ``cluster.unreachable``: no scheduler, no worker, or none of this version.
     """
     _check_address(cluster)

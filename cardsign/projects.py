@@ -27,7 +27,7 @@ from cardsign.loading import ask_git, load_card
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import ProgramError, run
 
-#: Cards of one folder that are read; more is no folder of cards.
+#: Cards of one folder that are read; a folder of more is refused.
 MAX_CARDS: Final = 10_000
 _NAMED: Final = re.compile(r"agent\.json|.*agent[-_]?card.*\.json|.*\.card\.json", re.IGNORECASE)
 # What a JSON file of another name must hold to be taken for a card.
@@ -57,7 +57,8 @@ def lint_sources(
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
         FetchFailed: ``fetch.*``.
         UsageFault: ``usage.conflict``: the settings name what there is not. ``usage.invalid``:
-            a folder holds no card, so that nothing would be looked at.
+            a folder holds no card, so that nothing would be looked at, or more than
+            :data:`MAX_CARDS`.
     """
     reports: list[CardReport] = []
     for source in sources:
@@ -75,7 +76,11 @@ def lint_sources(
 
 
 def card_files(folder: Path) -> Iterator[Path]:
-    """The files of a folder that are cards by their names, or may be; sorted."""
+    """The files of a folder that are cards by their names, or may be; sorted.
+
+    Raises:
+        UsageFault: ``usage.invalid``: there are more than :data:`MAX_CARDS`.
+    """
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -108,7 +109,7 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     if colon and (kind := next((one for one in KINDS if one.name == named), None)):
         return kind, Path(rest)
     if "://" in source:
-        hint = "Save what is there, and build it from the file: curl -o FILE URL"
+        hint = f"Save it, and name the file: curl -O {shlex.quote(source)}"
         raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
     path = Path(source)
     if os.path.isdir(path):

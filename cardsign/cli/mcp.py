@@ -19,7 +19,7 @@ from cardsign.card.document import Card
 from cardsign.check import check_card, check_url
 from cardsign.cli.commands import command
 from cardsign.cli.options import moment
-from cardsign.cli.policy import TrustOptions, trust_options
+from cardsign.cli.policy import TrustOptions, own_trust_options
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option, make_fetcher
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, UsageFault
@@ -42,7 +42,7 @@ _INSTRUCTIONS = (
 
 
 @command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
-@trust_options
+@own_trust_options
 @loopback_option
 def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio.
@@ -50,6 +50,7 @@ def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     A program that speaks MCP starts it. Trust comes from your own policy alone: no trust.toml of
     the working directory is read unless --trust names it. A tool takes the text or the URL of a
     card, and never the name of a file. URLs at private addresses are refused. Needs the extra mcp.
+    Standard output is MCP's: --json is about the error that keeps the server from starting.
     """
     try:
         from mcp.server import MCPServer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -70,13 +70,17 @@ class TrustOptions:
         return NO_STATES if loaded is None or self.no_state else self.stored
 
 
-_TRUST: Final = option(
-    "--trust FILE",
-    f"The policy [default: {POLICY_VARIABLE}, then ./{POLICY_FILE}, then "
-    f"$XDG_CONFIG_HOME/{USER_FOLDER}/{POLICY_FILE}].",
-    into="trust_file",
-    type=PATH,
-)
+def _policy_option(here: str) -> Callable[[Any], Any]:
+    return option(
+        "--trust FILE",
+        f"The policy [default: {POLICY_VARIABLE}, then {here}"
+        f"$XDG_CONFIG_HOME/{USER_FOLDER}/{POLICY_FILE}].",
+        into="trust_file",
+        type=PATH,
+    )
+
+
+_TRUST: Final = _policy_option(f"./{POLICY_FILE}, then ")
 _STATE: Final = option(
     "--state DIR",
     f"Where issuers are remembered [default: $XDG_STATE_HOME/{USER_FOLDER}].",
@@ -94,6 +98,10 @@ state_options: Final = option_group(TrustOptions, "trust", _STATE)
 edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
 #: ``--trust``, ``--state`` and ``--no-state``, as `trust`.
 trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
+#: The same, for a command that reads no policy of the working directory by itself.
+own_trust_options: Final = option_group(
+    TrustOptions, "trust", _policy_option(""), _STATE, _NO_STATE
+)
 
 
 accept_option: Final = option(

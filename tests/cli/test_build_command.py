@@ -86,10 +86,10 @@ def test_keep_going_ends_with_1(folder: Path) -> None:
 
 def test_a_url_is_no_source(folder: Path) -> None:
     """A path of its text would lose a slash, and be looked for in vain."""
-    refused = run("https://tides.example/openapi.json", "--url", URL, "-o", "card.json")
-    assert str(refused.exception) == (
-        "usage.invalid: a source is a file or a folder (https://tides.example/openapi.json)"
-    )
+    source = "https://tides.example/openapi.json?a=b&c"
+    refused = run(source, "--url", URL, "-o", "card.json")
+    assert str(refused.exception) == f"usage.invalid: a source is a file or a folder ({source})"
+    assert getattr(refused.exception, "hint", "").endswith(f"curl -O '{source}'")
     assert not (folder / "card.json").exists()
 
 
