@@ -207,3 +207,17 @@ def test_compose_gives_the_server_nothing_to_write(root: Path) -> None:
     assert cards["cap_drop"] == ["ALL"]
     assert [volume for volume in cards["volumes"] if not volume.endswith(":ro")] == []
     assert [port for port in cards["ports"] if not port.startswith("127.0.0.1:")] == []
+
+
+def test_every_extra_that_is_named_exists(root: Path, tracked: list[Path]) -> None:
+    """Wherever somebody is told to install one."""
+    pyproject = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    named = {
+        extra
+        for path in tracked
+        if path.suffix in {".md", ".py", ".yml", ".yaml", ".toml", ".sh"}
+        for found in re.findall(r"\bcardsign\[([a-z0-9, ]+)\]", path.read_text(encoding="utf-8"))
+        for extra in found.replace(" ", "").split(",")
+    }
+    assert {"aws", "mcp", "postgres"} <= named
+    assert named <= set(pyproject["project"]["optional-dependencies"])
