@@ -110,9 +110,10 @@ class ExtendedCards:
 
     def problems(self) -> Iterator[str]:
         """What of the cards and tokens does not fit together, a line each."""
-        tables = [one.settings.tokens for one in self._callers.providers if one.settings.tokens]
+        providers = self._callers.providers
+        tables = [one.settings.tokens for one in providers]
         if not self._is_declared:
-            if self._callers.providers:
+            if providers:
                 yield "the public card declares no extended card, so no credential opens anything"
             return
         for audience, why in self._broken.items():
@@ -122,15 +123,12 @@ class ExtendedCards:
                 yield f"the extended card of audience {audience} has expired and is not served"
         if not self._cards and not self._broken:
             yield "the public card declares an extended card, but none was published"
-        if not self._callers.providers or all(
-            table is not None and not table.entries
-            for table in (one.settings.tokens for one in self._callers.providers)
-        ):
+        if all(table is not None and not table.entries for table in tables):
             yield "there is no token, so the extended card cannot be asked for"
         for table in tables:
-            if problem := table.without_card([*self._cards, *self._broken]):
+            if table is not None and (problem := table.without_card([*self._cards, *self._broken])):
                 yield problem
-        if not self._callers.are_told:
+        if providers and not self._callers.are_told:
             yield (
                 "the public card declares no security scheme that the server takes, "
                 "so clients cannot know how to ask for the extended card"

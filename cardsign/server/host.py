@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
-from cardsign.publish.generation import CURRENT_FILE
+from cardsign.publish.generation import CURRENT_FILE, read_pointer
 from cardsign.publish.layout import PublicFile
 from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
 from cardsign.server.app import Views, public_answer
@@ -106,6 +106,8 @@ class Host:
             self._providers = make_providers(settings.providers, settings.tokens, now, log)
         elif settings.enabled:
             self._agents[""] = self._open(directory)
+        else:
+            read_pointer(directory)  # a misspelt directory is heard of here too
         self._looked_at = clock()
         if self._is_one:
             self._say_absent(())

@@ -62,6 +62,9 @@ COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
     ),
     "both ends of stdout": (["sign", "card.json", "--json"], 2, "usage.conflict"),
     "nothing published": (["serve", "absent"], 2, "serve.no_generation"),
+    "nothing published, and not enabled": (
+        ["serve", "absent", "--settings", "off.toml"], 2, "serve.no_generation",
+    ),
     "no port to bind": (["serve", "pub", "--bind", "localhost"], 2, "usage.conflict"),
     "a card of others to publish": (
         ["publish", "card.json", "-o", "pub"], 1, "publish.not_verifying",
@@ -93,6 +96,7 @@ def test_bad_input_ends_in_one_clear_complaint(
     """The code, the status, a hint; no traceback; nothing written."""
     Path("empty").touch()
     Path("list.json").write_text("[]")
+    Path("off.toml").write_text("format = 1\nenabled = false\n")
     Path("half.json").write_bytes(signed.read_bytes()[:300])
     Path("page.json").write_text('{"error": "not found"}')
     before = _files()

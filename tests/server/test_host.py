@@ -248,10 +248,13 @@ def test_O1_O11_a_host_without_agents_has_no_card(
     assert "signatures" not in shown
 
 
-def test_a_folder_without_publication_is_no_host(tmp_path: Path) -> None:
-    """A typing mistake is heard of at once."""
-    with pytest.raises(ServeFault, match="no publication"):
-        Host(tmp_path, log=lambda line: None)
+@pytest.mark.parametrize("enabled", [True, False], ids=["enabled", "not enabled"])
+@pytest.mark.parametrize("name", [".", "no-such-folder"])
+def test_a_folder_without_publication_is_no_host(tmp_path: Path, name: str, enabled: bool) -> None:
+    """A typing mistake is heard of at once, also where the agent is not served for now."""
+    with pytest.raises(ServeFault) as refused:
+        Host(tmp_path / name, ServerSettings(enabled=enabled), log=lambda line: None)
+    assert refused.value.code == "serve.no_generation"
 
 
 def test_agents_come_and_go(serve: Callable[..., Served], tmp_path: Path, key: PrivateKey) -> None:

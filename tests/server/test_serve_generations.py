@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from publications import NOW, publish_cards
+from publications import NOW, PUBLIC, publish_cards
 from served import Site
 from werkzeug.test import Client
 
@@ -144,3 +144,19 @@ def test_an_expired_extended_card_is_one_line_at_the_start(site: Site) -> None:
     later = NOW.timestamp() + 31 * 86_400
     LiveApplication(site.directory, now=lambda: later, log=log.append)
     assert "warning: the extended card of audience staff has expired and is not served" in log
+
+
+def test_a_server_without_providers_says_so_in_one_line(site: Site) -> None:
+    """Whether clients could know how to ask does not matter while nobody is answered."""
+    log: list[str] = []
+    LiveApplication(site.directory, now=NOW.timestamp, log=log.append)
+    assert log == ["warning: there is no token, so the extended card cannot be asked for"]
+
+
+def test_a_token_without_a_scheme_in_the_card_is_one_line(
+    make_site: Callable[..., Site],
+) -> None:
+    """Here clients cannot know how to ask, and that alone is wrong."""
+    site = make_site({**PUBLIC, "securitySchemes": {}, "securityRequirements": []})
+    (line,) = site.log
+    assert line.startswith("warning: the public card declares no security scheme")
