@@ -14,8 +14,8 @@ from cardsign.trust import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SMALL: Final = "2 KB, one signature"
-LARGE: Final = "24 KB, one signature"
+SMALL: Final = "2 KB, readings agree"
+LARGE: Final = "24 KB, readings agree"
 THREE: Final = "2 KB, three signatures"
 DAY: Final = 24 * 60 * 60
 #: Their readings part, so three signatures are made and there are three to look at.

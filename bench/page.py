@@ -29,7 +29,8 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         SDK,
         CARDSIGN,
         4.5,
-        "the runs before gave 4.6 and 5.6, and the guard counts no more instructions since",
+        "strict reading, the proof that all readings agree, and the report: as much time as two "
+        "and a half bare verifications, though about one in instructions",
     ),
     ("verify 24 KB, likewise", ("verify", LARGE), SDK, CARDSIGN, 7, ""),
     (
@@ -178,6 +179,10 @@ one fits what its own reading keeps of the card, which may lack what you see. ca
 can be read in two ways, asks which readings a signature covers and what it leaves open, and
 holds the endpoints against the policy. The last signature over the whole card decides; the others
 are checked when somebody reads the report of them.
+
+Cards are signed as `cardsign sign` does by default. Where readings agree that is one signature, and
+one more for an old SDK. The a2a-sdk tries that one first and then the other; where it is left out
+(`--compat none`), the SDK needs a quarter less time at 2 KB. orjson is used where it is installed.
 
 Bytes that were trusted before are not checked again while the verdict holds ("the same bytes
 again"): for the same subject, policy and statements, never for the same bytes alone. Each caller

@@ -193,14 +193,14 @@ def sign_with_notes(
     _check_compat(options.compat)
     _holder(tuple(signer.public for signer in signers))
     card = given = Card.from_bytes(document)
-    payloads = Payloads(card.document, portable=card.is_portable)
+    payloads = Payloads(card)
     whole = payloads.of("served-as-is")
     unmarked = whole is not None and cannot_name_us(whole.data)
     marker = None if unmarked else find_marker(card.document)
     if options.extended not in (None, marker):
         marker = options.extended
         card = Card.from_object(with_marker(card.document, marker))
-        payloads = Payloads(card.document)
+        payloads = Payloads(card)
     notes = list(_check_card(card, payloads, options))
     kept = _foreign(card, payloads, signers, options, notes)
     plan = _plan(card, payloads, options.compat, notes)
@@ -511,7 +511,7 @@ def _is_served_once_fixed(
     if not fixed.fixed:
         return False
     fixed_card = Card.from_bytes(fixed.document)
-    payloads = Payloads(fixed_card.document)
+    payloads = Payloads(fixed_card)
     payload = payloads.of(verifier.profile)
     plan = _plan(fixed_card, payloads, compat, [])
     return payload is not None and payload.data in {one.data for one in plan}

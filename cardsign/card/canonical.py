@@ -40,7 +40,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
-from cardsign.card.document import Card, is_portable
+from cardsign.card.document import Card, unproven_parts
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
@@ -77,15 +77,21 @@ class Unsigned:
         members: The card's members but for `signatures`; they are the caller's values.
     """
 
-    def __init__(self, document: Mapping[str, Json], portable: bool | None = None) -> None:
+    def __init__(self, card: Card | Mapping[str, Json]) -> None:
+        document = card.document if isinstance(card, Card) else card
         self.members = {name: value for name, value in document.items() if name != "signatures"}
-        if portable is not None:
-            vars(self)["is_portable"] = portable
+        if isinstance(card, Card):
+            vars(self)["unproven"] = card.unproven
 
     @cached_property
+    def unproven(self) -> list[Json] | None:
+        """What :func:`~cardsign.card.document.unproven_parts` says of it."""
+        return unproven_parts(self.members)
+
+    @property
     def is_portable(self) -> bool:
         """Whether the four default profiles are proven to change nothing of it."""
-        return is_portable(self.members)
+        return self.unproven is not None
 
     @cached_property
     def data(self) -> bytes:
@@ -94,7 +100,7 @@ class Unsigned:
         Raises:
             CanonicalizationError: It has none.
         """
-        return jcs(self.members)
+        return jcs(self.members, self.unproven)
 
     @cached_property
     def root(self) -> Node:

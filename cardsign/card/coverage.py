@@ -21,6 +21,7 @@ from cardsign.card.canonical import (
     Unsigned,
     make_payload,
 )
+from cardsign.card.document import Card
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
@@ -190,18 +191,16 @@ class Payloads:
     A card may repeat one signature sixteen times; the work of making its payloads is done once.
 
     Args:
-        document: The card, as for :func:`canonicalize`.
+        card: The card, or its document as for :func:`canonicalize`.
         refusal: Why it has no payload under any profile, where that is known.
-        portable: What :func:`~cardsign.card.document.is_portable` says of it, where that is known.
     """
 
     def __init__(
         self,
-        document: Mapping[str, Json],
+        card: Card | Mapping[str, Json],
         refusal: CanonicalizationError | None = None,
-        portable: bool | None = None,
     ) -> None:
-        self.received = Unsigned(document, portable)
+        self.received = Unsigned(card)
         self._made: dict[str, Payload | CanonicalizationError] = (
             {} if refusal is None else dict.fromkeys(PROFILES, refusal)
         )

@@ -41,13 +41,13 @@ class Card:
         generation: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
-        is_portable: Whether :func:`is_portable` says so of it without its signatures.
+        unproven: What :func:`unproven_parts` says of it without its signatures.
     """
 
     document: Mapping[str, Json]
     generation: Generation
     signatures: tuple[Json, ...]
-    is_portable: bool = False
+    unproven: list[Json] | None = None
 
     @classmethod
     def from_bytes(
@@ -84,10 +84,10 @@ class Card:
             CardRefused: As for :meth:`from_bytes`.
         """
         unsigned = {name: value for name, value in document.items() if name != "signatures"}
-        portable = is_portable(unsigned)
+        unproven = unproven_parts(unsigned)
         # All names of a portable card are those of the schema, no two of which fall together.
         looked_at = document
-        if portable and not is_paranoid():
+        if unproven is not None and not is_paranoid():
             looked_at = {} if _are_plain(document) else {"signatures": document["signatures"]}
         for source, first, second in _spellings(looked_at, Source(), (CARD_1_0, CARD_0_3)):
             raise CardRefused(
@@ -95,7 +95,12 @@ class Card:
                 f"{first!r} and {second!r} are two spellings of one schema name",
                 path=source.pointer,
             )
-        return cls(document, _generation(document), _signatures(document), portable)
+        return cls(document, _generation(document), _signatures(document), unproven)
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the four default profiles are proven to make the same bytes of it."""
+        return self.unproven is not None
 
     @property
     def has_endpoint(self) -> bool:
@@ -182,10 +187,19 @@ def is_portable(document: Mapping[str, Json]) -> bool:
     Args:
         document: The card without `signatures`.
     """
-    return _is_message(document, CARD_1_0)
+    return unproven_parts(document) is not None
 
 
-def _is_message(value: Any, message: Message) -> bool:
+def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
+    """What of a portable card may be more than texts and booleans under names of the schema.
+
+    That is what the schema leaves free, and maps for their names; None if it is not portable.
+    """
+    unproven: list[Json] = []
+    return unproven if _is_message(document, CARD_1_0, unproven) else None
+
+
+def _is_message(value: Any, message: Message, unproven: list[Json]) -> bool:
     if not value or type(value) is not dict:
         return False
     fields, oneofs = message.fields, 0
@@ -205,18 +219,21 @@ def _is_message(value: Any, message: Message) -> bool:
             return False
         elif type(child) is dict:
             found = child.values()
+            unproven.append(dict.fromkeys(child))
         if kind == "string":
             if not all(found) or set(map(type, found)) != _TEXTS:
                 return False
         elif (below := field.message) is not None:
             for one in found:
-                if not _is_message(one, below):
+                if not _is_message(one, below, unproven):
                     return False
         elif kind == "bool":
             if child is not True and not (child is False and field.presence):
                 return False
         elif type(child) is not dict or _holds_empty(child):
             return False
+        else:
+            unproven.append(child)
     return oneofs < 2
 
 

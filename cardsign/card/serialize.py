@@ -32,10 +32,15 @@ class _NotProven(Exception):
     """Nothing says that an encoder writes the bytes of RFC 8785 for a value."""
 
 
-def jcs(value: Json) -> bytes:
+def jcs(value: Json, unproven: Json = None) -> bytes:
     """RFC 8785 bytes of a JSON value, as :func:`plain_jcs` gives them, but faster.
 
     An encoder writes them, orjson if it is installed, where they are proven to be the same.
+
+    Args:
+        value: Any.
+        unproven: All of it that may be more than texts and booleans under ASCII names; where
+            that is not known, None.
 
     Raises:
         CanonicalizationError: As for :func:`plain_jcs`.
@@ -43,7 +48,8 @@ def jcs(value: Json) -> bytes:
     if is_paranoid():
         return plain_jcs(value)
     try:
-        return _encoder()(_provable(value))
+        proven = unproven is not None and (not unproven or _provable(unproven) is unproven)
+        return _encoder()(value if proven else _provable(value))
     except (_NotProven, ValueError, TypeError, RecursionError):
         return plain_jcs(value)
 

@@ -99,7 +99,7 @@ def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
 
 
 def _profiles(card: Card) -> Iterator[dict[str, Any]]:
-    payloads = Payloads(card.document)
+    payloads = Payloads(card)
     for name in DEFAULT_PROFILES:
         payload = payloads.made(name)
         if isinstance(payload, CanonicalizationError):

@@ -426,7 +426,7 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
 
 
 def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:
-    payloads = Payloads(card.document)
+    payloads = Payloads(card)
     for untrusted_entry in card.signatures:
         try:
             entry = read_entry(untrusted_entry)

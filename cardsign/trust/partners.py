@@ -96,7 +96,7 @@ def _accept(card: Card, keys: JwkSet | None) -> tuple[Accept | None, list[str]]:
     if not isinstance(entries, list) or not entries:
         said = "The card is not signed. It is not trusted until its issuer signs it."
         return None, [said]
-    payloads = Payloads(card.document)
+    payloads = Payloads(card)
     if keys is None:
         return _without_keys(payloads)
     faults = []

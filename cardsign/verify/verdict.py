@@ -159,7 +159,7 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     card = Card.from_bytes(
         untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
     )
-    return card, Payloads(card.document, portable=card.is_portable)
+    return card, Payloads(card)
 
 
 def _examined(

@@ -19,6 +19,7 @@ from cardsign.card import (
     canonicalize,
     is_portable,
     jcs,
+    plain_jcs,
     write,
 )
 from cardsign.errors import CanonicalizationError, InputRefused
@@ -374,6 +375,7 @@ def test_what_is_said_to_change_nothing_changes_nothing(share: int) -> None:
         for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
             unsigned = {name: value for name, value in card.items() if name != "signatures"}
             assert is_portable(unsigned) <= (not lint_portability(unsigned)), seed
+            assert Unsigned(card).data == plain_jcs(unsigned), seed
             for name, rule in PROFILES.items():
                 if rule.changes_nothing(Unsigned(card)):
                     assert write(rule.rewrite(Unsigned(card))) == unsigned, (seed, name)
@@ -412,6 +414,32 @@ def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
     """Anything that some default profile changes, or that a card should not have."""
     assert is_portable(PORTABLE)
     assert not is_portable({**PORTABLE, **members})
+
+
+FREE: dict[str, Any] = {
+    "whole fractions": {"a": [100.0, -0.0, {"b": 1e15}]},
+    "a fraction that Python spells otherwise": {"a": 1e-7},
+    "names that sort otherwise in UTF-16": {"\U0001f600": 1, "\ufb01": True},
+    "numbers that every encoder writes": {"a": [1, -2.5, 2**53 - 1]},
+}
+
+
+@pytest.mark.parametrize("params", FREE.values(), ids=FREE)
+def test_what_the_schema_leaves_free_is_written_by_rfc_8785(params: dict[str, Any]) -> None:
+    """What is proven of a portable card does not reach into it, nor to the names of maps."""
+    schemes = {name: {"mtlsSecurityScheme": {"description": "a"}} for name in params}
+    extensions = [{"uri": "https://a.example", "params": params}]
+    card = {**PORTABLE, "securitySchemes": schemes, "capabilities": {"extensions": extensions}}
+    assert is_portable(card)
+    assert Unsigned(card).data == plain_jcs(card)
+
+
+def test_what_is_too_much_in_a_free_place_is_refused() -> None:
+    """A number that RFC 8785 has no form for is not written by an encoder."""
+    card = {**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}}
+    assert is_portable(card)
+    with pytest.raises(CanonicalizationError, match="RFC 8785"):
+        _ = Unsigned(card).data
 
 
 @pytest.mark.parametrize("profile", PROFILES)
