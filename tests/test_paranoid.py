@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cardsign.card import (
     PROFILES,
@@ -17,7 +16,7 @@ from cardsign.card import (
     cannot_name_us,
     is_paranoid,
 )
-from cardsign.cli import command_line
+from cardsign.cli import run_words
 from cardsign.errors import JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
@@ -112,16 +111,43 @@ def test_every_attack_says_the_same(paranoid: None) -> None:
         assert deviations(case, judge) == [], case.id
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Carry out a command in this process; its status and what it writes to stdout."""
+    return lambda *words: (run_words(words), capsys.readouterr().out)
+
+
+def test_the_command_line(run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """The option holds for the one command, and its answer is the same."""
-    key = PrivateKey.generate("ES256")
-    card, jwks = tmp_path / "card.json", tmp_path / "jwks.json"
-    card.write_bytes(sign_with_notes(dump(PORTABLE), [key], SigningOptions()).document)
-    jwks.write_text(json.dumps({"keys": [key.public.jwk()]}))
-    asked = ["verify", str(card), "--jwks", str(jwks), "--json"]
-    plain, usual = (
-        CliRunner().invoke(command_line, [*asked, *more]) for more in (["--paranoid"], [])
-    )
-    assert (plain.exit_code, usual.exit_code) == (0, 0)
-    assert json.loads(plain.output)["answers"] == json.loads(usual.output)["answers"]
+    asked = _asked(tmp_path, (key := PrivateKey.generate("ES256")), key)
+    plain, usual = (run(*asked, "--json", *more) for more in (["--paranoid"], []))
+    assert (plain[0], usual[0]) == (0, 0)
+    assert json.loads(plain[1])["answers"] == json.loads(usual[1])["answers"]
     assert not is_paranoid()
+
+
+def test_the_command_takes_no_fast_path(
+    run: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check of ours that says yes to everything is believed without the option alone."""
+    other, key = (PrivateKey.generate("ES256", kid="k") for _ in range(2))
+    asked = _asked(tmp_path, other, key)
+    monkeypatch.setattr("cardsign.jose.algorithms.Algorithm.fits", lambda *_: True)
+    assert run(*asked, "--paranoid")[0] == 1
+    assert run(*asked)[0] == 0
+
+
+def test_options_that_are_refused_leave_nothing_behind(
+    run: Callable[..., tuple[int, str]],
+) -> None:
+    """The next command of the process takes the fast paths again."""
+    assert run("verify", "card.json", "--paranoid", "-j", "many")[0] == 2
+    assert not is_paranoid()
+
+
+def _asked(folder: Path, signer: PrivateKey, trusted: PrivateKey) -> list[str]:
+    """The command that verifies a card of `signer` by the key set of `trusted`."""
+    card, jwks = folder / "card.json", folder / "jwks.json"
+    card.write_bytes(sign_with_notes(dump(PORTABLE), [signer], SigningOptions()).document)
+    jwks.write_text(json.dumps({"keys": [trusted.public.jwk()]}))
+    return ["verify", str(card), "--jwks", str(jwks)]

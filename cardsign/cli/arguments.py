@@ -78,20 +78,22 @@ def option(
     return decorate
 
 
-def _be_paranoid(context: click.Context, _parameter: click.Parameter, chosen: bool) -> None:
-    if chosen:
-        be_paranoid()
-        context.call_on_close(lambda: be_paranoid(False))
+def paranoid_option(command: _Command) -> _Command:
+    """``--paranoid``, while the command runs; options that are refused leave nothing behind."""
 
+    @wraps(command)
+    def running(*args: Any, paranoid: bool, **given: Any) -> Any:
+        be_paranoid(paranoid)
+        try:
+            return command(*args, **given)
+        finally:
+            be_paranoid(False)
 
-paranoid_option: Final = click.option(
-    "--paranoid",
-    is_flag=True,
-    expose_value=False,
-    callback=_be_paranoid,
-    help="Take no fast path: read, canonicalize and check by the definitions alone. Ten times "
-    "slower, with the same answers unless cardsign has a bug.",
-)
+    told = (
+        "Take no fast path: read, canonicalize and check by the definitions alone. Ten times "
+        "slower, with the same answers unless cardsign has a bug."
+    )
+    return cast("_Command", option("--paranoid", told)(running))
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:

@@ -68,8 +68,6 @@ def _a_key_that_fits_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _a_lax_fast_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A command that another test ran may have left this process without fast paths.
-    monkeypatch.setattr("cardsign.card.strictjson._is_paranoid", False)
     monkeypatch.setattr("cardsign.card.strictjson._FAST", json.JSONDecoder())
 
 
