@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.card.document import Card as Card
     from cardsign.card.document import Generation as Generation
-    from cardsign.card.document import is_portable as is_portable
     from cardsign.card.document import render as render
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
     from cardsign.card.extended import MAX_EXP as MAX_EXP

@@ -85,7 +85,7 @@ class Unsigned:
 
     @cached_property
     def unproven(self) -> list[Json] | None:
-        """What :func:`~cardsign.card.document.unproven_parts` says of it."""
+        """What :func:`~cardsign.card.document.unproven_parts` finds in it."""
         return unproven_parts(self.members)
 
     @property

@@ -41,7 +41,8 @@ class Card:
         generation: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
-        unproven: What :func:`unproven_parts` says of it without its signatures.
+        unproven: What may be more in it than texts and booleans under names of the schema, if it
+            is portable; None if it is not (:func:`unproven_parts`).
     """
 
     document: Mapping[str, Json]
@@ -96,11 +97,6 @@ class Card:
                 path=source.pointer,
             )
         return cls(document, _generation(document), _signatures(document), unproven)
-
-    @property
-    def is_portable(self) -> bool:
-        """Whether the four default profiles are proven to make the same bytes of it."""
-        return self.unproven is not None
 
     @property
     def has_endpoint(self) -> bool:
@@ -178,22 +174,18 @@ def _entry_text(entry: Json) -> str:
     return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
 
 
-def is_portable(document: Mapping[str, Json]) -> bool:
-    """Whether the four default profiles are proven to make the same bytes of a card.
+def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
+    """What of a portable card may be more than texts and booleans under names of the schema.
 
-    So they do if every member is one of A2A 1.0, in its own spelling and of its type, and none is
+    A card is portable if the four default profiles are proven to make the same bytes of it. So
+    they do if every member is one of A2A 1.0, in its own spelling and of its type, and none is
     null, empty or false by default.
 
     Args:
         document: The card without `signatures`.
-    """
-    return unproven_parts(document) is not None
 
-
-def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
-    """What of a portable card may be more than texts and booleans under names of the schema.
-
-    That is what the schema leaves free, and maps for their names; None if it is not portable.
+    Returns:
+        What the schema leaves free, and of each map its names; None if the card is not portable.
     """
     unproven: list[Json] = []
     return unproven if _is_message(document, CARD_1_0, unproven) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from spoilt_cards import EXAMPLES, SHARES, spoilt_card
@@ -17,7 +17,6 @@ from cardsign.card import (
     PROFILES,
     Unsigned,
     canonicalize,
-    is_portable,
     jcs,
     plain_jcs,
     write,
@@ -374,7 +373,7 @@ def test_what_is_said_to_change_nothing_changes_nothing(share: int) -> None:
     for seed in range(share, EXAMPLES, SHARES):
         for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
             unsigned = {name: value for name, value in card.items() if name != "signatures"}
-            assert is_portable(unsigned) <= (not lint_portability(unsigned)), seed
+            assert Unsigned(card).is_portable <= (not lint_portability(unsigned)), seed
             assert Unsigned(card).data == plain_jcs(unsigned), seed
             for name, rule in PROFILES.items():
                 if rule.changes_nothing(Unsigned(card)):
@@ -412,34 +411,54 @@ NOT_PORTABLE: dict[str, Any] = {
 @pytest.mark.parametrize("members", NOT_PORTABLE.values(), ids=NOT_PORTABLE)
 def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
     """Anything that some default profile changes, or that a card should not have."""
-    assert is_portable(PORTABLE)
-    assert not is_portable({**PORTABLE, **members})
+    assert Unsigned(PORTABLE).is_portable
+    assert not Unsigned({**PORTABLE, **members}).is_portable
 
 
+NAMES: Final = ("\U0001f600", "\ufb01")  # JavaScript sorts the first before the second
 FREE: dict[str, Any] = {
     "whole fractions": {"a": [100.0, -0.0, {"b": 1e15}]},
     "a fraction that Python spells otherwise": {"a": 1e-7},
-    "names that sort otherwise in UTF-16": {"\U0001f600": 1, "\ufb01": True},
+    "names that sort otherwise in UTF-16": dict.fromkeys(NAMES, True),
     "numbers that every encoder writes": {"a": [1, -2.5, 2**53 - 1]},
 }
 
 
 @pytest.mark.parametrize("params", FREE.values(), ids=FREE)
 def test_what_the_schema_leaves_free_is_written_by_rfc_8785(params: dict[str, Any]) -> None:
-    """What is proven of a portable card does not reach into it, nor to the names of maps."""
-    schemes = {name: {"mtlsSecurityScheme": {"description": "a"}} for name in params}
-    extensions = [{"uri": "https://a.example", "params": params}]
-    card = {**PORTABLE, "securitySchemes": schemes, "capabilities": {"extensions": extensions}}
-    assert is_portable(card)
-    assert Unsigned(card).data == plain_jcs(card)
+    """What is proven of a portable card does not reach into it."""
+    card = Unsigned({**PORTABLE, "capabilities": {"extensions": [{"params": params}]}})
+    assert card.is_portable
+    assert card.data == plain_jcs(card.members)
+
+
+def test_the_names_of_a_map_are_sorted_by_rfc_8785() -> None:
+    """Nor to names that the schema does not give."""
+    scheme = {"mtlsSecurityScheme": {"description": "a"}}
+    card = Unsigned({**PORTABLE, "securitySchemes": dict.fromkeys(NAMES, scheme)})
+    assert card.is_portable
+    assert card.data == plain_jcs(card.members)
 
 
 def test_what_is_too_much_in_a_free_place_is_refused() -> None:
     """A number that RFC 8785 has no form for is not written by an encoder."""
-    card = {**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}}
-    assert is_portable(card)
+    card = Unsigned({**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}})
+    assert card.is_portable
     with pytest.raises(CanonicalizationError, match="RFC 8785"):
-        _ = Unsigned(card).data
+        _ = card.data
+
+
+def test_what_is_proven_is_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second proof is asked for what the schema leaves open, and for nothing else."""
+    asked: list[Any] = []
+    monkeypatch.setattr("cardsign.card.serialize._provable", lambda one: asked.append(one) or one)
+    card = {name: PORTABLE[name] for name in ("name", "version", "skills")}
+    _ = Unsigned(card).data
+    assert asked == []
+    params, scheme = {"a": [1]}, {"mtlsSecurityScheme": {"description": "a"}}
+    card |= {"capabilities": {"extensions": [{"params": params}]}, "securitySchemes": {"s": scheme}}
+    _ = Unsigned(card).data
+    assert asked == [[params, {"s": None}]]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
