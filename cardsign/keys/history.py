@@ -228,10 +228,11 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
 def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -> None:
     """Let the key store's state name the newest keyset statement; again is no change.
 
-    The keys that waited for it to list them may be published from then on.
+    The keys that waited for it to list them may be published from then on. Those that it revokes
+    are revoked here too.
     """
     listed = {key.public.thumbprint for key in statement.keys}
-    store.apply(keep_keyset, statement.id, listed, now=now)
+    store.apply(keep_keyset, statement.id, listed, now=now, revoked=statement.revoked)
 
 
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:

@@ -291,11 +291,17 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
 
 
 def keep_keyset(
-    state: StoreState, held: KeysetId, listed: Collection[str], *, now: datetime
+    state: StoreState,
+    held: KeysetId,
+    listed: Collection[str],
+    *,
+    now: datetime,
+    revoked: Collection[str] = (),
 ) -> Change:
-    """Note the newest keyset statement; the keys of these thumbprints may be published now.
+    """Note the newest keyset statement: which keys may be published now, and which are revoked.
 
-    To note it again brings along what has not come along before; an older one changes nothing.
+    `listed` and `revoked` are thumbprints. To note it again brings along what has not come along
+    before; an older one changes nothing.
     """
     now, known = _second(now), state.statements.keyset
     if known is not None and held < known:
@@ -310,8 +316,13 @@ def keep_keyset(
         for key in state.keys
         if key.state == "generated" and key.thumbprint in listed
     ]
-    after, more = _changed(state, now, *shown)
-    return after, (*events, *more)
+    state, more = _changed(state, now, *shown)
+    events += more
+    for key in state.keys:
+        if key.thumbprint in revoked and key.state not in ENDED:
+            state, more = revoke(state, key.thumbprint, reason="superseded", now=now)
+            events += more
+    return state, events
 
 
 def activate(

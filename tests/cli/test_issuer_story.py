@@ -356,6 +356,8 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     for key in DirectoryStore.open(Path("keys")).state.keys:
         if key.state == "prepublished":
             run(issuer("keys", "activate", key.kid, "--same-custody-accepted"))
+    old, new = (key for key in DirectoryStore.open(Path("keys")).state.keys if not key.rotates)
+    assert (old.state, new.state) == ("revoked", "active")
     publish(issuer)
     verdict = judged(issuer).json
     assert verdict["verdict"] == "trusted"
@@ -752,10 +754,12 @@ def test_a_recovery_key_is_replaced_with_its_own_signature(issuer: Cardsign) -> 
     run(issuer("keyset", "publish", "keyset-1.2.json"))
     recover = ("keyset", "recover", "--yes", "--recovery-file")
     assert issuer(*recover, "recovery.key", **RECOVERY).status == 1
-    run(issuer(*recover, "new.key", "--drop", key_of("card"), **RECOVERY))
+    dropped = key_of("card")
+    run(issuer(*recover, "new.key", "--drop", dropped, **RECOVERY))
     run(issuer("keyset", "publish", "keyset-2.1.json"))
     shown = run(issuer("keyset", "show", "--json")).json
-    assert (shown["epoch"], key_of("card") in shown["revoked"]) == (2, True)
+    assert (shown["epoch"], dropped in shown["revoked"]) == (2, True)
+    assert DirectoryStore.open(Path("keys")).state.find(dropped).state == "revoked"
 
 
 def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,33 @@ def test_a_key_that_came_after_the_statement_that_lists_it_is_prepublished_too()
     assert keyset(state, 2, "one", "two", at=2).find("two").state == "prepublished"
 
 
+def test_a_key_that_the_keyset_revokes_is_revoked_here():
+    """Another holder may have revoked it, or a recovery; nothing here can sign with it again."""
+    state = of(lifecycle.enter(keyset(rooted(), 2, "one", "two"), public("two"), now=after(1)))
+    state = keyset(state, 3, "one", "two", at=2)
+    held, gone = KeysetId(1, 4, "4" * 64), [public("one").thumbprint, public("four").thumbprint]
+
+    state, events = lifecycle.keep_keyset(state, held, [], now=after(7), revoked=gone)
+
+    assert [event.event for event in events] == ["keyset.kept", "key-revoked", "key-activated"]
+    one = state.find("one")
+    assert (one.state, one.revoked_because, one.times.revoked) == (
+        "revoked",
+        "superseded",
+        after(7),
+    )
+    assert state.find("two").state == "active"
+    assert lifecycle.keep_keyset(state, held, [], now=after(8), revoked=gone) == (state, ())
+
+
+def test_a_revocation_in_an_older_statement_changes_nothing():
+    """Only the newest keyset says which keys are revoked."""
+    state = keyset(rooted(), 2, "one")
+    held, gone = KeysetId(1, 1, "1" * 64), [public("one").thumbprint]
+
+    assert lifecycle.keep_keyset(state, held, [], now=after(1), revoked=gone) == (state, ())
+
+
 def test_an_older_statement_changes_nothing():
     """A host that is late cannot turn back what another has noted."""
     state = keyset(rooted(), 2, "one")
