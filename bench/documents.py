@@ -14,9 +14,10 @@ from cardsign.trust import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SMALL: Final = "2 KB, readings agree"
-LARGE: Final = "24 KB, readings agree"
-THREE: Final = "2 KB, three signatures"
+SMALL: Final = "2 KB"
+MIDDLE: Final = "10 KB"
+LARGE: Final = "100 KB"
+THREE: Final = "3.5 KB, readings part"
 DAY: Final = 24 * 60 * 60
 #: Their readings part, so three signatures are made and there are three to look at.
 PARTED: Final = ROOT / "examples" / "cards" / "weather.json"

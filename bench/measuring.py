@@ -8,16 +8,25 @@ disturbs a round disturbs all who are in it.
 from __future__ import annotations
 
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
+from unittest.mock import patch
+
+from cardsign.card import serialize
 
 Turn: TypeAlias = Callable[[], float]
 """Do one's work and return the seconds that one unit of it took."""
 
 Times: TypeAlias = Mapping[str, list[float]]
 """The seconds of each contestant, round by round."""
+
+
+CARDSIGN: Final = "cardsign"
+FAST: Final = "cardsign[fast]"  # with orjson
 
 
 class Broken(Exception):
@@ -77,6 +86,27 @@ def cpu_seconds(work: Callable[[], object], *, of_about: float) -> Turn:
         return (time.process_time() - began) / times
 
     return turn
+
+
+def by_encoder(name: str, work: Callable[[], object], *, of_about: float) -> Turn:
+    """As :func:`cpu_seconds`: with orjson if it is for :data:`FAST`, else without."""
+    with encoder(name):
+        turn = cpu_seconds(work, of_about=of_about)
+
+    def with_encoder() -> float:
+        with encoder(name):
+            return turn()
+
+    return with_encoder
+
+
+@contextmanager
+def encoder(name: str) -> Iterator[None]:
+    """For :data:`FAST` the encoder of this installation, else that of one without the extra."""
+    with patch.dict(sys.modules, {} if name == FAST else {"orjson": None}):
+        serialize._encoder.cache_clear()
+        yield
+    serialize._encoder.cache_clear()
 
 
 def figure(number: float) -> str:

@@ -22,16 +22,17 @@ from typing import Any, Final
 
 from batch import ONE, batch
 from canonical import DEFINITION, canonicalizing
-from documents import LARGE, PARTED, SMALL, THREE, portable_card
+from documents import LARGE, MIDDLE, PARTED, SMALL, THREE, portable_card
 from growth import drawn, growing
+from guard import BASELINE
 from hostile import MAX_CARD_BYTES, hostile
 from manifests import SKILLS, manifests
-from measuring import Broken, Times, ratio
+from measuring import CARDSIGN, Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
 from policies import PINNED, policies
 from serving import AGENTS, NGINX, memory_of_agents, serving
-from signatures import BARE, CARDSIGN, NONE, Case, official_sdk, signing, signing_by_rsa, verifying
+from signatures import BARE, NONE, Case, official_sdk, signing, signing_by_rsa, verifying
 from startup import PASS, starting
 
 from cardsign import PrivateKey
@@ -44,13 +45,14 @@ DELAY: Final = 0.05  # seconds before each answer: a peer on another continent
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All that is measured, as it goes into performance.json."""
     found: dict[str, Any] = {"about": about(options)}
+    found["instructions"] = json.loads(BASELINE.read_text(encoding="utf-8"))
     with official_sdk() as sdk:
         if sdk is not None:
             found["about"]["software"]["a2a-sdk"] = sdk.ask(do="about")["name"].split()[-1]
         for name, card in cards().items():
             case = Case(card, PrivateKey.generate("ES256"))
             say(f"verifying and signing: {name}")
-            found.setdefault("cards", {})[name] = {"bytes": len(case.signed)}
+            found.setdefault("cards", {})[name] = {"bytes": len(case.signed())}
             verified = verifying(case, sdk, options.rounds)
             found.setdefault("verify", {})[name] = against(verified, CARDSIGN, BARE)
             signed = signing(case, sdk, options.rounds)
@@ -114,7 +116,8 @@ def cards() -> Mapping[str, bytes]:
     """What is signed and verified."""
     return {
         SMALL: portable_card(),
-        LARGE: portable_card(skills=80),
+        MIDDLE: portable_card(skills=33),
+        LARGE: portable_card(skills=335),
         THREE: PARTED.read_bytes(),
     }
 
@@ -132,7 +135,7 @@ def against(times: Times, *names: str) -> dict[str, Any]:
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """The machine, as far as it matters to anybody else, and what was run."""
-    software = ("cardsign", "cryptography", "joserfc", "rfc8785", "httpcore")
+    software = ("cardsign", "cryptography", "joserfc", "rfc8785", "orjson", "httpcore")
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cores": os.cpu_count(),

@@ -203,3 +203,29 @@ def test_growth_in_instructions_fails(
     compare = importlib.import_module("guard").compare
     found = {"where": {"python": where}, "instructions": {"verify": count}}
     assert compare(found, COUNTS) == status
+
+
+def test_what_has_no_baseline_fails_the_guard(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new measurement is written down first; compared with itself it could never grow."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    compare = importlib.import_module("guard").compare
+    assert compare({**COUNTS, "instructions": {"verify": 1, "sign": 1}}, COUNTS) == 1
+    assert "no baseline" in capsys.readouterr().out
+
+
+def test_what_is_held_and_not_measured_fails_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor may a measurement be dropped without its baseline."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    compare = importlib.import_module("guard").compare
+    assert compare({**COUNTS, "instructions": {}}, COUNTS) == 1
+
+
+def test_the_guards_baseline_has_all_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file in the repository, for whoever has no valgrind."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    guard = importlib.import_module("guard")
+    held = json.loads(guard.BASELINE.read_text(encoding="utf-8"))
+    assert set(held["instructions"]) == {*guard.PIECES, guard.COMMAND}
+    assert set(held["where"]) == set(guard.where())
