@@ -111,7 +111,7 @@ _TABLE: Final = (
     ("build.missing", "No source says what a card needs, and no rule fills it.",
      "Add it to the source, or pass it: cardsign build SOURCE --set MEMBER=VALUE -o CARD"),
     ("build.unknown_source", "The kind of a source cannot be told.",
-     "Name its kind: cardsign build KIND:SOURCE -o CARD"),
+     "If it is of a kind in `cardsign build --help`, say so: cardsign build KIND:SOURCE -o CARD"),
     ("build.unsupported", "A source is of a kind or version that is not read.",
      "Look at `cardsign build --help` for what is read."),
     ("build.reference", "A source names something that no source defines.",

@@ -34,6 +34,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     skills.KIND,
 )
 _OPTION: Final = "--set"
+SET_HINT: Final = "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=..."
 _DEFAULT_VERSION: Final = "0.0.0"
 
 
@@ -92,6 +93,9 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
         if not groups or groups[-1][0] is not kind:
             groups.append((kind, []))
         groups[-1][1].append(path)
+    if options.agent is not None and not any(kind is orloj.KIND for kind, _ in groups):
+        message = f"--agent {options.agent} chooses among agents of Orloj, and no source is one"
+        raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
     saved = replace(options, live=())
     for kind, paths in groups:
         kind.take(paths, draft, saved)
@@ -111,6 +115,10 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     if "://" in source:
         hint = f"Save it, and name the file: curl -O {shlex.quote(source)}"
         raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
+    names = ", ".join(one.name for one in KINDS)
+    if colon and re.fullmatch(r"[a-z0-9-]{2,}", named) and not os.path.lexists(source):
+        message = f"there is no kind {named!r}; the kinds are {names}"
+        raise refusal("build.unknown_source", message, Place(source))
     path = Path(source)
     if os.path.isdir(path):
         for kind in KINDS:
@@ -123,8 +131,7 @@ def _recognise(source: str) -> tuple[Kind, Path]:
         for kind in KINDS:
             if kind.is_file(document):
                 return kind, path
-    known = ", ".join(one.name for one in KINDS)
-    raise refusal("build.unknown_source", f"it is none of {known}", Place(source))
+    raise refusal("build.unknown_source", f"it is none of {names}", Place(source))
 
 
 def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
@@ -154,7 +161,8 @@ def _set(draft: Draft, member: str, text: str) -> None:
     try:
         field = field_of(target)
     except KeyError as exc:
-        raise UsageFault("usage.invalid", f"A2A 1.0 has no member {member!r}") from exc
+        message = f"A2A 1.0 has no member {member!r}"
+        raise UsageFault("usage.invalid", message, hint=SET_HINT) from exc
     if field.kind == "string":
         value = text if field.shape == "one" else value
         if field.shape != "one" and not isinstance(value, list):
@@ -209,14 +217,15 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
         first = listed[0]
         return str(first.get("url")) if isinstance(first, dict) else ""
     url = template.replace("{name}", _slug(name))
+    example = "'https://agents.example.com/{name}'" if said == "--url" else "https://a.example"
+    hint = f"Such as: {said} {example}"
     if stray := re.search(r"\{.*?\}", url):
         message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
-        hint = "Such as: --url 'https://agents.example.com/{name}'"
         raise UsageFault("usage.invalid", message, path=said, hint=hint)
     try:
         parse_url(url)
     except CardRefused as refused:
-        raise UsageFault("usage.invalid", refused.message, path=said) from refused
+        raise UsageFault("usage.invalid", refused.message, path=said, hint=hint) from refused
     listed = draft.value("supportedInterfaces")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     first, *others = known or [{}]

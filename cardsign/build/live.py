@@ -77,7 +77,9 @@ def run_mcp(command: str, environment: Mapping[str, str], *, seconds: float = SE
         inherited = programs.inherited(environment)
         path = shutil.which(name, path=inherited.get("PATH"))
         if path is None:
-            raise refusal("build.unsupported", f"there is no program {name!r}", place)
+            hint = "Install it, or give its whole path."
+            message = f"there is no program {name!r}"
+            raise refusal("build.unsupported", message, place, hint=hint)
         program = programs.Program(
             os.path.abspath(path),
             tuple(arguments),

@@ -126,6 +126,8 @@ def _chosen(pool: _Pool, wanted: str | None, place: Place) -> _Resource:
         raise refusal("build.missing", message, place)
     names = ", ".join(f"{one.namespace}/{one.name}" for one in systems[:10])
     message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
+    if wanted is not None and not found:
+        message = f"there is no agent {wanted!r}; there are {names}"
     raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, parse_object
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
+from cardsign.reasons import hint_for
 from cardsign.records import dataclass
 from cardsign.trust.policylines import Lines
 
@@ -250,7 +251,8 @@ def read_json(data: bytes, file: str) -> tuple[Document, ...]:
     try:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
-        raise refusal("build.syntax", exc.message, Place(file, exc.line or 0)) from exc
+        place, hint = Place(file, exc.line or 0), hint_for(exc.code)
+        raise refusal("build.syntax", exc.message, place, hint=hint) from exc
     return (Document(file, value, _json_lines(data.decode())),)
 
 

@@ -32,6 +32,7 @@ class Spot:
         field: The field of 1.0 that it is, or that holds it.
         old_field: The field of 0.3, likewise.
         security: It is, or stands in, a member that says who may call, and how.
+        old_message: What 0.3 says of the object in which it stands.
     """
 
     tokens: tuple[str, ...]
@@ -43,6 +44,7 @@ class Spot:
     field: Field | None = None
     old_field: Field | None = None
     security: bool = False
+    old_message: Message | None = None
 
     @property
     def pointer(self) -> str:
@@ -73,7 +75,8 @@ def _members(
     for name, value in owner.items():
         field, old_field = _fields(name, message, old, any_spelling)
         secure = security or any(one is not None and one.security for one in (field, old_field))
-        spot = Spot((*above, name), name, value, "member", owner, message, field, old_field, secure)
+        known = message, field, old_field, secure, old
+        spot = Spot((*above, name), name, value, "member", owner, *known)
         yield spot
         yield from _inside(spot, value, any_spelling)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from cardsign.build.assemble import BuiltCard, build_card
+from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
 from cardsign.card.convert import A2aVersion
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
@@ -111,7 +111,8 @@ def build(
 def _member(text: str) -> tuple[str, str]:
     member, equals, value = text.partition("=")
     if not equals:
-        raise UsageFault("usage.invalid", f"--set takes MEMBER=VALUE, found {text!r}")
+        message = f"--set takes MEMBER=VALUE, found {text!r}"
+        raise UsageFault("usage.invalid", message, hint=SET_HINT)
     return member, value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.sign import CardOptions
 from cardsign.cli.talk import is_json, printed, safe, say, say_notes
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
-from cardsign.cli.views import render_verdict
+from cardsign.cli.views import render_verdict, say_updated
 from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
@@ -126,14 +125,14 @@ def resign(
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            _publish(keystore, signed.document, publication, now)
+            published = publish_cards(
+                keystore.open(), signed.document, directory=to_change(publication), now=now
+            )
+            if published.generation.created or not watching.watch:
+                say_updated(published, publication)
         return EXIT_OK
 
     return watching.repeat(look)
-
-
-def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datetime) -> None:
-    publish_cards(keystore.open(), card, directory=to_change(publication), now=now)
 
 
 def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:

@@ -231,9 +231,11 @@ def _lists(subject: Subject, names: tuple[str, ...]) -> Iterator[tuple[Tokens, l
                 yield (*tokens, name), value
 
 
-def _without_blanks(value: Json) -> Json:
-    """A media type that has white space around it."""
+def _as_media_type(value: Json) -> Json:
+    """A media type that has white space around it, or is written as a word of one meaning."""
     bare = value.strip(_BLANKS) if isinstance(value, str) else ""
+    if bare in ("text", "json", "markdown"):
+        return _KNOWN_MODES[bare]
     return bare if _MEDIA_TYPE.fullmatch(bare) else value
 
 
@@ -243,9 +245,9 @@ def _without_blanks(value: Json) -> Json:
     summary="An input or output mode is no media type.",
     why="Clients compare modes with the media types that they have. A word like `text` matches "
     "none of them.",
-    fix="Write text/plain for `text`, application/json for `data`. --fix removes white space "
-    "around a media type.",
-    repair=_without_blanks,
+    fix="Write text/plain for `text`, application/json for `data`. --fix does that for `text`, "
+    "`json` and `markdown`, and removes white space around a media type.",
+    repair=_as_media_type,
     reference="A2A 1.0 4.4.1, RFC 6838",
     bad=Example({"/defaultInputModes": ["text"]}),
     good=Example({"/defaultInputModes": ["text/markdown"]}),

@@ -37,7 +37,7 @@ _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", li
     "warning",
     bad=Example({"/x-berth": 4}),
     good=Example({"/iconUrl": "https://tides.example/i.png"}),
-    summary="A member that A2A 1.0 does not define.",
+    summary="A member that neither A2A 1.0 nor 0.3 defines.",
     why="The full profiles sign it and the pruning ones drop it. So most SDKs would not notice "
     "a change of it.",
     fix="Put it into the `params` of an extension in `capabilities.extensions`, or leave it out.",
@@ -46,9 +46,10 @@ def unknown_member(spot: Spot) -> str | None:
     """A member of neither schema, where 1.0 knows the object in which it stands."""
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
         return None
-    meant = spot.message.folded.get(fold(spot.name or ""))
+    known = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
+    meant = known.get(fold(spot.name or ""))
     hint = f"; did you mean {meant.name}?" if meant is not None else ""
-    return f"A2A 1.0 defines no such member here{hint}"
+    return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
 
 
 def _says_nothing(spot: Spot) -> bool:

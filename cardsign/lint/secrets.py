@@ -111,7 +111,7 @@ def token(spot: Spot) -> str | None:
     text = _text(spot)
     if len(text) < 16:
         return None
-    return next((name for name, form in _TOKENS.items() if form.search(text)), None)
+    return " and ".join(name for name, form in _TOKENS.items() if form.search(text)) or None
 
 
 @rule(

@@ -228,6 +228,8 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
     write("second.yaml", SYSTEM.replace("research-system", "second"))
     with pytest.raises(BuildRefused, match="which one is meant"):
         build(folder)
+    with pytest.raises(BuildRefused, match=r"no agent 'third'; there are default/.*system"):
+        build(folder, agent="third")
     assert build(folder, agent="second")["name"] == "second"
     write("second.yaml", SYSTEM.replace("research-system", "second").replace("true", "false"))
     assert build(folder)["name"] == "research-system"

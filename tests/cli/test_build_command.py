@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cardsign.cli import command_line
+from cardsign.errors import CardsignError
+from cardsign.reasons import hint_for
 
 SKILL = "---\nname: tides\ndescription: Says when the tide is high\n---\n"
 URL = "https://{name}.example/a2a"
@@ -108,6 +110,45 @@ def test_what_is_said_wrongly_is_refused(folder: Path, words: tuple[str, str]) -
     refused = run("SKILL.md", *url, "-o", "card.json", *words)
     assert getattr(refused.exception, "code", None) == "usage.invalid"
     assert not (folder / "card.json").exists()
+
+
+HINTS = {
+    "an unknown member": (("--set", "nonsense=1"), "Such as: --set version=1.2.0"),
+    "no value": (("--set", "version"), "Such as: --set version=1.2.0"),
+    "a bad url": (("--url", "a b"), "Such as: --url 'https://agents.example.com/{name}'"),
+    "a bad base url": (("--base-url", "a b"), "Such as: --base-url https://a.example"),
+    "no such program": (("--run-mcp", "no-such-program"), "Install it, or give its whole path."),
+    "an unknown kind": (("nosuch:SKILL.md",), "cardsign build --help"),
+    "no source of a kind": (("openapi.yaml",), "cardsign build --help"),
+    "a byte order mark": (("bom.json",), "Save the file as UTF-8 without BOM."),
+    "an agent that nothing asks for": (("--agent", "nosuch"), "Leave out --agent."),
+}
+
+
+@pytest.mark.parametrize(("words", "hint"), HINTS.values(), ids=HINTS)
+def test_a_refusal_says_what_to_type(folder: Path, words: tuple[str, ...], hint: str) -> None:
+    """And not only where the help is."""
+    (folder / "openapi.yaml").write_text("openapi: 3.1.0\n")
+    (folder / "bom.json").write_bytes(b"\xef\xbb\xbf{}")
+    url = () if {"--url", "--base-url"}.intersection(words) else ("--url", URL)
+    refused = run("SKILL.md", *url, "-o", "card.json", *words)
+    assert hint in hint_of(refused.exception)
+    assert not (folder / "card.json").exists()
+
+
+def hint_of(error: object) -> str:
+    """What a person is told to do."""
+    assert isinstance(error, CardsignError)
+    return error.hint or hint_for(error.code)
+
+
+def test_an_unknown_kind_is_told_with_those_that_there_are(folder: Path) -> None:
+    """A file of such a name is another matter."""
+    refused = run("nosuch:SKILL.md", "--url", URL, "-o", "card.json")
+    told = "there is no kind 'nosuch'; the kinds are pyproject, forge, orloj,"
+    assert told in str(refused.exception)
+    Path("nosuch:SKILL.md").write_text(Path("SKILL.md").read_text())
+    assert run("nosuch:SKILL.md", "--url", URL, "-o", "card.json").exit_code == 0
 
 
 MCP_SERVER = """import json, sys

@@ -187,6 +187,7 @@ def test_what_can_be_read_two_ways_is_not_fixed(untrusted: bytes, refusal: type)
         fix(untrusted)
 
 
+JSON = "application/json"
 MODE, TAGS = "/defaultInputModes", "/skills/0/tags"
 BINDING, TRANSPORT = "/supportedInterfaces/0/protocolBinding", "/preferredTransport"
 
@@ -203,6 +204,8 @@ REPAIRED: dict[str, tuple[dict[str, Any], str, Any, Any]] = {
         [{"url": "https://tides.example/rpc", "transport": "GRPC"}],
     ),
     "a mode between blanks": (PORTABLE, MODE, [" text/plain\t"], ["text/plain"]),
+    "a mode that is a word of one meaning": (PORTABLE, MODE, [" text "], ["text/plain"]),
+    "such a word beside its media type": (PORTABLE, MODE, ["json", "application/json"], [JSON]),
     "a mode that is repeated": (PORTABLE, MODE, ["a/b", "c/d", "a/b"], ["a/b", "c/d"]),
     "a mode that is repeated but for blanks": (PORTABLE, MODE, ["a/b", "a/b "], ["a/b"]),
     "a tag that is repeated": (PORTABLE, TAGS, ["sea", "tide", "sea"], ["sea", "tide"]),
@@ -225,7 +228,7 @@ UNREPAIRED: dict[str, tuple[dict[str, Any], str, Any]] = {
     "a binding with a hyphen": (PORTABLE, BINDING, "json-rpc"),
     "a binding with a letter that becomes one of ASCII": (PORTABLE, BINDING, "j\u017fonrpc"),
     "a binding of one's own": (PORTABLE, BINDING, "urn:tides"),
-    "a mode of one word": (PORTABLE, MODE, [" text "]),
+    "a mode of a word that may mean several": (PORTABLE, MODE, ["image", "data", "file"]),
     "a blank inside a mode": (PORTABLE, MODE, ["text /plain"]),
     "tags in other letters": (PORTABLE, TAGS, ["sea", "Sea", "sea "]),
     "repeated texts of another list": (PORTABLE, "/skills/0/examples", ["a", "a"]),

@@ -247,6 +247,9 @@ def test_a_misspelled_member_is_told_its_name() -> None:
 
     assert near.endswith("did you mean iconUrl?")
     assert "mean" not in far
+    (old,) = lint_portability(put(PORTABLE, "/preferred_transport", "x"))
+    told = "neither A2A 1.0 nor 0.3 defines this member here; did you mean preferredTransport?"
+    assert old.message == told
 
 
 def test_every_finding_of_a_card_is_there() -> None:

@@ -122,6 +122,13 @@ def test_a_private_key_in_pem(kind: str) -> None:
     assert found({**PORTABLE, "description": f"-----BEGIN {public}-----"}) == []
 
 
+def test_two_tokens_in_one_text_are_both_named() -> None:
+    """Each has to be revoked."""
+    text = "AKIA" + "IOSFODNN7EXAMPLE" + " ghp_" + "a1B2" * 9
+    (one,) = lint_card(json.dumps({**PORTABLE, "description": text}).encode()).findings
+    assert (one.rule.id, one.message) == ("secrets.token", "an AWS access key and a GitHub token")
+
+
 def test_groups_can_be_chosen() -> None:
     """A card with a finding of each kind."""
     card = put(put(PORTABLE, "/x", 1), "/version", "two")
