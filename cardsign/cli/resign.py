@@ -119,17 +119,15 @@ def resign(
                 options=SigningOptions(own_kids=signers.own_kids, file=output),
                 previous=before,
             )
-        changed = signed.document != before
-        if changed:
+        if changed := signed.document != before:
             write_output(output, signed.document)
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            published = publish_cards(
-                keystore.open(), signed.document, directory=to_change(publication), now=now
-            )
-            if published.generation.created or not watching.watch:
-                say_updated(published, publication)
+            target = to_change(publication)
+            told = publish_cards(keystore.open(), signed.document, directory=target, now=now)
+            if told.generation.created or not watching.watch:
+                say_updated(told, publication)
         return EXIT_OK
 
     return watching.repeat(look)
