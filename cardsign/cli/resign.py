@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.gateway import is_over, resign_card
-from cardsign.issuer.publishing import publish_cards
+from cardsign.issuer.publishing import Published, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
@@ -124,13 +125,16 @@ def resign(
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            target = to_change(publication)
-            told = publish_cards(keystore.open(), signed.document, directory=target, now=now)
+            told = _publish(keystore, signed.document, publication, now)
             if told.generation.created or not watching.watch:
                 say_updated(told, publication)
         return EXIT_OK
 
     return watching.repeat(look)
+
+
+def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datetime) -> Published:
+    return publish_cards(keystore.open(), card, directory=to_change(publication), now=now)
 
 
 def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
