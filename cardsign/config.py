@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cardsign.card.extended import AUDIENCE
-from cardsign.errors import FileMissing, StoreFault, UsageFault
+from cardsign.errors import FileMissing, StoreFault, UsageFault, closest
 from cardsign.files import (
     bad_settings,
     leads_outside,
@@ -295,12 +295,14 @@ _EXPECTED: Final = {
 
 
 def _problem(refused: ValidationError) -> tuple[str, str]:
-    """The first thing that is wrong, in words; and the member that is."""
-    error = refused.errors(include_url=False)[0]
+    """The first thing that is wrong, in words, and the member that is: a misspelt one above all."""
+    errors = refused.errors(include_url=False)
+    error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
         known = _known(error["loc"])
-        return f"unknown member {name!r}; known are {', '.join(known)}", member
+        meant = closest(member, known) or f"; known are {', '.join(known)}"
+        return f"unknown member {name!r}{meant}", member
     if error["type"] == "missing":
         return f"{name!r} is missing", ""
     expected = _EXPECTED.get(error["type"])
@@ -312,8 +314,8 @@ def _problem(refused: ValidationError) -> tuple[str, str]:
 def _known(location: tuple[int | str, ...]) -> list[str]:
     """The members that may stand where an unknown one does."""
     schema = config_schema()
-    table = schema["$defs"][str(location[0])] if len(location) > 1 else schema
-    return list(table["properties"])
+    tables = [one for one in location[:-1] if isinstance(one, str)]
+    return list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
 
 
 def _cards(

@@ -39,7 +39,7 @@ place (``path``: a JSON pointer, file or header member), and a ``hint``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -224,3 +224,11 @@ def of_the_user(name: str) -> Iterator[None]:
         yield
     except InputRefused as refusal:
         raise in_file(refusal, name, UsageFault) from refusal
+
+
+def closest(value: object, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a sentence; empty where nothing is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(value), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

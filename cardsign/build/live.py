@@ -116,9 +116,11 @@ def _listed(say: Say, name: str) -> Document:
                 continue  # a notification, or a question of its own
             if (error := answer.get("error")) is not None:
                 said = json.dumps(error)[:200]
-                raise refusal("build.unsupported", f"{method} gave an error: {said}", place)
+                message = f"{method} gave an error: {said}"
+                raise refusal("build.unsupported", message, place, hint=_SAVE)
             return Document(name, answer.table("result"), {(): 0})
-        raise refusal("build.unsupported", f"the server gave no answer to {method}", place)
+        message = f"the server gave no answer to {method}"
+        raise refusal("build.unsupported", message, place, hint=f"Is it an MCP server? {_SAVE}")
 
     us: dict[str, Json] = {"name": "cardsign", "version": user_agent().partition("/")[2]}
     hello: dict[str, Json] = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": us}

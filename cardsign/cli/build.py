@@ -38,7 +38,7 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
     "A member of the card, such as description or skills.ID.name; wins over every source.",
     into="members",
 )
-@option("--agent NAME", "Which one, where the sources define several.")
+@option("--agent NAME", "Which agent of Orloj, where the sources define several.")
 @option("--keep-going", "Leave out what is refused, and build the rest.")
 @option("--prompt-excerpt", "Take a missing description from a prompt's first sentence.")
 @option(

@@ -19,7 +19,7 @@ from cardsign.cli.options import moment
 from cardsign.cli.talk import counted, is_json, print_json, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.config import CONFIG_FILE, read_config
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card
 from cardsign.lint.fixing import FixResult, fix
 from cardsign.lint.portability import TARGETS
@@ -319,7 +319,8 @@ def _explain(name: str) -> None:
         return
     if name not in RULES:
         hint = "cardsign lint --explain all lists them."
-        raise UsageFault("usage.conflict", f"there is no rule {name!r}", hint=hint)
+        message = f"there is no rule {name!r}{closest(name, RULES)}"
+        raise UsageFault("usage.conflict", message, hint=hint)
     click.echo("\n".join(_explained(RULES[name])))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
-from cardsign.errors import CardRefused, JsonRefused, UsageFault
+from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
 from cardsign.lint import contract as contract  # their rules bind themselves
 from cardsign.lint import meaning as meaning
 from cardsign.lint import members as members
@@ -158,7 +158,8 @@ def check_settings(settings: LintSettings) -> None:
     for name in named:
         if name not in RULES and name not in groups:
             hint = "`cardsign lint --explain all` lists the rules."
-            raise UsageFault("usage.conflict", f"there is no rule {name!r}", hint=hint)
+            message = f"there is no rule {name!r}{closest(name, RULES)}"
+            raise UsageFault("usage.conflict", message, hint=hint)
 
 
 def _sorted_out(

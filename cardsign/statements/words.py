@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, closest
 
 #: Words of a digest; 88 bits.
 WORDS: Final = 8
@@ -41,14 +41,10 @@ def read_words(text: str) -> str:
     known = _wordlist()
     for word in words:
         if word not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(word, known, n=1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
             raise UsageFault(
                 "usage.invalid",
-                f"{word!r} is no word of a keyset digest",
-                hint=f"Give the {WORDS} words that `cardsign keyset show` prints.{meant}",
+                f"{word!r} is no word of a keyset digest{closest(word, known)}",
+                hint=f"Give the {WORDS} words that `cardsign keyset show` prints.",
             )
     if len(words) != WORDS:
         raise UsageFault(

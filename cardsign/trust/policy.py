@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -18,7 +18,7 @@ from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.records import dataclass
@@ -188,14 +188,6 @@ Expectation: TypeAlias = PublicSubject | Extended
 def public_subject(expect: Expectation | None) -> PublicSubject | None:
     """Whose card is expected, whatever its kind."""
     return expect.of if isinstance(expect, Extended) else expect
-
-
-def closest(value: object, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence; empty where nothing is near."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(str(value), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 #: Cards of one issuer that a policy lists, and URLs of an issuer at which a trusted card was found

@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
-from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault
+from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault, closest
 from cardsign.files import read_bytes, read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
@@ -53,7 +53,6 @@ from cardsign.trust.policy import (
     Policy,
     TofuAnchor,
     TrustedIssuer,
-    closest,
     parse_network,
 )
 from cardsign.trust.policylines import Lines, Location

@@ -263,8 +263,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "settings with a slip": (
         2,
-        "config.malformed: unknown member 'publsh'; known are format, issuer, "
-        "keystore, publish, timeline, build, lint, card "
+        "config.malformed: unknown member 'publsh'; did you mean 'publish'? "
         "(cardsign.toml, line 2)",
         "Fix what is named. A new cardsign.toml is written by: cardsign init",
     ),

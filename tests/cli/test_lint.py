@@ -138,6 +138,32 @@ def test_settings_that_do_not_fit(cardsign: Cardsign, line: str) -> None:
     assert "config.malformed" in ended.err
 
 
+UNKNOWN = {
+    "of the file": ("owner = 1", "unknown member 'owner'; known are format, issuer, keystore"),
+    "of a table in a list": (
+        "[[lint.waiver]]\nuntil = 2026-12-01",
+        "unknown member 'lint.waiver.0.until'; known are rule, reason, expires, path",
+    ),
+    "of a table in a table": (
+        "[build.orloj]\nprotocol = 1",
+        "unknown member 'build.orloj.protocol'; did you mean 'protocol_version'?",
+    ),
+    "a rule": (
+        '[[lint.waiver]]\nrule = "meaning.verson"\nreason = "r"',
+        "there is no rule 'meaning.verson'; did you mean 'meaning.version'?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), UNKNOWN.values(), ids=UNKNOWN)
+def test_what_a_project_misspells_is_told_its_name(
+    cardsign: Cardsign, text: str, told: str
+) -> None:
+    """Or those that the very table knows."""
+    Path("cardsign.toml").write_text(f"format = 1\n{text}\n")
+    assert told in cardsign("lint", card("card.json", PORTABLE)).err
+
+
 def test_sarif_is_what_code_scanning_takes(cardsign: Cardsign) -> None:
     """One rule for each kind of finding, one result for each place."""
     document = json.dumps(put(put(PORTABLE, "/version", "two"), "/x", 1), indent=1)
