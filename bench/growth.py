@@ -76,10 +76,10 @@ def growing(rounds: int, most: int = max(ENTRIES)) -> Growth:
 
 _WIDTH, _HEIGHT, _MARGIN = 440, 280, 48
 _FONT: Final = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
-# Ink, faint lines, and the two curves: on a light page and on a dark one.
+# Paper, ink, faint lines, and the two curves: on a light page and on a dark one.
 _COLOURS: Final = (
-    ("#1f2328", "#d0d7de", "#0550ae", "#a03c00"),
-    ("#e6edf3", "#3d444d", "#79c0ff", "#ffa657"),
+    ("#ffffff", "#1f2328", "#d0d7de", "#0550ae", "#a03c00"),
+    ("#0d1117", "#e6edf3", "#3d444d", "#79c0ff", "#ffa657"),
 )
 
 
@@ -92,6 +92,7 @@ def drawn(growth: Growth) -> str:
         f'{size} role="img"><title>What a verdict costs, in bare verifications</title>',
         f"<style>text{{font:13px {_FONT}}}.name{{font-weight:600}}{_style(0)}"
         f"@media(prefers-color-scheme:dark){{{_style(1)}}}</style>",
+        '<rect width="100%" height="100%" rx="8"/>',
     ]
     for at, (what, curves) in enumerate(growth.items()):
         lines.append(f'<g transform="translate({at % 2 * _WIDTH} {at // 2 * _HEIGHT})">')
@@ -100,12 +101,12 @@ def drawn(growth: Growth) -> str:
 
 
 def _style(theme: int) -> str:
-    ink, faint, *curves = _COLOURS[theme]
+    paper, ink, faint, *curves = _COLOURS[theme]
     lines = "".join(
         f".c{at}{{fill:{colour}}}path.c{at}{{fill:none;stroke:{colour};stroke-width:2}}"
         for at, colour in enumerate(curves)
     )
-    return f"text{{fill:{ink}}}.axis{{stroke:{faint}}}{lines}"
+    return f"rect{{fill:{paper}}}text{{fill:{ink}}}.axis{{stroke:{faint}}}{lines}"
 
 
 def _field(what: str, curves: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

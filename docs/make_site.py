@@ -51,7 +51,7 @@ def page_for_site(text: str, page: Path, source: str) -> str:
         target = Path(os.path.normpath(page.parent / path))
         if target == Path("README.md"):
             target = Path("docs") / "index.md"  # the README, on the site
-        if target.is_relative_to("docs") and target.suffix in {".md", ".svg"}:
+        if target.is_relative_to("docs") and target.suffix in {".md", ".png", ".svg"}:
             return f"{picture}[{words}]({os.path.relpath(target, home)}{fragment or ''})"
         return f"[{words}]({source}/{target}{fragment or ''})" if source else words
 

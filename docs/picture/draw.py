@@ -14,6 +14,7 @@ TOP, BOX_HEIGHT = 36, 92
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 #: Colours by what they mean, for a light page and for a dark one.
 COLOURS = {
+    "paper": ("#ffffff", "#0d1117"),
     "ink": ("#1f2328", "#e6edf3"),
     "soft": ("#59636e", "#9198a1"),
     "line": ("#8c959f", "#6e7681"),
@@ -126,7 +127,10 @@ def rule(y: float) -> str:
 def drawing(height: int, title: str, parts: list[str]) -> str:
     """A picture of its parts."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
-    return "\n".join([head, f"<title>{escape(title)}</title>", style(), *parts, "</svg>"]) + "\n"
+    # The page's own theme may be another than the one that the reader's system asks for.
+    paper = '<rect width="100%" height="100%" rx="8" class="paper"/>'
+    lines = [head, f"<title>{escape(title)}</title>", style(), paper, *parts, "</svg>"]
+    return "\n".join(lines) + "\n"
 
 
 def flow() -> str:

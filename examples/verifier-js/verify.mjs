@@ -10,6 +10,8 @@ const LATEST = 253402300799; // the year 9999
 const DAY = 86400;
 const MOST_STATEMENT = 65536; // bytes
 const MOST_CARD = 262144; // bytes
+const MOST_HEADER = 4096; // bytes
+const MOST_VALUES = 10000;
 
 export class Refused extends Error {
   constructor(code, message) {
@@ -80,7 +82,8 @@ export function readKey(jwk, code = "statement.bad_key") {
   const alg = get("alg");
   const names = NUMBERS[alg] ?? refuse(code, "an algorithm other than ES256 and RS256");
   members(jwk, [...names, "kid", "use", "alg"], code);
-  need(get("use") === "sig" && typeof get("kid") === "string", code, "use or kid");
+  const hasName = typeof get("kid") === "string" && /^[\x20-\x7e]{1,256}$/.test(get("kid"));
+  need(get("use") === "sig" && hasName, code, "use or kid");
   if (alg === "ES256") {
     need(get("kty") === "EC" && get("crv") === "P-256", code, "not P-256");
     for (const name of ["x", "y"]) need(base64url(get(name), code).length === 32, code, "coordinates have 32 bytes");
@@ -109,6 +112,19 @@ function signatureFits({ alg, key }, signingInput, signature) {
 
 // ---- Cards -----------------------------------------------------------------------------------
 
+/** What decides how a signature is checked: in no unprotected header, and the last two in none at all. */
+const PROTECTED = ["alg", "kid", "typ", "crit", "b64"];
+
+const fold = (name) => name.replaceAll("_", "").toUpperCase().toLowerCase();
+
+/** How many values a card is made of. Two names of one object that a lenient reader takes for one are refused. */
+function values(value) {
+  const inner = value instanceof Map ? [...value.values()] : Array.isArray(value) ? value : [];
+  const names = value instanceof Map ? [...value.keys()].map(fold) : [];
+  need(new Set(names).size === names.length, "card.two_spellings", "two spellings of one name");
+  return inner.reduce((sum, one) => sum + values(one), 1);
+}
+
 /** A JWT signed by the same key has these at its top level; a card has none of them. */
 const CLAIMS = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];
 
@@ -124,6 +140,7 @@ export function verifyCard(bytes, keys) {
   need(card instanceof Map, "json.not_object", "a card is an object");
   const signatures = card.get("signatures") ?? [];
   card.delete("signatures");
+  need(values(card) <= MOST_VALUES, "json.too_many_values", "more than 10,000 values");
   const endpoints = card.get("supportedInterfaces") ?? (card.has("url") ? [card.get("url")] : []);
   const named = typeof card.get("name") === "string" && card.get("name") !== "";
   const shaped = Array.isArray(card.get("skills")) || card.get("capabilities") instanceof Map;
@@ -131,13 +148,16 @@ export function verifyCard(bytes, keys) {
   const payload = Buffer.from(canonical(card)).toString("base64url");
   for (const entry of signatures) {
     try {
-      const header = parseJson(base64url(entry.get("protected"), "sig.header"), { depth: 8, code: "sig.header" });
+      const octets = base64url(entry.get("protected"), "sig.header");
+      need(octets.length <= MOST_HEADER, "sig.header", "more than 4 KiB");
+      const header = parseJson(octets, { depth: 8, code: "sig.header" });
       const key = keys.find((one) => one.kid === header.get("kid"));
-      const typ = header.get("typ");
-      const isCard = [undefined, "JOSE", "JOSE+JSON"].includes(typ);
-      const isToken = typ === "JWT" && !CLAIMS.some((name) => card.has(name));
-      if (!key || key.alg !== header.get("alg") || !(isCard || isToken)) continue;
-      if (header.has("crit") || header.has("b64") || [...(entry.get("header") ?? new Map()).keys()].some((name) => header.has(name))) continue;
+      const typ = header.has("typ") ? header.get("typ").toLowerCase() : "jose";
+      const isToken = typ === "jwt" && !CLAIMS.some((name) => card.has(name));
+      if (!key || key.alg !== header.get("alg") || !(["jose", "jose+json"].includes(typ) || isToken)) continue;
+      const beside = entry.get("header") ?? new Map();
+      if (!(beside instanceof Map) || [...beside.keys()].some((name) => PROTECTED.includes(name) || header.has(name))) continue;
+      if (header.has("crit") || header.has("b64")) continue;
       const input = Buffer.from(`${entry.get("protected")}.${payload}`);
       if (signatureFits(key, input, base64url(entry.get("signature"), "sig.base64"))) return card;
     } catch (error) {

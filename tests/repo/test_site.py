@@ -27,6 +27,7 @@ def site(root: Path) -> dict[str, Any]:
         ("[a](../concepts/why.md#x)", "[a](../concepts/why.md#x)", None),
         ("[a](../../README.md)", "[a](../index.md)", None),
         ("[a](../../examples/x.sh)", "a", f"[a]({SOURCE}/examples/x.sh)"),
+        ("![a](../picture/page.png)", "![a](../picture/page.png)", None),
         ("[a](https://example.org/x)", "[a](https://example.org/x)", None),
         ("<!-- setup\nrm x\n-->\nb", "b", None),
         ("```\n[a](../../x)\n```", "```\n[a](../../x)\n```", None),

@@ -1,8 +1,9 @@
-"""Make the vectors of this folder anew, with keys that are forgotten afterwards.
+"""Make the vectors of this folder that are missing, with keys that are forgotten afterwards.
 
-``python tests/vectors/make.py`` replaces every file under ``cards/``. What each vector holds and
-what must come out of it is declared here, by hand; nothing is copied from a run of the verifier.
-The private halves are never written, so the signatures change with every run and nothing else.
+``python tests/vectors/make.py`` writes the files under ``cards/`` that are not there; what others
+may hold already stays as it is. What each vector holds and what must come out of it is declared
+here, by hand; nothing is copied from a run of the verifier. The private halves are never written,
+so a vector that is made anew has other signatures, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from cardsign.card import FULL_PROFILES, canonicalize  # noqa: E402
+from cardsign.card.strictjson import count_values  # noqa: E402
 from cardsign.jose import (  # noqa: E402
     JwkSet,
     PrivateKey,
@@ -68,6 +70,22 @@ def _header(**members: Any) -> dict[str, Any]:
     header = {"alg": "ES256", "kid": ES.public.kid, "typ": "JOSE", **members}
     given = {name: value for name, value in header.items() if value is not None}
     return under_header(PORTABLE, ES, given, profile="served-as-is")
+
+
+#: Characters of a member `x` with which the protected header has 4,096 bytes.
+_ROOM: Final = 4096 - len(dump({"alg": "ES256", "kid": ES.public.kid, "typ": "JOSE", "x": ""}))
+
+
+def _unprotected(header: Any, **members: Any) -> dict[str, Any]:
+    """Signed, and this beside it, which nobody has signed."""
+    card = _header(**members)
+    return {**card, "signatures": [{**entry, "header": header} for entry in card["signatures"]]}
+
+
+def _of_values(number: int) -> dict[str, Any]:
+    """A card of so many values, its root included; most of them are in a member of nobody's."""
+    card = {**PORTABLE, "x": []}
+    return {**card, "x": [0] * (number - count_values(card))}
 
 
 def _damaged(change: Callable[[dict[str, str]], Any]) -> dict[str, Any]:
@@ -237,18 +255,48 @@ VECTORS: Final = (
     Vector("no-interface", "Signed, but nothing in it can be called.",
            lambda: signed(without(PORTABLE, "/supportedInterfaces"), ES, force=True), "untrusted",
            ("valid",), "card.no_interface"),
+    # ------------------------------------------------------------------ added in the second edition
+    Vector("typ-lower-case", "Media types are compared without regard to case.",
+           lambda: _header(typ="jose"), "trusted", ("valid",)),
+    Vector("unprotected-other", "An unprotected header with a member that decides nothing.",
+           lambda: _unprotected({"x": 1}), "trusted", ("valid",)),
+    Vector("unprotected-list", "An unprotected header that is no object.",
+           lambda: _unprotected([]), "untrusted", ("refused",), "sig.shape"),
+    Vector("unprotected-crit", "crit in the unprotected header.",
+           lambda: _unprotected({"crit": ["alg"]}), "untrusted", ("refused",), "sig.crit"),
+    Vector("unprotected-b64", "b64 in the unprotected header.",
+           lambda: _unprotected({"b64": True}), "untrusted", ("refused",), "sig.b64"),
+    Vector("unprotected-typ", "typ in the unprotected header, and none in the protected one.",
+           lambda: _unprotected({"typ": "JOSE"}, typ=None), "untrusted", ("refused",),
+           "sig.header_overlap"),
+    Vector("header-of-4-kib", "A protected header of 4,096 bytes.",
+           lambda: _header(x="x" * _ROOM), "trusted", ("valid",)),
+    Vector("header-over-4-kib", "A protected header of 4,097 bytes.",
+           lambda: _header(x="x" * (_ROOM + 1)), "untrusted", ("refused",), "sig.header"),
+    Vector("signed-two-spellings", "Two spellings of one schema name, and both are signed.",
+           lambda: by_another_sdk({**PORTABLE, "supported_interfaces": []}, ES, "served-as-is"),
+           "invalid", (), "card.two_spellings"),
+    Vector("signed-two-cases", "The same in a skill: two spellings that differ in case.",
+           lambda: by_another_sdk(put(PORTABLE, "/skills/0/ID", "x"), ES, "served-as-is"),
+           "invalid", (), "card.two_spellings"),
+    Vector("signed-10-000-values", "As many values as a card may be made of.",
+           lambda: by_another_sdk(_of_values(10_000), ES, "served-as-is"), "trusted", ("valid",)),
+    Vector("signed-10-001-values", "One value more.",
+           lambda: by_another_sdk(_of_values(10_001), ES, "served-as-is"), "invalid", (),
+           "json.too_many_values"),
 )  # fmt: skip
 
 
 def main() -> None:
-    """Write every vector, and remove what is none any more."""
+    """Write the vectors that are missing, and remove what is none any more."""
     CARDS.mkdir(exist_ok=True)
     jwks = json.loads(JwkSet.of([ES.public, RS.public]).to_bytes())
     names = set()
     for number, vector in enumerate(VECTORS, 1):
         path = CARDS / f"{number:02}-{vector.id}.json"
         names.add(path)
-        path.write_text(json.dumps(_file(vector, jwks), indent=1, ensure_ascii=True) + "\n")
+        if not path.exists():
+            path.write_text(json.dumps(_file(vector, jwks), indent=1, ensure_ascii=True) + "\n")
     for path in set(CARDS.glob("*.json")) - names:
         path.unlink()
 
