@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from cardsign.issuer.beginning import init_keys as init_keys
     from cardsign.issuer.cards import prepare_cards as prepare_cards
     from cardsign.issuer.cards import sign_cards as sign_cards
+    from cardsign.issuer.emergency import revoke_and_replace as revoke_and_replace
     from cardsign.issuer.ending import destroy_key as destroy_key
     from cardsign.issuer.ending import retire_key as retire_key
     from cardsign.issuer.ending import revoke_key as revoke_key
     from cardsign.issuer.guided import Progress as Progress
     from cardsign.issuer.guided import Task as Task
     from cardsign.issuer.guided import Unlocking as Unlocking
-    from cardsign.issuer.guided import revoke_and_replace as revoke_and_replace
     from cardsign.issuer.guided import rotate_keys as rotate_keys
     from cardsign.issuer.keyset import KeysetChanges as KeysetChanges
     from cardsign.issuer.keyset import KeysetDraft as KeysetDraft

@@ -7,10 +7,9 @@ again, it goes on. It stops at what needs a person, and says who, what and until
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cardsign.config import ProjectConfig
@@ -29,15 +28,8 @@ from cardsign.errors import (
 from cardsign.files import write_atomic
 from cardsign.issuer.cards import sign_cards, to_list, to_publish
 from cardsign.issuer.ending import (
-    ADD_ROOT,
     RECOVER,
-    check_signable,
-    make_replacements,
-    may_end,
-    revoke_key,
-    shortest,
     still_trusted,
-    stored_beside,
 )
 from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
@@ -46,7 +38,12 @@ from cardsign.issuer.publishing import (
     update_publication,
     usual_max_age,
 )
-from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
+from cardsign.issuer.release import (
+    ReleaseChanges,
+    is_card_withdrawn,
+    renew_release,
+    take_up_published,
+)
 from cardsign.issuer.rotation import (
     draft_keyset_due,
     make_successor,
@@ -57,14 +54,16 @@ from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, has_ended, is_needed, keyset_due
+from cardsign.keys.keyset_drafts import (
+    KeysetDue,
+    has_ended,
+    keyset_due,
+    unlisted_roots,
+)
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import (
-    ROTATING,
     KeyRecord,
-    RevocationReason,
     Role,
-    short,
 )
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
@@ -168,64 +167,15 @@ def rotate_keys(
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
-    work = _Work(store, config, unlocking, now, draft, new_key, random)
+    work = Work(store, config, unlocking, now, draft, new_key, random)
     progress = work.rotate(only_cards)
     if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
         return progress
     return work.warned(progress, store.state.keys)
 
 
-def revoke_and_replace(
-    store: KeyStore,
-    kids: Sequence[str],
-    config: ProjectConfig,
-    unlocking: Unlocking,
-    *,
-    reason: RevocationReason,
-    now: datetime,
-    draft: Path,
-    same_custody_accepted: bool = False,
-    wait: Callable[[datetime], datetime] = lambda until: until,
-) -> Progress:
-    """Revoke keys, tell it at once, and put others in their places.
-
-    All are revoked before any other is made, so that no new key was stored with a stolen one. They
-    leave the published key set, and the release revokes them, before anything else is done; a
-    release key that has to sign that release is revoked after it. One keyset statement then lists
-    all new keys, their successors included. A root key without which no statement can be signed
-    is revoked last: once the newest statement lists those and revokes the others, and only if
-    there is a recovery key. What cannot be done yet is left as a task.
-
-    A key that is revoked already is replaced, so that the call can be repeated.
-
-    Args:
-        store: The key store.
-        kids: Kids or thumbprints, or beginnings of them.
-        config, unlocking, now, draft: As for :func:`rotate_keys`.
-        reason: Why.
-        same_custody_accepted: Activate a standby that was stored beside a compromised key.
-        wait: Waits until a moment, less than a second from `now`, and returns it.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: only root keys are named,
-            without which no statement can revoke them; or as :func:`rotate_keys`.
-        UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
-    """
-    work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
-    records = list(dict.fromkeys(store.state.find(kid) for kid in kids))
-    for record in records:
-        if record.state == "revoked" and record.revoked_because != reason:
-            raise UsageFault(
-                "usage.conflict",
-                f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
-                hint="If a thief may have it, revoke the keys that were stored with it.",
-            )
-    check_signable(store, records)
-    return work.emergency(records, reason, same_custody_accepted, wait)
-
-
 @dataclass(slots=True)
-class _Work:
+class Work:
     """One call: the store, what may be used, and what came of it."""
 
     store: KeyStore
@@ -244,12 +194,13 @@ class _Work:
         ended = has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
         if ended:
             self._keys()
-            self._update()
+            self.update()
             self.left.clear()  # nobody is to sign any more
             self.done.append("this issuer has ended; no statement follows")
         elif not only_cards:
             self._publish_signed()
             self._keys()
+            self._unlisted_roots()
             self._keyset()
             self._keys()  # a key that the roots have listed just now may be due
         if not ended:
@@ -264,66 +215,11 @@ class _Work:
             else keyset_due(state, keyset, now=self.now, settings=self.config.timeline),
         )
 
-    def emergency(
-        self,
-        records: Sequence[KeyRecord],
-        reason: RevocationReason,
-        accepted: bool,
-        wait: Callable[[datetime], datetime],
-    ) -> Progress:
-        """Revoke keys, tell it, replace them; what has to sign all this is revoked after it."""
-        keyset = StatementHistory.of(self.store).newest_keyset()
-        releases, needed = list[KeyRecord](), list[KeyRecord]()
-        for record in sorted(records, key=lambda one: not one.rotates):
-            if keyset and not record.rotates and is_needed(record, keyset, self.store.load()):
-                needed.append(record)
-            elif keyset and "release" in record.roles:
-                releases.append(record)
-            else:
-                self.revoke(record, reason, accepted)
-        self.tell()
-        # A revoked release key can sign no more: while it has to tell of the others, it stays.
-        waits = still_trusted(self.store, self.config.publish, records)
-        able = [one for one in releases if waits and one.state in ("active", "retiring")]
-        for record in releases:
-            if record not in able:
-                self.revoke(record, reason, accepted)
-        if releases and not able:
-            self.tell()
-        # A key of the second of the theft would count as stolen with it.
-        ended = [self.store.state.find(record.thumbprint).times.revoked for record in records]
-        last = max((one for one in ended if one is not None), default=None)
-        if last is not None and last >= self.now:
-            self.now = wait(last + timedelta(seconds=1))
-        for record in records:
-            if record not in able:
-                self.replace_lost(record)
-        progress = self.rotate()
-        again = f"again: {self._revoke_command(reason, records)}"
-        kept = [self._release_keys_kept(able, again)] if able else []
-        if keyset and needed:
-            if may_end(self.store, needed, records):
-                for record in needed:
-                    self.revoke(record, reason, accepted)
-                self.left.clear()
-                progress = self.rotate()
-            else:
-                kept += [self._root_kept(needed, again)]
-        beside = self._beside(keyset, [one for one in records if one not in able])
-        progress = self.warned(replace(progress, left=(*progress.left, *kept)), records)
-        return replace(progress, left=(*progress.left, *beside))
-
-    def tell(self) -> None:
-        """Let the release and the published key set say what was revoked, before all else."""
-        self._release(())
-        self._update()
-        self.left.clear()  # the rest of the work tries again; what was not told is found there
-
     def warned(self, progress: Progress, records: Sequence[KeyRecord]) -> Progress:
         """Add which revoked keys verifiers still trust, and until when if nobody goes on."""
         command = progress.left[0].command if progress.left else self.again
         told: list[Task] = []
-        release, until = StatementHistory.of(self.store).newest_release(), self._keyset_ends()
+        release, until = StatementHistory.of(self.store).newest_release(), self.keyset_ends()
         kept: dict[datetime | None, list[KeyRecord]] = {}
         for key in still_trusted(self.store, self.config.publish, records):
             end = until
@@ -335,55 +231,6 @@ class _Work:
             what = f"verifiers still trust {names}: nothing that is published revokes them yet"
             told.append(Task("you", what, command, end))
         return replace(progress, left=(*progress.left, *told))
-
-    def _beside(
-        self, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
-    ) -> Iterator[Task]:
-        """The keys that a thief may have taken as well: roots last, and never the only one."""
-        others, only = stored_beside(self.store.load(), keyset)
-        stolen = ", ".join(short(record.kid) for record in records)
-        if others:
-            names = ", ".join(key.named for key in others)
-            what = f"these keys were stored with {stolen} and may be stolen too: {names}"
-            yield Task("you", what, self._revoke_command("compromised", others))
-        if only:
-            names = ", ".join(key.named for key in only)
-            what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
-            if keyset and keyset.recovery:
-                who, command = "the holder of the recovery key", RECOVER
-                what += ", so the recovery key has to open a new epoch"
-            else:
-                who, command = "you", ADD_ROOT
-                what += ", and there is no recovery key: list another root, then revoke this one"
-            yield Task(who, what, command)
-
-    def _revoke_command(self, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
-        # A kid may begin with a dash, and an imported one may hold what a shell reads.
-        state = self.store.load()
-        typed = " ".join(shlex.quote(shortest(key, state)) for key in records)
-        options = f"--reason {reason} {self.unlocking.options}".rstrip()
-        return f"cardsign keys revoke {options} -- {typed}"
-
-    def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Task:
-        names = ", ".join(key.named for key in able)
-        what = (
-            f"revoke {names}: not done, since it has to sign the release that revokes the "
-            "others; if its passphrase is lost, revoke it alone"
-        )
-        return Task(_who("release"), what, f"cardsign release renew; then {again}")
-
-    def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
-        keyset = StatementHistory.of(self.store).newest_keyset()
-        names = ", ".join(key.named for key in needed)
-        if keyset is None or keyset.recovery is None:
-            what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
-            return Task("you", what, f"{ADD_ROOT}; then {again}")
-        what = (
-            f"revoke {names}: not done, since it has yet to sign keyset {keyset.epoch}."
-            f"{keyset.version + 1}, which revokes the other keys and lists those in their places"
-        )
-        command = f"cardsign keyset sign {self.draft}; then {again}"
-        return Task(needed[0].holder or "who holds the root key", what, command)
 
     @property
     def again(self) -> str:
@@ -400,7 +247,7 @@ class _Work:
         here, elsewhere = successors_due(self.store, timeline, now)
         for step in elsewhere:
             what = f"make the next {step.alg} {step.role} key where the active one is"
-            self._needs("you", what, "cardsign keys import --custody URI", None)
+            self.needs("you", what, "cardsign keys import --custody URI", None)
         for step in here:
             try:
                 made = make_successor(
@@ -409,36 +256,29 @@ class _Work:
             except PassphraseFault as fault:
                 what = f"make the next {step.alg} {step.role} key: {fault.message}; "
                 what += f"set CARDSIGN_{step.role.upper()}_PASSPHRASE"
-                self._needs(_who(step.role), what, self.again, None)
+                self.needs(key_holder(step.role), what, self.again, None)
             else:
                 if made is not None:
                     self.done.append(f"made {made.named}, the next {step.alg} {step.role} key")
 
-    def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
-        """Revoke a key in the store, unless it is revoked."""
-        kid, now = record.thumbprint, self.now
-        if self.store.load().find(kid).state != "revoked":
-            revoke_key(self.store, kid, reason=reason, now=now, same_custody_accepted=accepted)
-            self.done.append(f"revoked {record.named}")
-
-    def replace_lost(self, record: KeyRecord) -> None:
-        """Make keys in the place of a revoked one, unless safe ones are there."""
-        secret, made = self.unlocking.passphrase, self.new_key
-        try:
-            for key in make_replacements(self.store, record, secret, self.now, made, self.random):
-                self.done.append(f"made {key.named} in its place")
-        except PassphraseFault as fault:
-            role = next(role for role in record.roles if role in ROTATING)
-            command = f"cardsign keys generate --role {role} --alg {record.alg}; then {self.again}"
-            self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
-
     # The keyset statement.
 
     def _publish_signed(self) -> None:
+        # Another operator's copy of this key store may have published since.
+        taken = take_up_published(self.store, self.config.publish, now=self.now)
+        for label in taken.keysets:
+            self.done.append(f"took keyset {label} from what is published")
         if (keyset := StatementHistory.of(self.store).newest_keyset()) is not None:
             note_keyset(self.store, keyset, now=self.now)
             for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
                 self._publish_keyset(signed)
+
+    def _unlisted_roots(self) -> None:
+        """Ask for the statement of a recovery that was begun: until then the old roots count."""
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        for root in unlisted_roots(self.store.load(), keyset) if keyset else ():
+            what = f"publish the statement that lists {root.named}; if there is none, retire it"
+            self.needs("you", what, "cardsign keyset publish FILE", self.keyset_ends())
 
     def _waiting_draft(self) -> tuple[KeysetDraft, tuple[str, ...]] | None:
         """The draft that is due; None too where no statement can follow without a recovery."""
@@ -448,7 +288,7 @@ class _Work:
             if not fault.code.startswith("statement."):
                 raise
             what = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-            self._needs("the holder of the recovery key", what, RECOVER, self._keyset_ends())
+            self.needs("the holder of the recovery key", what, RECOVER, self.keyset_ends())
             return None
 
     def _keyset(self) -> None:
@@ -458,13 +298,13 @@ class _Work:
         if waiting is None:
             return
         (draft, additions), file = waiting, self.draft
-        until = self._keyset_ends()
+        until = self.keyset_ends()
         if additions:
             what = (
                 f"ask who drafted keyset {draft.number} in {file} for its digest, and remove the "
                 "file if nobody did. It says what nobody here has drafted: " + "; ".join(additions)
             )
-            self._needs("each root holder", what, f"cardsign keyset sign {file}", until)
+            self.needs("each root holder", what, f"cardsign keyset sign {file}", until)
             return
         if draft.previous is not None and self.now.timestamp() >= draft.previous.exp:
             # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
@@ -474,7 +314,7 @@ class _Work:
                 f"{self.now:%Y-%m-%d}: keyset {draft.previous.label} has "
                 "ended by this machine's clock, which may be ahead"
             )
-            self._needs("each root holder", what, self._sign(file, draft.statement.digest), None)
+            self.needs("each root holder", what, self._sign(file, draft.statement.digest), None)
             return
         ours, apart, told = self.unlocking.access, self.unlocking.root_access, len(self.left)
         for store, access in ((self.store, ours), (self.unlocking.roots, apart or ours)):
@@ -489,7 +329,7 @@ class _Work:
 
     def _ask(self, draft: KeysetDraft, file: Path, asked: set[str]) -> None:
         """Say which root holders have to sign; who works here brings the root key."""
-        self.awaits_roots, until = True, self._keyset_ends()
+        self.awaits_roots, until = True, self.keyset_ends()
         absent = {key.holder for key in self.store.state.keys} if not self.unlocking.roots else ()
         for one in draft.signings:
             holders = sorted({key.holder for key in one.quorum.keys} - one.signed - asked)
@@ -499,13 +339,13 @@ class _Work:
             sign = self._sign(file, draft.statement.digest)
             if one.missing < len(holders):
                 who = f"{one.missing} of these root holders: {', '.join(holders)}"
-                self._needs(who, what, sign, until)
+                self.needs(who, what, sign, until)
                 continue
             if ours := [name for name in holders if name in absent]:
                 where = "with the root key, which is not here"
-                self._needs(", ".join(ours), f"{what}, {where}", f"{self.again} {_ROOTS}", until)
+                self.needs(", ".join(ours), f"{what}, {where}", f"{self.again} {_ROOTS}", until)
             if others := [name for name in holders if name not in absent]:
-                self._needs(", ".join(others), what, sign, until)
+                self.needs(", ".join(others), what, sign, until)
 
     def _sign(self, file: Path, digest: str) -> str:
         """What a root holder types, whose key store is DIR."""
@@ -532,7 +372,7 @@ class _Work:
             if isinstance(fault, PassphraseFault):
                 what += "; set CARDSIGN_ROOT_PASSPHRASE"
             holder = here[0].holder or "who holds the root key"
-            self._needs(holder, what, self.again, until)
+            self.needs(holder, what, self.again, until)
             return None
         self.done.append(f"signed keyset {draft.number} with {here[0].named}")
         return replace(draft, statement=made.statement)
@@ -551,7 +391,7 @@ class _Work:
             )
         except _NEEDS_A_PERSON as fault:
             what = f"sign the release that goes with keyset {draft.number}: {fault.message}"
-            self._needs(_who("release"), what, self.again, self._keyset_ends())
+            self.needs(key_holder("release"), what, self.again, self.keyset_ends())
             return
         # Each holder keeps what the next draft is held against.
         if self.unlocking.roots is not None:
@@ -563,7 +403,7 @@ class _Work:
         if told.release is not None:
             self.done.append(f"signed release {told.release.seq}, which names it")
 
-    def _keyset_ends(self) -> datetime | None:
+    def keyset_ends(self) -> datetime | None:
         return _end(StatementHistory.of(self.store).newest_keyset())
 
     # Cards, release, publication.
@@ -575,13 +415,13 @@ class _Work:
             signed = self._signed_cards()
         except _BROKEN_SOURCE as fault:
             what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-            self._needs("you", what, self.again, self._cards_end())
+            self.needs("you", what, self.again, self._cards_end())
         except _NEEDS_A_PERSON as fault:
             self._hindered("card", "sign the cards", fault, self._cards_end())
         else:
             if signed is None or self.config.publish is None:
                 self._cards_elsewhere()
-        self._release(to_list(self.config.cards) if signed else ())
+        self.release(to_list(self.config.cards) if signed else ())
         withdrawn = is_card_withdrawn(self.store)
         if signed is not None and self.config.publish is not None and not withdrawn:
             try:
@@ -599,12 +439,12 @@ class _Work:
                 )
             except _NEEDS_A_PERSON as refusal:
                 what = f"publish the cards: {refusal.code}: {refusal.message}"
-                self._needs("you", what, f"{refusal.hint or self.again}", None)
+                self.needs("you", what, f"{refusal.hint or self.again}", None)
             else:
                 if published.generation.created:
                     self.done.append(f"published generation {published.generation.number}")
                 return
-        self._update()
+        self.update()
 
     def _cards_elsewhere(self) -> None:
         """Cards that were published from another place than the project names."""
@@ -613,7 +453,7 @@ class _Work:
             names = ", ".join(card.url or card.name for card in cards)
             what = f"sign these published cards again, and publish them: {names}"
             command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
-            self._needs(_who("card"), what, command, self._cards_end())
+            self.needs(key_holder("card"), what, command, self._cards_end())
 
     def _signed_cards(self) -> tuple[bytes, dict[str, bytes], bytes | None] | None:
         """The cards signed by the keys that sign now; None where none is to be published."""
@@ -634,7 +474,7 @@ class _Work:
         documents = [one.document for one in signed]
         return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
 
-    def _release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
+    def release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
         keyset = StatementHistory.of(self.store).newest_keyset()
         if keyset is None or not any("release" in key.roles for key in self.store.load().keys):
             return
@@ -656,7 +496,7 @@ class _Work:
         if renewed.is_new:
             self.done.append(f"signed release {renewed.release.seq}")
 
-    def _update(self) -> None:
+    def update(self) -> None:
         """Put statements and the end of keys into what is published; the cards stay."""
         if (published := update_publication(self.store, self.config.publish, now=self.now)) is None:
             return
@@ -675,9 +515,9 @@ class _Work:
     ) -> None:
         """A task for the holder of the passphrase, unless it waits for the roots."""
         if not self.awaits_roots or fault.code not in _UNLISTED:
-            self._needs(_who(role), f"{what}: {fault.message}", self.again, until)
+            self.needs(key_holder(role), f"{what}: {fault.message}", self.again, until)
 
-    def _needs(self, who: str, what: str, command: str, until: datetime | None) -> None:
+    def needs(self, who: str, what: str, command: str, until: datetime | None) -> None:
         self.left.append(Task(who, what, command, until))
 
 
@@ -690,5 +530,5 @@ def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | Non
     return None if statement is None else datetime.fromtimestamp(statement.exp, UTC)
 
 
-def _who(role: Role) -> str:
+def key_holder(role: Role) -> str:
     return f"the person with the passphrase of the {role} key"

@@ -29,6 +29,7 @@ from cardsign.keys.keyset_drafts import (
     keyset_due,
     quorum_signatures,
     says_more,
+    unlisted_roots,
     waiting_draft,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
@@ -268,6 +269,9 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
 def _keyset(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
+    for root in unlisted_roots(known.state, keyset):
+        message = f"{root.named} is not in keyset {keyset.label}; publish the one that lists it"
+        yield Finding("doctor.root_unlisted", "alarm", message)
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
         message = f"too few holders of root keys are left: {left} of the {needed} that are needed"

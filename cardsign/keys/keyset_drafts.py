@@ -250,6 +250,13 @@ def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     return bool(last) and not any(goes_on for _, goes_on in last.values())
 
 
+def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:
+    """Return the root keys of a store that a keyset does not list, as while a recovery waits."""
+    listed = {key.public.thumbprint for key in keyset.root.keys}
+    roots = (key for key in state.keys if "root" in key.roles and key.state == "active")
+    return tuple(key for key in roots if key.thumbprint not in listed)
+
+
 def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
     """Say whether too few holders are left without a root or recovery key to sign what is next."""
     without = state.replacing([replace(key, state="retired")])

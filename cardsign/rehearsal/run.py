@@ -19,7 +19,8 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
 from cardsign.issuer import ending
 from cardsign.issuer.cards import read_source
-from cardsign.issuer.guided import Progress, Unlocking, revoke_and_replace, rotate_keys
+from cardsign.issuer.emergency import revoke_and_replace
+from cardsign.issuer.guided import Progress, Unlocking, rotate_keys
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
 from cardsign.issuer.release import ReleaseChanges, renew_release
 from cardsign.jose.keys import PrivateKey

@@ -296,6 +296,21 @@ def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsig
     assert lost not in load_current(Path("public")).kids
 
 
+def test_a_recovery_that_was_not_published_is_not_forgotten(issuer: Cardsign) -> None:
+    """Until then a thief of the old root is believed: doctor and cron say so, and then no more."""
+    before = issuer("keys", "doctor")
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    run(issuer("keyset", "recover", *options, **RECOVERY))
+    waits = issuer("keys", "doctor")
+    assert (waits.status, "doctor.root_unlisted" in waits.err) == (1, True)
+    cron = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    told = issuer(*ALL_DUE, **cron)
+    assert (told.status, "publish the statement that lists root key" in told.err) == (1, True)
+    run(issuer("keyset", "publish", "next.json", **cron))
+    run(issuer(*ALL_DUE, **cron))
+    assert "doctor.root_unlisted" not in before.err + issuer("keys", "doctor").err
+
+
 def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None:
     """Nor does one with the wrong passphrase; both say so before a store is made."""
     shutil.rmtree("keys")

@@ -24,7 +24,8 @@ from cardsign.cli.talk import counted, printed, safe, say
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
 from cardsign.issuer import ending
-from cardsign.issuer.guided import Progress, revoke_and_replace, rotate_keys
+from cardsign.issuer.emergency import revoke_and_replace
+from cardsign.issuer.guided import Progress, rotate_keys
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
