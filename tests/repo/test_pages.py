@@ -1,6 +1,7 @@
 """The blocks of the README and of each guide run, in order, and print what the page shows.
 
-Each page has a folder of its own, with a copy of ``examples/``; HOME lies in it too.
+Each page has an empty folder of its own, and an empty HOME: what a reader types is all that there
+is. A page that names ``examples/`` of the checkout says so, and has a copy of it.
 
 * ``console``: a line that starts with ``$ `` is a command (``> `` continues it), and the other
   lines are what it prints, stdout and stderr. ``...`` stands for any text of a line, and alone
@@ -11,8 +12,8 @@ Each page has a folder of its own, with a copy of ``examples/``; HOME lies in it
 * ``text``, ``yaml``: shown only.
 * ``sh``: for the checkout itself: ``make`` with a target that exists, or ``pip install``.
 
-A comment ``<!-- setup`` holds commands that the reader need not see. A block behind a comment
-``<!-- not run: WHY -->`` is only shown; where the reason names a test, the test exists.
+A block behind a comment ``<!-- not run: WHY -->`` is only shown; where the reason names a test,
+the test exists.
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 
 BLOCK = re.compile(
-    r"(?:^<!-- not run: (?P<why>[^>]+) -->\n+)?^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$"
-    r"|^<!-- setup\n(?P<setup>.*?)^-->$",
+    r"(?:^<!-- not run: (?P<why>[^>]+) -->\n+)?^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
 LANGUAGES = {"console", "python", "toml", "json", "text", "sh", "yaml"}
@@ -75,21 +75,13 @@ class Step:
 
 def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
     """Language and body of each code block in one of the languages."""
-    found = [(one["language"] or "", textwrap.dedent(one["body"] or "")) for one in shown(text)]
+    found = [(one["language"], textwrap.dedent(one["body"])) for one in BLOCK.finditer(text)]
     return [(language, body) for language, body in found if language in languages]
-
-
-def shown(text: str) -> list[re.Match[str]]:
-    """Every block that is not a setup."""
-    return [one for one in BLOCK.finditer(text) if one["setup"] is None]
 
 
 def steps(text: str) -> Iterator[Step]:
     """The commands of all blocks that run."""
     for one in BLOCK.finditer(text):
-        if one["setup"] is not None:
-            yield Step(one["setup"])
-            continue
         body = textwrap.dedent(one["body"])
         if one["why"]:
             continue
@@ -127,14 +119,15 @@ def run(commands: list[str], folder: Path) -> tuple[list[str], int]:
     script = "trap 'kill $(jobs -p) 2>/dev/null && wait' EXIT\n"  # servers that a block started
     for index, command in enumerate(commands):
         script += f"echo '{MARK.format(index)}'\n{command}\n"
-    (folder / "home").mkdir()
+    home = folder.parent / f"{folder.name}-home"
+    home.mkdir()
     # TMPDIR, locale and proxy settings stay; whatever would lead out of the folder goes.
     outer = {k: v for k, v in os.environ.items() if not k.startswith(("CARDSIGN_", "XDG_", "PY"))}
     environment = outer | {
-        "HOME": str(folder / "home"),
+        "HOME": str(home),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    printed = folder / "printed"
+    printed = home / "printed"
     with printed.open("w") as out:
         shell = subprocess.Popen(
             ["bash", "-e", "-c", script],
@@ -168,10 +161,11 @@ def first_difference(text: str, folder: Path) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, root: Path) -> Path:
-    """Where the blocks run."""
-    shutil.copytree(root / "examples", tmp_path / "examples")
-    return tmp_path
+def folder(tmp_path: Path) -> Path:
+    """Where the blocks run: it is empty."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
 
 
 RUN = {path.name: path for path in PAGES if any(steps(path.read_text(encoding="utf-8")))}
@@ -179,8 +173,11 @@ RUN = {path.name: path for path in PAGES if any(steps(path.read_text(encoding="u
 
 @pytest.mark.parametrize("page", RUN)
 def test_a_page_runs(page: str, folder: Path) -> None:
-    """A reader who types what the page shows sees what it shows."""
-    assert first_difference(RUN[page].read_text(encoding="utf-8"), folder) == ""
+    """A reader who types what the page shows, in an empty folder, sees what it shows."""
+    text = RUN[page].read_text(encoding="utf-8")
+    if re.search(r"\b(?:of|in) the checkout\b", " ".join(text.split()), re.IGNORECASE):
+        shutil.copytree(ROOT / "examples", folder / "examples")
+    assert first_difference(text, folder) == ""
 
 
 def test_pages_run() -> None:
@@ -188,7 +185,7 @@ def test_pages_run() -> None:
     elsewhere = {page for page in PAGES if page.name not in RUN}
     assert len(RUN) > 8
     for page in elsewhere:
-        told = [one["why"] for one in shown(page.read_text(encoding="utf-8")) if one["why"]]
+        told = [one["why"] for one in BLOCK.finditer(page.read_text("utf-8")) if one["why"]]
         assert told, page.name
         assert all("tests/" in why for why in told), page.name
 
@@ -196,7 +193,7 @@ def test_pages_run() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_a_block_is_run_or_says_why_not(page: Path) -> None:
     """Each block has a language that is run, checked or only shown; nothing else."""
-    for one in shown(page.read_text(encoding="utf-8")):
+    for one in BLOCK.finditer(page.read_text(encoding="utf-8")):
         body = textwrap.dedent(one["body"])
         assert one["language"] in LANGUAGES, body
         if one["language"] == "toml":
@@ -285,7 +282,7 @@ GOOD = """
 $ echo one; echo two >&2
 one
 ...
-$ cd examples && export A=1
+$ mkdir below && cd below && export A=1
 $ echo "$A" \\
 >   now
 1 n...
@@ -302,15 +299,9 @@ c
 open("../made-by-python", "w").close()
 ```
 
-<!-- setup
-export B=hidden
--->
-
 ```console
 $ ls ../made-by-python
 ../made-by-python
-$ echo $B
-hidden
 ```
 
 ```toml

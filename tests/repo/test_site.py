@@ -29,7 +29,7 @@ def site(root: Path) -> dict[str, Any]:
         ("[a](../../examples/x.sh)", "a", f"[a]({SOURCE}/examples/x.sh)"),
         ("![a](../picture/page.png)", "![a](../picture/page.png)", None),
         ("[a](https://example.org/x)", "[a](https://example.org/x)", None),
-        ("<!-- setup\nrm x\n-->\nb", "b", None),
+        ("<!-- not run:\nwhy\n-->\nb", "b", None),
         ("```\n[a](../../x)\n```", "```\n[a](../../x)\n```", None),
     ],
 )
