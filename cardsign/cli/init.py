@@ -28,7 +28,7 @@ from cardsign.cli.talk import printed, say
 from cardsign.config import CONFIG_FILE
 from cardsign.errors import FileFault, PassphraseFault, UsageFault
 from cardsign.files import leads_outside
-from cardsign.issuer.beginning import (
+from cardsign.issuer.init import (
     IssuerPassphrases,
     NewIssuer,
     check_new_folder,

@@ -6,17 +6,23 @@ root keys; the last one publishes it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import PassphraseFault, SigningRefused, UsageFault, of_the_user
-from cardsign.files import create_private
+from cardsign.errors import (
+    FileFault,
+    FileMissing,
+    PassphraseFault,
+    SigningRefused,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
     Published,
     check_publishable,
@@ -24,7 +30,6 @@ from cardsign.issuer.publishing import (
     published_statements,
     update_publication,
 )
-from cardsign.issuer.recovery import make_recovery_key
 from cardsign.issuer.release import (
     draft_release,
     needed_keyset,
@@ -43,18 +48,26 @@ from cardsign.keys.keyset_drafts import (
     changed_since,
     check_draft,
     differences,
+    draft_if_due,
     draft_next,
-    draft_recovery,
+    keyset_due,
     quorum_signatures,
+    read_draft,
+    says_more,
     write_draft,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import ENDED, KeyRecord
+from cardsign.keys.model import ENDED
 from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.statements.envelope import TYP_KEYSET, StatementRefused, check_times
+from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    TYP_KEYSET,
+    StatementRefused,
+    check_times,
+)
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
@@ -285,6 +298,73 @@ def _dropped(plan: KeysetPlan, store: KeyStore, name: str) -> str:
     raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
 
 
+def draft_keyset_due(
+    store: KeyStore, file: Path, *, now: datetime
+) -> tuple[KeysetDraft, tuple[str, ...]] | None:
+    """The draft of the keyset statement that is due, written unless one is there that will do.
+
+    Returns:
+        The draft, and what it says beyond what the key store says: that was not drafted here.
+
+    Raises:
+        UsageFault: ``rotate.draft``; or no verifier would take the draft.
+        FileFault: The file cannot be read, or is a link.
+    """
+    newest = StatementHistory.of(store).newest_keyset()
+    if newest is None:
+        return None
+    if not keyset_due(store.state, newest, now=now).is_due(now):
+        return None
+    with of_the_user("the draft"):
+        found = draft_if_due(store.state, newest, _drafted_before(file), now=now)
+    if found is None:
+        return None
+    statement, is_new = found
+    draft = KeysetDraft(statement, newest)
+    if is_new:
+        write_atomic(file, draft.data, plain=True)
+    return draft, () if is_new else says_more(store.state, newest, statement, now=now)
+
+
+def signed_keysets(store: KeyStore, file: Path, roots: KeyStore | None) -> Iterator[KeysetDraft]:
+    """What enough roots have signed, and a key store has yet to keep: in a file, or kept by roots.
+
+    Such a statement is no draft any more, whatever became of the keys since. Somebody may hold
+    it, so another one of its number would be a fork. The one after it says what has changed.
+
+    Yields:
+        Each that follows the newest statement of the store; it is to be kept before the next.
+    """
+    found: list[KeysetStatement] = []
+    # What is wrong with the file is said once a draft is due, which would go there.
+    with suppress(FileFault, UsageFault):
+        untrusted_draft = _drafted_before(file)
+        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+    found += [] if roots is None else StatementHistory.of(roots).keysets()
+    for statement in found:
+        newest = StatementHistory.of(store).newest_keyset()
+        with suppress(StatementRefused):
+            check_step(statement, newest)
+            yield KeysetDraft(statement, newest)
+
+
+def _drafted_before(file: Path) -> bytes | None:
+    """The draft that is there; any other file is not read, followed or overwritten.
+
+    Raises:
+        UsageFault: ``rotate.draft``.
+        FileFault: It cannot be read, or is a link.
+    """
+    try:
+        untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
+        read_draft(untrusted_draft)
+    except FileMissing:
+        return None
+    except StatementRefused as refusal:
+        raise UsageFault("rotate.draft", refusal.message, path=str(file)) from refusal
+    return untrusted_draft
+
+
 # Signing.
 
 
@@ -392,10 +472,10 @@ def sign_keyset(
             path=store.place,
             hint="See who has to: cardsign keyset show DRAFT.",
         )
-    return replace(draft, statement=_signed(draft.statement, signers))
+    return replace(draft, statement=with_signatures(draft.statement, signers))
 
 
-def _signed(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
+def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
     if not statement.envelope.signatures:
         return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
     return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
@@ -529,127 +609,3 @@ def _before(
     """The statement that comes before one, among those kept."""
     earlier = [one for one in history if one.id < statement.id]
     return earlier[-1] if earlier else None
-
-
-# Recovery: the next epoch, opened with the recovery key.
-
-
-def recover(
-    store: KeyStore,
-    recovery: Callable[[], tuple[PrivateKey, bytes]],
-    *,
-    passphrase: Callable[[str], bytes],
-    now: datetime,
-    root_holder: str | None = None,
-    new_recovery_out: Path | None = None,
-    drop: Sequence[str] = (),
-    directory: Path | None = None,
-    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
-    random: Callable[[int], bytes] = os.urandom,
-) -> tuple[KeysetDraft, KeyRecord]:
-    """Open the next epoch with a recovery key, after root keys were stolen or lost.
-
-    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
-
-    Args:
-        store: The key store.
-        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
-            encrypts a new one too.
-        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
-        now: The time, with its zone, in whole seconds.
-        root_holder: Who holds the new root [default: the holder of the first old one].
-        new_recovery_out: Make a new recovery key too, into this new file.
-        drop: Kids or thumbprints of online keys that the draft leaves out.
-        directory: What is published: a new store takes up its statements, but no lost key.
-        new_key, random: Make a key, and that many fresh bytes.
-
-    Returns:
-        The draft, signed by the recovery key and the new root; and that root, which is kept now.
-
-    Raises:
-        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
-        UsageFault: No verifier would take the statement; ``statement.not_yet``.
-        StoreFault: ``keystore.no_keyset``: neither kept nor published.
-        FileFault: ``file.exists``: something is at `new_recovery_out`.
-    """
-    if is_new := StatementHistory.of(store).newest_keyset() is None:
-        _take_up_history(store, directory, now)
-    previous = needed_keyset(store)
-    check_begun(previous, now)
-    holder = root_holder or previous.root.keys[0].holder
-    old, secret = recovery()
-    if is_new:
-        drop = [*drop, *_replace_online(store, previous, passphrase, now, new_key, random)]
-    root, renewed, envelope = new_key(), None, b""
-    if new_recovery_out is not None:
-        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
-    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
-    with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        statement = draft_recovery(plan, previous, now=now)
-    draft = KeysetDraft(_signed(statement, [old, root]), previous)
-    _check_recovery_key(draft)
-    new_secret = passphrase("root")
-    if new_recovery_out is not None:
-        create_private(new_recovery_out, envelope)
-    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
-    return draft, record
-
-
-def _check_recovery_key(draft: KeysetDraft) -> None:
-    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
-        raise SigningRefused(
-            "sign.no_key",
-            "this is no recovery key of the newest statement",
-            hint="Name the file of one that it lists: cardsign keyset show --json.",
-        )
-
-
-def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
-    """Keep the published keysets in a new store; the recovery key proves that they are its."""
-    published = published_statements(directory)
-    if published is None:
-        return
-    history = StatementHistory.of(store)
-    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
-        history.keep_keyset(statement, data)
-        note_keyset(store, statement, now=now)
-
-
-def _replace_online(
-    store: KeyStore,
-    previous: KeysetStatement,
-    passphrase: Callable[[str], bytes],
-    now: datetime,
-    new_key: Callable[[], PrivateKey],
-    random: Callable[[int], bytes],
-) -> tuple[str, ...]:
-    """Make a card and a release key in a new store; returns the listed keys that are lost."""
-    for role in _ONLINE:
-        if not any(role in key.roles for key in store.state.keys):
-            holder = next((key.holder for key in previous.keys if role in key.roles), None)
-            made = new_key()
-            secret = passphrase(role)
-            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
-    ours = {key.thumbprint for key in store.state.keys}
-    listed = (key.public.thumbprint for key in previous.keys)
-    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
-
-
-def _recovering(
-    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
-) -> KeysetPlan:
-    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
-    held = previous.recovery
-    if renewed is not None and held is not None:
-        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
-    old = frozenset(key.public.thumbprint for key in previous.root.keys)
-    dropped = {
-        key.public.thumbprint
-        for key in previous.keys
-        if {key.public.kid, key.public.thumbprint}.intersection(drop)
-    }
-    plan = replace(
-        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
-    )
-    return plan.revoking(old | dropped)

@@ -6,18 +6,20 @@ The key store notes every publication, because all waits of a key rotation run f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
-from cardsign.errors import FileFault, LocalFault, PublishRefused, ServeFault
+from cardsign.errors import FileFault, LocalFault, PublishRefused, ServeFault, StoreFault
 from cardsign.issuer.signers import CardSigners
 from cardsign.keys.doctor import Finding
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.keyset_drafts import has_ended
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import Generation, Publisher, load_current
@@ -301,3 +303,42 @@ def check_publishable(
     newest = release or (issued.release if issued else None) or before.release_bytes
     candidate = Issued(keysets, newest)
     candidate.checked(now=now, before=before).check_follows(before)
+
+
+def still_trusted(
+    store: KeyStore, directory: Path | None, records: Sequence[KeyRecord]
+) -> list[KeyRecord]:
+    """The keys that are revoked in the store, but in nothing that verifiers are given."""
+    try:
+        published = published_statements(directory)
+    except PublishRefused:  # no history, as the steps that publish have said
+        published = None
+    history = StatementHistory.of(store)
+    keyset, release = history.newest_keyset(), history.newest_release()
+    if published is not None and published.keysets:
+        keyset, release = published.keysets[-1], published.release
+    if keyset is None:
+        return []
+    trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
+    trusted -= release.revoked if release is not None else frozenset()
+    state = store.load()
+    found = [state.find(record.thumbprint) for record in records]
+    return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
+
+
+def examine_revocations(store: KeyStore, directory: Path | None) -> tuple[Finding, ...]:
+    """Say which revoked keys verifiers still trust; not once the issuer has ended.
+
+    A key store that has moved or cannot be read is none of this: see `examine_store`.
+    """
+    try:
+        state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+        revoked = [key for key in state.keys if key.state == "revoked"]
+        kept = still_trusted(store, directory, revoked)
+    except (StoreFault, FileFault):
+        return ()
+    if has_ended(state, keyset) or not kept:
+        return ()
+    names = ", ".join(one.named for one in kept)
+    message = f"verifiers still trust {names}: nothing that is published revokes them yet"
+    return (Finding("doctor.still_trusted", "alarm", message),)

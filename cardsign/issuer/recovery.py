@@ -1,15 +1,33 @@
-"""Recovery keys: made once, under a passphrase of their own, and not kept in a key store."""
+"""Recovery: the next epoch, opened by a key that lies in no key store.
+
+A recovery key is made once, under a passphrase of its own.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
-from cardsign.errors import PassphraseFault, StoreFault
-from cardsign.files import read_bytes
+from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, of_the_user
+from cardsign.files import create_private, read_bytes
+from cardsign.issuer.keyset import KeysetDraft, check_begun, with_signatures
+from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.release import needed_keyset
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.envelope import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
+from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, KeysetPlan, draft_recovery
+from cardsign.keys.model import KeyRecord
+from cardsign.keys.stores.base import KeyStore
+from cardsign.statements.keyset import KeysetStatement, Quorum, Role, RootKey
+
+#: How a recovery begins, for hints.
+RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
+_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
 
 
 def make_recovery_key(
@@ -47,3 +65,124 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
             hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
         )
     return private
+
+
+def recover(
+    store: KeyStore,
+    recovery: Callable[[], tuple[PrivateKey, bytes]],
+    *,
+    passphrase: Callable[[str], bytes],
+    now: datetime,
+    root_holder: str | None = None,
+    new_recovery_out: Path | None = None,
+    drop: Sequence[str] = (),
+    directory: Path | None = None,
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[KeysetDraft, KeyRecord]:
+    """Open the next epoch with a recovery key, after root keys were stolen or lost.
+
+    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
+
+    Args:
+        store: The key store.
+        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
+            encrypts a new one too.
+        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
+        now: The time, with its zone, in whole seconds.
+        root_holder: Who holds the new root [default: the holder of the first old one].
+        new_recovery_out: Make a new recovery key too, into this new file.
+        drop: Kids or thumbprints of online keys that the draft leaves out.
+        directory: What is published: a new store takes up its statements, but no lost key.
+        new_key, random: Make a key, and that many fresh bytes.
+
+    Returns:
+        The draft, signed by the recovery key and the new root; and that root, which is kept now.
+
+    Raises:
+        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
+        UsageFault: No verifier would take the statement; ``statement.not_yet``.
+        StoreFault: ``keystore.no_keyset``: neither kept nor published.
+        FileFault: ``file.exists``: something is at `new_recovery_out`.
+    """
+    if is_new := StatementHistory.of(store).newest_keyset() is None:
+        _take_up_history(store, directory, now)
+    previous = needed_keyset(store)
+    check_begun(previous, now)
+    holder = root_holder or previous.root.keys[0].holder
+    old, secret = recovery()
+    if is_new:
+        drop = [*drop, *_replace_online(store, previous, passphrase, now, new_key, random)]
+    root, renewed, envelope = new_key(), None, b""
+    if new_recovery_out is not None:
+        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
+    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
+    with of_the_user("the draft"):
+        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
+        statement = draft_recovery(plan, previous, now=now)
+    draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
+    _check_recovery_key(draft)
+    new_secret = passphrase("root")
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
+    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    return draft, record
+
+
+def _check_recovery_key(draft: KeysetDraft) -> None:
+    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
+        raise SigningRefused(
+            "sign.no_key",
+            "this is no recovery key of the newest statement",
+            hint="Name the file of one that it lists: cardsign keyset show --json.",
+        )
+
+
+def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
+    """Keep the published keysets in a new store; the recovery key proves that they are its."""
+    published = published_statements(directory)
+    if published is None:
+        return
+    history = StatementHistory.of(store)
+    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+        history.keep_keyset(statement, data)
+        note_keyset(store, statement, now=now)
+
+
+def _replace_online(
+    store: KeyStore,
+    previous: KeysetStatement,
+    passphrase: Callable[[str], bytes],
+    now: datetime,
+    new_key: Callable[[], PrivateKey],
+    random: Callable[[int], bytes],
+) -> tuple[str, ...]:
+    """Make a card and a release key in a new store; returns the listed keys that are lost."""
+    for role in _ONLINE:
+        if not any(role in key.roles for key in store.state.keys):
+            holder = next((key.holder for key in previous.keys if role in key.roles), None)
+            made = new_key()
+            secret = passphrase(role)
+            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
+    ours = {key.thumbprint for key in store.state.keys}
+    listed = (key.public.thumbprint for key in previous.keys)
+    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
+
+
+def _recovering(
+    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
+) -> KeysetPlan:
+    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
+    held = previous.recovery
+    if renewed is not None and held is not None:
+        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
+    old = frozenset(key.public.thumbprint for key in previous.root.keys)
+    dropped = {
+        key.public.thumbprint
+        for key in previous.keys
+        if {key.public.kid, key.public.thumbprint}.intersection(drop)
+    }
+    plan = replace(
+        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
+    )
+    return plan.revoking(old | dropped)

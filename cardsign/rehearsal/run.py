@@ -17,12 +17,11 @@ from typing import Final, Literal
 from cardsign.card.document import Card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
-from cardsign.issuer import ending
 from cardsign.issuer.cards import read_source
-from cardsign.issuer.emergency import revoke_and_replace
-from cardsign.issuer.guided import Progress, Unlocking, rotate_keys
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
 from cardsign.issuer.release import ReleaseChanges, renew_release
+from cardsign.issuer.revocation import keys_stored_with, revoke_and_replace
+from cardsign.issuer.rotation import Progress, Unlocking, rotate_keys
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import keyset_due
@@ -158,7 +157,7 @@ def rehearse(
     """
     state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
     taken = [state.find(kid) for kid in revoke]
-    taken += ending.stored_with(state, taken, keyset, now) if stored_with else []
+    taken += keys_stored_with(state, taken, keyset, now) if stored_with else []
     stolen = tuple(dict.fromkeys(key.kid for key in taken))
     card = _published_card(config)
     copy, roots = stand_in(store)

@@ -1,4 +1,4 @@
-"""``cardsign keys generate`` and ``keys import``."""
+"""``cardsign keys generate|import|passwd|export``: keys that come, change and go."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_conf
 from cardsign.cli.talk import counted, is_json, printed, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.issuer.ending import examine_revocations
-from cardsign.issuer.publishing import examine_publication
+from cardsign.issuer.publishing import examine_publication, examine_revocations
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.history import StatementHistory

@@ -1,4 +1,4 @@
-"""``cardsign keys list|show|jwks``, and the steps of a key's lifecycle, one by one or all due."""
+"""``cardsign keys activate|rotate|retire|revoke|destroy|look``: steps of keys, one or all due."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import STDIO, option, write_output
+from cardsign.cli.arguments import option
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.options import (
@@ -20,76 +20,23 @@ from cardsign.cli.options import (
     project_config,
     unlock_options,
 )
-from cardsign.cli.talk import counted, printed, safe, say
+from cardsign.cli.talk import printed, say
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
-from cardsign.issuer import ending
-from cardsign.issuer.emergency import revoke_and_replace
-from cardsign.issuer.guided import Progress, rotate_keys
+from cardsign.issuer.revocation import (
+    destroy_key,
+    keys_stored_with,
+    retire_key,
+    revoke_and_replace,
+    revoke_key,
+)
+from cardsign.issuer.rotation import Progress, rotate_keys
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import has_ended, is_needed
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
-from cardsign.keys.rotation import refresh_hint
 from cardsign.publish.publication import published_card
-
-
-@command("list", example="cardsign keys list")
-@keystore_options
-def list_(keystore: KeystoreOptions) -> None:
-    """List the keys, oldest first."""
-    records = keystore.open().state.keys
-    if printed([key_json(record) for record in records]):
-        return
-    for record in records:
-        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-        when = f"{record.created:%Y-%m-%d}"
-        roles = ", ".join(record.roles)
-        click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}  {roles}{gone}")
-
-
-@command(example="cardsign keys show vzTO")
-@click.argument("kid")
-@keystore_options
-def show(kid: str, keystore: KeystoreOptions) -> None:
-    """Show one key, by its KID or the beginning of it."""
-    record = keystore.open().state.find(kid)
-    if printed(key_json(record)):
-        return
-    shown = {name: value for name, value in key_json(record).items() if name != "public"}
-    shown |= {name.replace("_", " "): time for name, time in shown.pop("times").items()}
-    for name, value in shown.items():
-        text = ", ".join(value) if isinstance(value, list) else str(value)
-        click.echo(f"{name:<13} {safe(text)}")
-
-
-@command(example="cardsign keys jwks -o jwks.json")
-@option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
-@keystore_options
-def jwks(output: str, keystore: KeystoreOptions) -> None:
-    """Write the JWK Set of the public keys, for peers.
-
-    It holds the card keys that sign now, the next ones, and those that signed until recently. If
-    there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
-    with or without --json. The refresh hint in it is shorter when keys are about to change.
-    """
-    store = keystore.open()
-    published = store.state.published_keys()
-    listed = StatementHistory.of(store).listed(published, "card")
-    hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
-    sequence = store.state.jwks_sequence()
-    jwks = JwkSet.of([key.public for key in listed])
-    write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
-    for key in published:
-        if key not in listed:
-            say(f"{key.kid} is left out: the newest keyset statement does not list it")
-    if output != STDIO:
-        say(f"wrote {counted(len(listed), 'public key')} to {output}")
-
-
-# ``cardsign keys activate|retire|rotate|revoke|destroy|look``: the steps of a key's lifecycle.
-
 
 custody_option = option(
     "--same-custody-accepted",
@@ -130,9 +77,7 @@ def retire(kid: str, keystore: KeystoreOptions) -> None:
     root or recovery key ends at once, unless the next keyset statement needs it.
     """
     store = keystore.open()
-    record = ending.retire_key(
-        store, kid, now=datetime.now(UTC), settings=project_config().timeline
-    )
+    record = retire_key(store, kid, now=datetime.now(UTC), settings=project_config().timeline)
     todo = "has left the key set; publish it"
     if not record.rotates:
         has_keyset = store.state.statements.keyset is not None
@@ -227,7 +172,7 @@ def revoke(
     if stored_with:
         if reason != "compromised":
             raise UsageFault("usage.conflict", "--stored-with goes with --reason compromised")
-        keys += ending.stored_with(state, keys, keyset, now)
+        keys += keys_stored_with(state, keys, keyset, now)
     if alive := [key for key in keys if key.state != "revoked"]:
         names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
         ends = keyset and any(is_needed(key, keyset, state) for key in alive if not key.rotates)
@@ -235,7 +180,7 @@ def revoke(
         confirm(yes, f"{names} will be revoked, and stay so for ever{then}")
     if store_only:
         for key in alive:
-            ending.revoke_key(
+            revoke_key(
                 store,
                 key.thumbprint,
                 reason=reason,
@@ -284,7 +229,7 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
     store = keystore.open()
     key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
-    record = ending.destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
+    record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
     _say_record(record, "has no private key any more")
 
 
