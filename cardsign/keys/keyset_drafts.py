@@ -40,8 +40,8 @@ from cardsign.statements.keyset import (
     KeysetStatement,
     Quorum,
     Role,
-    draft_keyset,
     keyset_of,
+    keyset_payload,
     read_keyset,
 )
 from cardsign.statements.succession import check_step
@@ -356,7 +356,7 @@ def _drafted(
     lifetime: timedelta,
 ) -> KeysetStatement:
     iat = int(now.timestamp())
-    payload = draft_keyset(
+    payload = keyset_payload(
         {
             "format": KEYSET_FORMAT,
             "issuer": plan.issuer,

@@ -27,8 +27,8 @@ from cardsign.statements.release import (
     RELEASE_FORMAT,
     ListedCard,
     ReleaseStatement,
-    draft_release,
     release_of,
+    release_payload,
 )
 
 #: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
@@ -123,7 +123,7 @@ def draft_following(
     if previous is not None and previous.keyset == keyset.id:
         revoked = revoked | previous.revoked
     iat = int(now.timestamp())
-    payload = draft_release(
+    payload = release_payload(
         {
             "format": RELEASE_FORMAT,
             "issuer": keyset.issuer,

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import Quorum as Quorum
     from cardsign.statements.keyset import Role as Role
     from cardsign.statements.keyset import RootKey as RootKey
-    from cardsign.statements.keyset import draft_keyset as draft_keyset
+    from cardsign.statements.keyset import keyset_payload as keyset_payload
     from cardsign.statements.keyset import read_keyset as read_keyset
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release
-    from cardsign.statements.release import draft_release as draft_release
     from cardsign.statements.release import effective_revoked as effective_revoked
     from cardsign.statements.release import read_release as read_release
+    from cardsign.statements.release import release_payload as release_payload
     from cardsign.statements.signing import add_signatures as add_signatures
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin

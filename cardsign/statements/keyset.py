@@ -228,7 +228,7 @@ def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
     return False
 
 
-def draft_keyset(members: Mapping[str, Json]) -> bytes:
+def keyset_payload(members: Mapping[str, Json]) -> bytes:
     """The payload of a keyset statement, ready to be signed by its roots.
 
     Raises:

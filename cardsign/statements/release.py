@@ -104,7 +104,7 @@ def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
     return release_of(read_envelope(untrusted_bytes, TYP_RELEASE))
 
 
-def draft_release(members: Mapping[str, Json]) -> bytes:
+def release_payload(members: Mapping[str, Json]) -> bytes:
     """The payload of a release statement, ready to be signed by a release key.
 
     Raises:

@@ -14,8 +14,8 @@ from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
-from cardsign.statements.keyset import KeysetStatement, draft_keyset, read_keyset
-from cardsign.statements.release import draft_release
+from cardsign.statements.keyset import KeysetStatement, keyset_payload, read_keyset
+from cardsign.statements.release import release_payload
 from cardsign.statements.signing import sign_statement
 
 DAY: Final = 24 * 60 * 60
@@ -132,7 +132,7 @@ class FakeIssuer:
 
     def keyset(self, *signers: str, **changes: Any) -> bytes:
         """A keyset statement with these changes; as many roots as it takes sign, unless named."""
-        payload = draft_keyset(self.keyset_members(**changes))
+        payload = keyset_payload(self.keyset_members(**changes))
         names = signers or self.roots[: self.threshold]
         return sign_statement(payload, map(self.key, names), TYP_KEYSET)
 
@@ -182,7 +182,7 @@ class FakeIssuer:
 
     def release(self, keyset: KeysetStatement | bytes, /, *signers: str, **changes: Any) -> bytes:
         """A release under a keyset statement, with these changes; ``rel`` signs, unless named."""
-        payload = draft_release(self.release_members(keyset, **changes))
+        payload = release_payload(self.release_members(keyset, **changes))
         return sign_statement(payload, map(self.key, signers or ("rel",)), TYP_RELEASE)
 
     def card_members(self, **changes: Any) -> Members:

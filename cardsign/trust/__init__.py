@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from cardsign.trust.statements import Chosen as Chosen
     from cardsign.trust.statements import SuppliedStatements as SuppliedStatements
     from cardsign.trust.statements import Walk as Walk
+    from cardsign.trust.statements import choose_keyset as choose_keyset
     from cardsign.trust.statements import choose_release as choose_release
     from cardsign.trust.statements import receive as receive
 

@@ -41,6 +41,7 @@ from cardsign.trust.statements import (
     SuppliedStatements,
     Walk,
     check_release_floor,
+    choose_keyset,
     choose_release,
     receive,
 )
@@ -341,10 +342,10 @@ class _Resolution:
             supplied.untrusted_keysets, supplied.untrusted_releases, self.state.keyset
         )
         self.weigh("notes", *reasons)
-        keyset = self._walk(pin, issuer, keysets)
+        keyset = self._choose_keyset(pin, issuer, keysets)
         if keyset is None:
             return self._without_source("trust.no_keys", "no keyset statement can be accepted")
-        chosen = self._choose(keyset, releases)
+        chosen = self._choose_release(keyset, releases)
         revoked = self._revoked(keyset, chosen)
         try:
             origins = tuple(parse_origin(origin) for origin in keyset.origins)
@@ -405,22 +406,20 @@ class _Resolution:
         made = f"first contact with {home}{found}"
         self.weigh("notes", Reason.of("trust.tofu_first", made))
 
-    def _walk(
+    def _choose_keyset(
         self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
     ) -> KeysetStatement | None:
         walk = Walk(self.now, self.skew, self._keep_keyset, self.floor)
-        held = self.state.keyset
         try:
-            if held is None:
-                held = walk.from_anchor(pin, issuer, keysets)
-            if held is not None:
-                held = walk.onwards(held, keysets)
+            choose_keyset(walk, self.state.keyset, pin, issuer, keysets)
         except StatementRefused as refusal:
             self.refused("blocks", refusal)
         self.weigh("notes", *walk.reasons)
-        return self.state.keyset or held
+        return self.state.keyset  # each step of the walk is kept
 
-    def _choose(self, keyset: KeysetStatement, releases: Sequence[ReleaseStatement]) -> Chosen:
+    def _choose_release(
+        self, keyset: KeysetStatement, releases: Sequence[ReleaseStatement]
+    ) -> Chosen:
         """The newest release; a new one is kept."""
         held = self.state.release
         chosen = choose_release(held, releases, keyset, self.floor, now=self.now, skew=self.skew)

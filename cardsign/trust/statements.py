@@ -1,4 +1,6 @@
-"""Walking an issuer's statements from what is trusted to the newest (rules K5 to K11).
+"""Choosing an issuer's newest keyset and release among the statements supplied (rules K5 to K11).
+
+The keyset is reached by a walk from what is trusted: one lawful step after another.
 
 Everything received is untrusted until a step has been checked, superfluous statements do no
 harm, and junk cannot end a walk: what does not fit is reported and left.
@@ -318,6 +320,23 @@ class Walk:
             else:
                 forged = f"another {name_of(held)} is not signed by the root that is trusted"
                 self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
+
+
+def choose_keyset(
+    walk: Walk,
+    held: KeysetStatement | None,
+    pin: KeysetId | RootPin,
+    issuer: str | None,
+    statements: Sequence[KeysetStatement],
+) -> KeysetStatement | None:
+    """The newest keyset that can be reached: from the one held, else from what the anchor means.
+
+    Raises:
+        StatementRefused: As :meth:`Walk.from_anchor` and :meth:`Walk.onwards`.
+    """
+    if held is None:
+        held = walk.from_anchor(pin, issuer, statements)
+    return None if held is None else walk.onwards(held, statements)
 
 
 def _another(pin: KeysetId | RootPin, statements: Sequence[KeysetStatement]) -> str:

@@ -18,7 +18,7 @@ from cardsign.statements import (
     Counted,
     add_signatures,
     count,
-    draft_keyset,
+    keyset_payload,
     read_keyset,
     sign_statement,
 )
@@ -52,15 +52,15 @@ def test_key_of_a_statement(alg: str, place: str) -> None:
     }
     untrusted = json.dumps(forged).encode()
     if alg == "RS256" or (alg, place) == ("Ed25519", "cards"):
-        assert draft_keyset(members) == read_keyset(untrusted).envelope.payload
+        assert keyset_payload(members) == read_keyset(untrusted).envelope.payload
         return
-    assert refusal(lambda: draft_keyset(members)) == "statement.bad_key"
+    assert refusal(lambda: keyset_payload(members)) == "statement.bad_key"
     assert refusal(lambda: read_keyset(untrusted)) == "statement.bad_key"
 
 
 def signed_by(key: Made, *, alg: str) -> bytes:
     """A keyset statement with a signature by a key of joserfc, under any alg."""
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
     header = {"alg": alg, "kid": key.public.thumbprint, "typ": TYP_KEYSET}
     document = {
         "payload": base64url.encode(payload),
@@ -107,7 +107,7 @@ def test_nobody_signs_a_statement_by_it(alg: str) -> None:
     """A device that could is refused before it, or anybody beside it, is asked."""
     signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
     beside: Any = Unasked(made("RS256").public)
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
     signed = signed_by(made("RS256"), alg="RS256")
     for attempt in (
         lambda: sign_statement(payload, [signer], TYP_KEYSET),
@@ -124,6 +124,6 @@ def test_who_may_sign_a_statement_is_asked() -> None:
     """The twin: what refuses the others does not stand in the way of RS256."""
     signer: Any = Unasked(made("RS256").public)
     with pytest.raises(AssertionError, match=r"^asked to sign"):
-        sign_statement(draft_keyset(keyset_members()), [signer], TYP_KEYSET)
+        sign_statement(keyset_payload(keyset_members()), [signer], TYP_KEYSET)
     with pytest.raises(AssertionError, match=r"^asked to sign"):
         add_signatures(signed_by(made("RS256"), alg="RS256"), [signer], TYP_KEYSET)

@@ -39,23 +39,23 @@ from cardsign.statements import (
     add_signatures,
     check_times,
     count,
-    draft_keyset,
-    draft_release,
+    keyset_payload,
     read_keyset,
     read_release,
+    release_payload,
     sign_statement,
 )
 
 
 def honest() -> bytes:
     """A keyset statement as it is published."""
-    return sign_statement(draft_keyset(keyset_members()), [key("ann"), key("bob")], TYP_KEYSET)
+    return sign_statement(keyset_payload(keyset_members()), [key("ann"), key("bob")], TYP_KEYSET)
 
 
 def test_keyset_is_read_as_it_was_written() -> None:
     """Every member arrives, and the payload is kept as octets."""
     members = keyset_members(revoked=sorted([thumbprint("x"), thumbprint("y")]))
-    payload = draft_keyset(members)
+    payload = keyset_payload(members)
     found = read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET))
     assert found.envelope.payload == payload
     assert (found.issuer, found.origins) == ("tides.example", ("https://tides.example",))
@@ -153,7 +153,7 @@ def test_envelope_passes_where_only_its_spelling_differs() -> None:
 def test_statement_is_never_read_as_the_other() -> None:
     """K1: a wrong typ is not tried as anything else."""
     release = sign_statement(
-        draft_release(release_members(signed_keyset("ann"))), [key("rel")], TYP_RELEASE
+        release_payload(release_members(signed_keyset("ann"))), [key("rel")], TYP_RELEASE
     )
     assert refusal(lambda: read_keyset(release)) == "statement.typ"
     assert refusal(lambda: read_release(honest())) == "statement.typ"
@@ -173,7 +173,7 @@ def test_statement_is_never_read_as_the_other() -> None:
 )
 def test_payload_in_another_spelling(spell: Callable[[bytes], bytes]) -> None:
     """K2: one value has one digest."""
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
     entry_of_ann = forged_entry(spell(payload), "ann", thumbprint("ann"))
 
     def statement(body: bytes) -> bytes:
@@ -307,7 +307,7 @@ KEYSETS: dict[str, tuple[Callable[[], Members], str]] = {
 def test_keyset_is_refused(changes: Callable[[], Members], code: str) -> None:
     """K2 to K4 and K9: neither drafted nor, where it was signed elsewhere, read."""
     members = keyset_members(**changes())
-    assert refusal(lambda: draft_keyset(members)) == code
+    assert refusal(lambda: keyset_payload(members)) == code
     payload = jcs(members)
     forged = {
         "payload": base64url.encode(payload),
@@ -336,7 +336,7 @@ HONEST_KEYSETS: dict[str, Callable[[], Members]] = {
 @pytest.mark.parametrize("changes", HONEST_KEYSETS.values(), ids=HONEST_KEYSETS)
 def test_keyset_passes(changes: Callable[[], Members]) -> None:
     """The honest twins."""
-    payload = draft_keyset(keyset_members(**changes()))
+    payload = keyset_payload(keyset_members(**changes()))
     assert read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET)).epoch == 1
 
 
@@ -345,7 +345,7 @@ def test_member_left_out() -> None:
     for name in keyset_members():
         members = keyset_members()
         del members[name]
-        assert refusal(lambda members=members: draft_keyset(members)) in (
+        assert refusal(lambda members=members: keyset_payload(members)) in (
             MEMBERS,
             "statement.format",
         )
@@ -382,7 +382,7 @@ RELEASES: dict[str, tuple[Members, str]] = {
 def test_release_is_refused(changes: Members, code: str) -> None:
     """K2, K9 and K10: what a release may say."""
     members = release_members(signed_keyset("ann"), **changes)
-    assert refusal(lambda: draft_release(members)) == code
+    assert refusal(lambda: release_payload(members)) == code
     payload = jcs(members)
     forged = {
         "payload": base64url.encode(payload),
@@ -433,7 +433,7 @@ def test_times(offset: int, code: str) -> None:
 
 def test_count_looks_at_each_signature_alone() -> None:
     """K5: unknown ones are skipped, bad ones by known keys reported; good ones stay good."""
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
     document = {
         "payload": base64url.encode(payload),
         "signatures": [
@@ -455,7 +455,7 @@ def test_count_looks_at_each_signature_alone() -> None:
 
 def test_header_names_the_alg_of_the_key() -> None:
     """A signature that fits its key is bad if its header says another alg."""
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
 
     def counted(alg: str) -> Counted:
         header = {"alg": alg, "kid": thumbprint("ann"), "typ": TYP_KEYSET}
@@ -473,7 +473,7 @@ def test_signature_over_another_payload_is_bad() -> None:
     """A signature is lifted from one statement to another."""
     lifted = json.loads(honest())["signatures"]
     other = json.loads(
-        sign_statement(draft_keyset(keyset_members(iat=T0 + 1)), [key("cat")], TYP_KEYSET)
+        sign_statement(keyset_payload(keyset_members(iat=T0 + 1)), [key("cat")], TYP_KEYSET)
     )
     other["signatures"] += lifted
     counted = count(
@@ -486,7 +486,7 @@ def test_signature_over_another_payload_is_bad() -> None:
 
 def test_signatures_are_added_one_by_one() -> None:
     """Holders sign one after the other; who signs again replaces his own."""
-    alone = sign_statement(draft_keyset(keyset_members()), [key("ann")], TYP_KEYSET)
+    alone = sign_statement(keyset_payload(keyset_members()), [key("ann")], TYP_KEYSET)
     both = add_signatures(alone, [key("bob")], TYP_KEYSET)
     assert both == honest()
     assert add_signatures(both, [key("ann"), key("bob")], TYP_KEYSET) == both
@@ -495,14 +495,14 @@ def test_signatures_are_added_one_by_one() -> None:
 def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
     """A signer's own name for a key does not get into a statement."""
     named = PrivateKey.from_pkcs8_der(key("ann").to_pkcs8_der(), kid="blue token")
-    statement = read_keyset(sign_statement(draft_keyset(keyset_members()), [named], TYP_KEYSET))
+    statement = read_keyset(sign_statement(keyset_payload(keyset_members()), [named], TYP_KEYSET))
     assert [one.kid for one in statement.envelope.signatures] == [thumbprint("ann")]
     assert count(statement.envelope, [key("ann").public]).good == {thumbprint("ann")}
 
 
 def test_nobody_signs_what_is_no_statement() -> None:
     """K12: a typ stands only over what it names."""
-    payload = draft_keyset(keyset_members())
+    payload = keyset_payload(keyset_members())
     assert refusal(lambda: sign_statement(b"{}", [key("ann")], TYP_KEYSET)) == "statement.format"
     assert refusal(lambda: sign_statement(payload, [key("ann")], TYP_RELEASE)) == "statement.format"
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):
@@ -520,5 +520,5 @@ def test_refusal_says_where() -> None:
     """A place inside the payload is a JSON pointer into it."""
     members = keyset_members(recovery=root_with(public("rita"), public("bo", alg="RS256")))
     with pytest.raises(StatementRefused) as refused:
-        draft_keyset(members)
+        keyset_payload(members)
     assert refused.value.path == "/recovery/keys/1/public/alg"

@@ -17,9 +17,9 @@ from cardsign.statements import (
     MAX_STATEMENT_BYTES,
     TYP_KEYSET,
     TYP_RELEASE,
-    draft_keyset,
-    draft_release,
+    keyset_payload,
     read_keyset,
+    release_payload,
     sign_statement,
 )
 from cardsign.trust import (
@@ -41,13 +41,13 @@ CARD = json.dumps(LAX, indent=3).encode() + b"\r\n\t"
 def keyset(version: int, **changes: Any) -> bytes:
     """A keyset statement of that version."""
     prev = None if version == 1 else "0" * 64
-    payload = draft_keyset(keyset_members(version=version, prev=prev, **changes))
+    payload = keyset_payload(keyset_members(version=version, prev=prev, **changes))
     return sign_statement(payload, [key("ann"), key("bob")], TYP_KEYSET)
 
 
 FIRST, SECOND = keyset(1), keyset(2)
 RELEASE = sign_statement(
-    draft_release(release_members(read_keyset(SECOND))), [key("rel")], TYP_RELEASE
+    release_payload(release_members(read_keyset(SECOND))), [key("rel")], TYP_RELEASE
 )
 
 
