@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
+from cardsign.card.contract import skill_schemas
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused
-from cardsign.lint.contract import skill_schemas
 from cardsign.lint.rules import Finding, Rule, Tokens
 from cardsign.verify.report import VerifiedCard
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from cardsign.card.contract import skill_schemas
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Work, compare_schemas
 from cardsign.errors import CardRefused
-from cardsign.lint.contract import skill_schemas
 from cardsign.records import dataclass
 
 SCHEMA: Final = "cardsign.drift/1"

@@ -6,12 +6,13 @@ matters who made them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from semver import Version
 
+from cardsign.card.contract import SCHEMA_MEMBERS, SkillSchema, skill_schemas
 from cardsign.card.convert import kept_of
 from cardsign.card.document import Card
 from cardsign.card.interfaces import Interface, current_interfaces
@@ -36,12 +37,8 @@ NEEDED: Final[dict[Effect, Bump]] = {
 MAX_PAIRS_OF_WAYS: Final = 100_000
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 
-_SCHEMAS: Final[dict[str, Direction]] = {
-    "input_schema": "input",
-    "inputSchema": "input",
-    "output_schema": "output",
-    "outputSchema": "output",
-}
+_DIRECTIONS: Final[dict[str, Direction]] = {"input_schema": "input", "output_schema": "output"}
+_SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
 _SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
 # fmt: off
 _COMPARED: Final = frozenset({
@@ -179,13 +176,22 @@ def _others(
 ) -> Iterator[Change]:
     """Members that are compared as a whole: what a person reads, and what nobody here knows."""
     for name in dict.fromkeys((*old, *new)):
-        if name in compared or old.get(name) == new.get(name):
+        before, after = old.get(name), new.get(name)
+        if name in compared or before == after:
+            continue
+        if name == "spiffe_id" and _identity(before) == _identity(after) is not None:
             continue
         effect: Effect = "wording" if name in words else "unclear"
         how = (
             "changed" if name in old and name in new else "was removed" if name in old else "is new"
         )
         yield Change(effect, append(path, name), f"`{name}` {how}")
+
+
+def _identity(spiffe_id: Json) -> str | None:
+    """A SPIFFE ID without the card's version that it ends with, which is compared by itself."""
+    agent, _, version = spiffe_id.rpartition("/") if isinstance(spiffe_id, str) else ("", "", "")
+    return agent if _semver(version) else None
 
 
 # ------------------------------------------------------------------ where and how it is called
@@ -235,9 +241,9 @@ def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[
             yield Change(
                 "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
             )
-        yield from _others(
-            there + place, one, other, frozenset({"description"}), frozenset({"uri", "required"})
-        )
+        known_members = frozenset({"uri", "required", "params"})
+        yield from _others(there + place, one, other, frozenset({"description"}), known_members)
+        yield from _params(append(there + place, "params"), one.get("params"), other.get("params"))
     for uri, (place, one) in known[1].items():
         if uri not in known[0]:
             needed = bool(one.get("required"))
@@ -245,6 +251,28 @@ def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[
             yield Change(
                 "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
             )
+
+
+def _params(path: str, old: Json, new: Json) -> Iterator[Change]:
+    """The members of an extension's `params`; schemas in them are compared with the skills."""
+    before, after = ({} if one is None else one for one in (old, new))
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        if old != new:
+            yield Change("unclear", path, "`params` changed")
+        return
+    was, now = (one.get("skills", {}) for one in (before, after))
+    known = frozenset({"skills"} if _holds_objects(was) and _holds_objects(now) else ())
+    yield from _others(path, before, after, frozenset(), known)
+    if known:
+        for skill in dict.fromkeys((*_object(was), *_object(now))):
+            one, other = _object(_object(was).get(skill)), _object(_object(now).get(skill))
+            yield from _others(
+                append(append(path, "skills"), skill), one, other, _SKILL_WORDS, _SCHEMAS
+            )
+
+
+def _holds_objects(value: Json) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
 
 def _flags(card: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[str, bool]:
@@ -361,6 +389,7 @@ def _skills(
         if "name" in one and "description" in one:
             alike.setdefault(_words(one), []).append(name)
     work = Work()
+    were, are = _schemas_of(old, before), _schemas_of(new, after)
     # A2A has no member for the mark, so a built card keeps it in our extension.
     kept = _object(kept_of(old).get("skills"))
     announced = {name for name, one in kept.items() if _object(one).get("deprecated") is True}
@@ -370,7 +399,10 @@ def _skills(
     for name, (place, skill) in before.items():
         path = append("", "skills") + place
         if name in after:
-            yield from _skill(old, new, skill, after[name], changed, work)
+            yield from _skill(old, new, skill, after[name], changed)
+            for kind in _DIRECTIONS:
+                key = name, kind
+                yield from _contract(were.get(key, []), are.get(key, []), work)
             continue
         if heirs := alike.get(_words(skill)):
             heir = heirs.pop(0)
@@ -385,6 +417,23 @@ def _skills(
         yield Change("breaking", path, f"skill {name!r} was removed{warned}")
     for name, (place, _) in come.items():
         yield Change("additive", append("", "skills") + place, f"skill {name!r} is new")
+    for key in dict.fromkeys((*were, *are)):
+        if key[0] not in before and key[0] not in after:
+            yield from _contract(were.get(key, []), are.get(key, []), work)
+
+
+def _schemas_of(
+    card: Mapping[str, Json], skills: Mapping[str, tuple[str, Mapping[str, Json]]]
+) -> dict[tuple[str, str], list[SkillSchema]]:
+    """The schemas of a card by skill and kind; those of a second skill of one id are left out."""
+    names = {place: name for name, (place, _) in skills.items()}
+    found: dict[tuple[str, str], list[SkillSchema]] = {}
+    for one in skill_schemas(card):
+        at_top, place = one.tokens[0] == "skills", append("", one.tokens[1])
+        name = names.get(place) if at_top else one.skill
+        if name is not None:
+            found.setdefault((name, one.kind), []).append(one)
+    return found
 
 
 def _words(skill: Mapping[str, Json]) -> str:
@@ -397,7 +446,6 @@ def _skill(
     skill: Mapping[str, Json],
     found: tuple[str, Mapping[str, Json]],
     changed: Set[str],
-    work: Work,
 ) -> Iterator[Change]:
     path, other = append("", "skills") + found[0], found[1]
     yield from _others(path, skill, other, _SKILL_WORDS, _SKILL_COMPARED)
@@ -405,15 +453,24 @@ def _skill(
         if skill.get(member) or other.get(member):
             before, after = skill.get(member) or old.get(default), other.get(member)
             yield from _modes(what, before, after or new.get(default), append(path, member))
-    for member, direction in _SCHEMAS.items():
-        if member in skill and member in other:
-            place = append(path, member)
-            yield from compare_schemas(skill[member], other[member], direction, place, work)
-        elif member in skill or member in other:
-            how = "was removed" if member in skill else "is new"
-            yield Change("unclear", append(path, member), f"`{member}` {how}")
     if any(name in one for name in ("securityRequirements", "security") for one in (skill, other)):
         yield from _security(skill, other, changed, path)
+
+
+def _contract(
+    old: Sequence[SkillSchema], new: Sequence[SkillSchema], work: Work
+) -> Iterator[Change]:
+    """One kind of schema of one skill, wherever each of the cards keeps it."""
+    if [one.schema for one in old] == [one.schema for one in new]:
+        return
+    last = (new or old)[-1]
+    path, member = pointer(*last.tokens), last.tokens[-1]
+    if len(old) == len(new) == 1:
+        direction = _DIRECTIONS[last.kind]
+        yield from compare_schemas(old[0].schema, last.schema, direction, path, work)
+        return
+    how = "is new" if not old else "was removed" if not new else "is there twice"
+    yield Change("unclear", path, f"`{member}` {how}")
 
 
 def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:

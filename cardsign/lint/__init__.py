@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from cardsign.lint.cards import CardReport as CardReport
     from cardsign.lint.cards import lint_card as lint_card
     from cardsign.lint.cards import lint_references as lint_references
-    from cardsign.lint.contract import SkillSchema as SkillSchema
     from cardsign.lint.fixing import FixResult as FixResult
     from cardsign.lint.fixing import camel_case as camel_case
     from cardsign.lint.fixing import fix as fix

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from cardsign.card.contract import kept
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
@@ -379,7 +380,7 @@ def _references(
     other = next(others, None)
     if other is not None:
         yield Finding(_SAME_NAME, ("name",), f"{other[-80:]} has the same name")
-    tokens, metadata = contract.kept(document, "metadata")
+    tokens, metadata = kept(document, "metadata")
     if not isinstance(metadata, dict):
         return
     specialists = metadata.get("specialists")
@@ -398,7 +399,7 @@ def _named(
     if report is None or report.document is None:
         yield Finding(_SPECIALISTS, place, f"there is no card of {other[:60]!r}")
         return
-    _, metadata = contract.kept(report.document, "metadata")
+    _, metadata = kept(report.document, "metadata")
     said = metadata.get(back) if isinstance(metadata, dict) else None
     if said is not None and name not in (said if isinstance(said, list) else [said]):
         yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")

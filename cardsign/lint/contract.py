@@ -11,19 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from cardsign.card.contract import SCHEMA_MEMBERS, kept, skill_schemas
 from cardsign.card.providers import authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
 from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
-from cardsign.records import dataclass
 
 _IN: Final = "/skills/0/input_schema"
 _STRICT: Final = ("description", "spiffe_id", "authentication")
-_NAMES: Final = {
-    "input_schema": ("input_schema", "inputSchema"),
-    "output_schema": ("output_schema", "outputSchema"),
-}
 _SKILL_ID: Final = re.compile(r"(?P<prefix>[a-z][a-z0-9_]*)\.(?P<verb>[a-z0-9]+)(?:_[a-z0-9]+)+")
 #: The verbs that the standard lists. Its own examples use others, so they are only notes.
 _VERBS: Final = frozenset({"check", "run", "create", "aggregate", "analyze"})
@@ -41,61 +37,6 @@ _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$ref")
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
-
-
-@dataclass(frozen=True, slots=True)
-class SkillSchema:
-    """One schema of a skill, wherever the card keeps it.
-
-    Attributes:
-        skill: The id; empty where it has none.
-        kind: ``input_schema`` or ``output_schema``.
-        tokens: Where it stands.
-        schema: As it stands there.
-    """
-
-    skill: str
-    kind: str
-    tokens: Tokens
-    schema: Json
-
-
-def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
-    """The schemas of a card's skills: in the skills, then in the `params` of extensions."""
-    skills = document.get("skills")
-    for index, skill in enumerate(skills if isinstance(skills, list) else ()):
-        if isinstance(skill, dict):
-            name = skill.get("skill_id") or skill.get("id")
-            yield from _schemas(str(name or ""), skill, ("skills", str(index)))
-    for tokens, params in _params(document):
-        kept = params.get("skills")
-        for name, skill in kept.items() if isinstance(kept, dict) else ():
-            if isinstance(skill, dict):
-                yield from _schemas(name, skill, (*tokens, "skills", name))
-
-
-def _schemas(skill: str, owner: Mapping[str, Json], at: Tokens) -> Iterator[SkillSchema]:
-    for kind, spellings in _NAMES.items():
-        for member in spellings:
-            if member in owner:
-                yield SkillSchema(skill, kind, (*at, member), owner[member])
-
-
-def _params(document: Mapping[str, Json]) -> Iterator[tuple[Tokens, Mapping[str, Json]]]:
-    capabilities = document.get("capabilities")
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    for index, one in enumerate(extensions if isinstance(extensions, list) else ()):
-        params = one.get("params") if isinstance(one, dict) else None
-        if isinstance(params, dict):
-            yield ("capabilities", "extensions", str(index), "params"), params
-
-
-def kept(document: Mapping[str, Json], name: str) -> tuple[Tokens, Json]:
-    """A member of a contract card, at the top or in the `params` of an extension; else None."""
-    if name in document:
-        return (name,), document[name]
-    found = ((tokens, params) for tokens, params in _params(document) if name in params)
-    return next((((*tokens, name), params[name]) for tokens, params in found), ((), None))
 
 
 def is_contract(document: Mapping[str, Json]) -> bool:
@@ -165,7 +106,7 @@ def skill_members(subject: Subject) -> Iterator[Found]:
         for member in ("name", "description"):
             if not skill.get(member):
                 yield tokens, f"{member!r} is missing"
-        for kind in _NAMES:
+        for kind in SCHEMA_MEMBERS:
             if (str(name or ""), kind) not in given:
                 yield tokens, f"{kind!r} is missing"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.card import convert_card
 from cardsign.diff import CardDiff, diff_cards
 from cardsign.errors import InputRefused
 
@@ -299,6 +300,101 @@ def test_a_schema_of_a_skill_is_compared() -> None:
     old["skills"][0]["outputSchema"] = old["skills"][0].pop("inputSchema")
     (change,) = compare(old, new).changes
     assert change.effect == "additive"
+
+
+def built(**skill: Any) -> dict[str, Any]:
+    """The card as `build` makes it: what A2A has no member for stands in our extension."""
+    identity = "spiffe://h.example/agent/Harbour/dev/north/1.2.3"
+    source = card(spiffe_id=identity, skills__0={**SKILL, **skill})
+    return convert_card(source, "1.0").document
+
+
+OURS = "/capabilities/extensions/1/params"
+BUILT: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
+    "a schema": (
+        {"inputSchema": {"type": "number"}},
+        [
+            ("breaking", f"{OURS}/skills/tides/inputSchema", "string is no longer taken"),
+            ("additive", f"{OURS}/skills/tides/inputSchema", "number is taken now"),
+        ],
+    ),
+    "a schema that went": (
+        {},
+        [("unclear", f"{OURS}/skills/tides/inputSchema", "`inputSchema` was removed")],
+    ),
+    "a second schema": (
+        {"inputSchema": {"type": "string"}, "outputSchema": {"type": "string"}},
+        [("unclear", f"{OURS}/skills/tides/outputSchema", "`outputSchema` is new")],
+    ),
+    "the mark of an end": (
+        {"inputSchema": {"type": "string"}, "deprecated": True},
+        [("wording", f"{OURS}/skills/tides/deprecated", "`deprecated` is new")],
+    ),
+    "nothing": ({"inputSchema": {"type": "string"}}, []),
+}
+
+
+@pytest.mark.parametrize(("skill", "changes"), BUILT.values(), ids=BUILT)
+def test_a_built_card_is_compared_like_its_source(
+    skill: dict[str, Any], changes: list[tuple[str, str, str]]
+) -> None:
+    """What is kept in our extension is no riddle: a schema there binds a caller just as well."""
+    found = compare(built(inputSchema={"type": "string"}), built(**skill))
+    assert [(one.effect, one.path, one.message) for one in found.changes] == changes
+
+
+def test_one_schema_under_its_two_names_is_one() -> None:
+    """A contract writes `input_schema`, the card that is built of it `inputSchema`."""
+    source = card(skills__0={**SKILL, "input_schema": {"type": "string"}})
+    paths = [one.path for one in compare(source, built(inputSchema={"type": "string"})).changes]
+    assert not any("chema" in one for one in paths)
+
+
+def test_a_card_that_has_a_schema_twice_is_not_judged() -> None:
+    """Which of the two callers keep to, nobody can tell."""
+    old = built(inputSchema={"type": "string"})
+    new = copy.deepcopy(old)
+    new["skills"][0]["inputSchema"] = {"type": "number"}
+    (change,) = compare(old, new).changes
+    assert (change.effect, change.message) == ("unclear", "`inputSchema` is there twice")
+    assert compare(new, new).changes == ()
+
+
+PARAMS: dict[str, tuple[Any, Any, list[str]]] = {
+    "no object": ([1], [2], [""]),
+    "gone": ({"a": 1}, None, ["/a"]),
+    "skills of another form": ({"skills": ["a"]}, {"skills": ["b"]}, ["/skills"]),
+    "one skill of another form": ({"skills": {"t": 1}}, {"skills": {"t": 2}}, ["/skills"]),
+    "a member of a skill": ({"skills": {"t": {"x": 1}}}, {"skills": {"t": {}}}, ["/skills/t/x"]),
+    "a schema of no skill": (
+        {"skills": {"t": {"inputSchema": {"type": "string"}}}},
+        {"skills": {"t": {"inputSchema": {}}}},
+        ["/skills/t/inputSchema"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "places"), PARAMS.values(), ids=PARAMS)
+def test_nothing_in_an_extension_changes_unsaid(old: Any, new: Any, places: list[str]) -> None:
+    """Whatever form somebody else's `params` have."""
+    before, after = (
+        card(capabilities__extensions__0={"uri": "https://x.example/e", "params": params})
+        for params in (old, new)
+    )
+    found = compare(before, after).changes
+    assert [one.path for one in found] == [f"{EXTENSION}/params{place}" for place in places]
+
+
+def test_the_version_in_an_identity_is_no_change_of_its_own() -> None:
+    """A SPIFFE ID ends with the card's version, so it changes with each release (row B24)."""
+    old = card(spiffe_id="spiffe://h.example/agent/Harbour/dev/north/1.2.3")
+    new = card(spiffe_id="spiffe://h.example/agent/Harbour/dev/north/1.2.4", version="1.2.4")
+    assert compare(old, new).changes == ()
+    before, after = (convert_card(one, "1.0").document for one in (old, new))
+    assert compare(before, after).changes == ()
+    other = card(spiffe_id="spiffe://h.example/agent/Harbour/live/north/1.2.4")
+    (change,) = compare(old, other).changes
+    assert (change.effect, change.path) == ("unclear", "/spiffe_id")
 
 
 def test_the_same_card_in_two_versions_of_a2a_keeps_its_ways_in() -> None:
