@@ -625,6 +625,35 @@ def test_a_manifest_that_says_nonsense_is_refused(
     assert refused.value.code == "serve.corrupt_generation"
 
 
+def test_a_generation_that_no_folder_can_have_is_found_out_and_fixed(
+    directory: Path, key: PrivateKey
+) -> None:
+    """The folder after it would be one that cardsign takes for somebody else's."""
+    publish_cards(directory, key)
+    pointer = {"format": 1, "generation": 10**9, "manifest": "0" * 64}
+    (directory / "current").write_text(json.dumps(pointer))
+
+    with pytest.raises(ServeFault) as refused:
+        load_current(directory)
+
+    assert refused.value.code == "serve.corrupt_generation"
+    assert publish_cards(directory, key, with_skill(PUBLIC, "new")).number == 2
+
+
+def test_after_the_last_number_nothing_is_published(directory: Path, key: PrivateKey) -> None:
+    """And nothing is written that would have to be removed by hand."""
+    publish_cards(directory, key)
+    pointer = {"format": 1, "generation": 10**9 - 1, "manifest": "0" * 64}
+    (directory / "current").write_text(json.dumps(pointer))
+    before = sorted(os.listdir(directory))
+
+    with pytest.raises(ServeFault, match="no generation can follow 999999999") as refused:
+        publish_cards(directory, key, with_skill(PUBLIC, "new"))
+
+    assert refused.value.code == "serve.corrupt_generation"
+    assert sorted(os.listdir(directory)) == before
+
+
 def test_a_manifest_cannot_reach_outside_its_folder(
     directory: Path, key: PrivateKey, tmp_path: Path
 ) -> None:

@@ -302,7 +302,9 @@ def check_publishable(
     # A new key store, after a loss, has signed no release yet.
     newest = release or (issued.release if issued else None) or before.release_bytes
     candidate = Issued(keysets, newest)
-    candidate.checked(now=now, before=before).check_follows(before)
+    # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
+    ends = replace(before, release=None) if keyset else before
+    candidate.checked(now=now, before=before).check_follows(ends)
 
 
 def still_trusted(

@@ -41,6 +41,9 @@ from cardsign.urls import CARD_PATH
 
 #: Where a card is that no URL was named for, below the first origin of the issuer.
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
+#: Numbers that a published release may leave out. It is taken up, and a thief who signs the last
+#: number of all must leave some for the issuer.
+MAX_LEAP: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +389,13 @@ def _take_up_release(
         revoked = {key.thumbprint for key in store.load().keys if key.state == "revoked"}
         if signers <= revoked | needed_keyset(store).revoked:
             return None
+        if release.seq - history.held.release_seq > MAX_LEAP:
+            raise StatementRefused(
+                "statement.gap",
+                f"release {release.seq} is published, and {history.held.release_seq} was the last "
+                "one here: a thief of a release key may have signed it",
+                path="/seq",
+            )
         if history.held.release_seq < release.seq:
             note_release(store, release, now=now)
         held = store.load().statements.release

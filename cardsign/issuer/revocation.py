@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from cardsign.config import ProjectConfig
-from cardsign.errors import PassphraseFault, StoreFault, UsageFault
+from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
 from cardsign.issuer.publishing import still_trusted
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.rotation import Progress, Task, Unlocking, Work, check_opens, key_holder
@@ -320,7 +321,8 @@ class _Emergency(Work):
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
         self.release(())
-        self.update()
+        with suppress(PublishRefused):  # whatever is published already, the keys end here
+            self.update()
         self.left.clear()  # the rest of the work tries again; what was not told is found there
 
     def _beside(

@@ -8,7 +8,7 @@ before the state names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -164,7 +164,7 @@ class StatementHistory:
                 raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
             found.append((statement, untrusted_bytes))
         self._checked = found
-        self._check_held(found[-1][0] if found else None)
+        self._check_held({statement.number: statement for statement, _ in found})
         return found
 
     def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
@@ -197,15 +197,14 @@ class StatementHistory:
         if digest != (held.release.digest if number == held.release_seq else held.release.previous):
             raise _broken(where, f"release {number} is not the newest that was signed here")
 
-    def _check_held(self, newest: KeysetStatement | None) -> None:
+    def _check_held(self, found: Mapping[tuple[int, int], KeysetStatement]) -> None:
+        """A stranger's history may be the longer one, so the one that is named must be in it."""
         held = self.held.keyset
         if held is None:
             return
-        number = held.number
-        found = newest.number if newest else (0, 0)
-        if found < number:
+        if held.number not in found:
             raise _broken(self._store.place, f"keyset {held.label} is missing")
-        if newest is not None and found == number and newest.digest != held.digest:
+        if found[held.number].digest != held.digest:
             raise _broken(self._store.place, f"keyset {held.label} is not {held.digest}")
 
 

@@ -298,7 +298,8 @@ class CheckedIssued:
                 raise _unfit(f"keyset {one.label} was published as {one.digest}")
         held = before.release
         if held is not None and (self.release is None or self.release.order < held.order):
-            raise _unfit(f"release {held.seq} was published already")
+            what = "if nobody here has signed it, revoke the release key"
+            raise _unfit(f"release {held.seq} was published already; {what}")
 
     def admitted(
         self,

@@ -42,6 +42,7 @@ MANIFEST_FILE: Final = "manifest.json"
 CURRENT_FILE: Final = "current"
 #: Six digits sort by name; the millionth generation has seven.
 FOLDER: Final = re.compile(r"[0-9]{6,9}")
+MAX_NUMBER: Final = 10**9 - 1
 #: Seconds: one year, more than which caches do not tell from "for ever".
 MAX_MAX_AGE: Final = 365 * 24 * 3600
 
@@ -256,7 +257,7 @@ def read_pointer(directory: Path) -> tuple[int, str]:
             "serve.no_generation", "the directory holds no publication", path=str(directory)
         ) from exc
     match _state(data, path):
-        case {"generation": int(number), "manifest": str(digest)} if number > 0:
+        case {"generation": int(number), "manifest": str(digest)} if 0 < number <= MAX_NUMBER:
             return number, digest
         case _:
             _corrupt(path, "it does not name a generation and the digest of its manifest")

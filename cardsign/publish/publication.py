@@ -36,6 +36,7 @@ from cardsign.publish.generation import (
     LEGACY_FILE,
     MANIFEST_FILE,
     MAX_MAX_AGE,
+    MAX_NUMBER,
     Generation,
     Publisher,
     extended_file,
@@ -51,6 +52,9 @@ DEFAULT_MAX_AGE: Final = 300
 #: When the published keys change next, once a generation is published; None: unknown.
 NextChange: TypeAlias = Callable[[Generation], datetime | None]
 
+# A clock may be set back so far. What was published later than that has a wrong time, and all
+# waits of a key rotation would run from it.
+_AHEAD: Final = timedelta(days=2)
 _LOCK: Final = ".lock"
 _LOCK_PATIENCE: Final = 60.0  # seconds; a publication takes less
 _STAGING: Final = ".new"
@@ -101,7 +105,7 @@ def publish_generation(
             ``publish.release_behind``, ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
-        ServeFault: ``serve.newer_format``.
+        ServeFault: ``serve.newer_format``; ``serve.corrupt_generation``: the numbers are used up.
     """
     check_cards(card, extended, _key_file(jwks, 0, sequence, max_age), now, legacy_card)
     _refuse_foreign_entries(directory)
@@ -245,12 +249,22 @@ def _next(
     next_change: NextChange,
     publisher: Publisher | None,
 ) -> Generation:
+    if newest is not None and newest.published_at - now > _AHEAD:
+        newest = None
     # The key set tells max_age, too.
     is_same = newest is not None and (newest.files, newest.publisher) == (files, publisher)
     if newest and is_same and newest.changes_at == next_change(newest):
         return newest
+    number = _highest_number(directory)
+    if number >= MAX_NUMBER:
+        raise ServeFault(
+            "serve.corrupt_generation",
+            f"no generation can follow {number}",
+            path=str(directory),
+            hint="Move the directory away, and publish again.",
+        )
     generation = Generation(
-        number=_highest_number(directory) + 1,
+        number=number + 1,
         published_at=_later_than(newest, now),
         max_age=max_age,
         files=files,

@@ -15,6 +15,7 @@ from cardsign.statements import read_release
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.cli.test_dry_run import files
+from tests.publications import fast_forward
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -157,6 +158,21 @@ def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
     assert only_root == "cardsign keyset recover --recovery-file FILE"
     assert active("card") != stolen
     assert stolen not in load_current(Path("public")).kids
+
+
+def test_a_thief_who_publishes_the_last_release_is_ended_by_one_command(issuer: Cardsign) -> None:
+    """No release can follow it; the next keyset ends it, and its release begins where ours was."""
+    store, kid = DirectoryStore.open(Path("keys")), active("release")
+    newest = fast_forward(Path("public"), store.signer(store.state.find(kid), CRON.encode()))
+    for command in (ALL_DUE, ("release", "renew", "--force")):
+        refused = issuer(*command, CARDSIGN_RELEASE_PASSPHRASE=CRON)
+        assert (refused.status, "revoke the release key" in refused.err) == (1, True)
+
+    revoking = ("keys", "revoke", kid, "--reason", "compromised", "--json", "--yes")
+    issuer(*revoking, CARDSIGN_RELEASE_PASSPHRASE=CRON)
+
+    release = read_release(load_current(Path("public")).release or b"")
+    assert (release.keyset.label, release.seq) == ("1.3", newest + 1)
 
 
 @pytest.mark.parametrize("word", ["--stored-with", None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ from cardsign.issuer import (
 from cardsign.jose import PrivateKey
 from cardsign.keys import DEFAULT_SETTINGS
 from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import load_current
 from cardsign.statements import RootKey
+from tests.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -326,6 +328,36 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     assert made.tree() == before
     mine = publish_cards(other, signed, directory=tmp_path / "mine", now=NOW)
     assert mine.generation.number == 1
+
+
+def test_a_thief_of_the_release_key_cannot_use_up_the_numbers_of_releases(made: Made) -> None:
+    """Taken up from what is published, the last number would let nobody sign a release again."""
+    publish(made, NOW)
+    stolen = made.store.signer(made.store.state.find(made.kids["release"]), SECRET)
+    newest = fast_forward(made.public, stolen)
+
+    how: dict[str, Any] = {"now": NOW + timedelta(days=4), "directory": made.public}
+    assert code(lambda: renew_release(made.store, SECRET, **how)) == "publish.statements"
+
+    draft = draft_keyset(made.store, now=NOW + timedelta(days=4))
+    ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)
+    told = publish_keyset(made.store, ready.statement, SECRET, **how)
+    assert told.release is not None
+    assert told.release.order == (1, 2, newest + 1)
+
+
+@pytest.mark.parametrize("year", [2099, 9999])
+def test_a_publication_of_the_future_stops_no_rotation(made: Made, year: int) -> None:
+    """All waits run from what the key store records, so nothing there is later than now."""
+    publish(made, NOW)
+    later = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    put_in_place(made.public, replace(load_current(made.public), published_at=later))
+
+    for days in (4, 5):
+        now = NOW + timedelta(days=days)
+        publish(made, now)
+        assert max(one.at for one in made.store.state.publications) <= now
+    assert load_current(made.public).published_at <= now
 
 
 def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:

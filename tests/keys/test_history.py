@@ -26,6 +26,7 @@ from cardsign.statements import (
     KeysetStatement,
     ReleaseStatement,
     StatementRefused,
+    read_keyset,
     sign_statement,
 )
 from tests.keys.conftest import QuickStore, in_each_store
@@ -126,6 +127,13 @@ def _exchange(kept: QuickStore) -> None:
     kept.statement_file("keysets", (1, 2)).write_bytes(write_draft(two))
 
 
+def _exchange_for_a_longer_one(kept: QuickStore) -> None:
+    _exchange(kept)
+    two = read_keyset(kept.statement_file("keysets", (1, 2)).read_bytes())
+    three = signed(draft_next(KeysetPlan.of(two), two, now=NOW), "eve")
+    kept.statement_file("keysets", (1, 3)).write_bytes(write_draft(three))
+
+
 def _rename(kept: QuickStore) -> None:
     kept.statement_file("keysets", (1, 2)).rename(kept.statement_file("keysets", (1, 3)))
 
@@ -136,8 +144,14 @@ def _spoil(kept: QuickStore) -> None:
 
 @pytest.mark.parametrize(
     "tamper",
-    [_remove_newest, _exchange, _rename, _spoil],
-    ids=["the newest is removed", "a stranger's history", "a wrong name", "no statement at all"],
+    [_remove_newest, _exchange, _exchange_for_a_longer_one, _rename, _spoil],
+    ids=[
+        "the newest is removed",
+        "a stranger's history",
+        "a longer one of a stranger",
+        "a wrong name",
+        "no statement at all",
+    ],
 )
 def test_a_history_that_was_tampered_with_is_found_out(
     tamper: Callable[[QuickStore], None], store: QuickStore
