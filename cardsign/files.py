@@ -316,11 +316,12 @@ def _read(descriptor: int, path: Path | str, max_bytes: int) -> bytes:
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
     if status.st_mode & _SHARED_BITS:
         mode = stat.S_IMODE(status.st_mode)
-        raise _exposed(path, f"group or others can access this file (mode {mode:04o})")
+        what = f"group or others can access this file (mode {mode:04o})"
+        raise _exposed(path, what, hint=f"Run: chmod 600 {shlex.quote(str(path))}")
 
 
-def _exposed(path: Path, message: str) -> FileFault:
-    return FileFault("file.permissions", message, path=str(path))
+def _exposed(path: Path, message: str, *, hint: str = "") -> FileFault:
+    return FileFault("file.permissions", message, path=str(path), hint=hint)
 
 
 def _only_plain(path: Path | str) -> int:

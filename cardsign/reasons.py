@@ -201,8 +201,7 @@ _TABLE: Final = (
     ("trust.freshness_waived", "Revocation and rollback were not checked.",
      "You chose not to require this."),
     ("trust.freshness_unknown", "Nothing shows that the card is current.",
-     "Fetch the issuer's statements with the card: cardsign verify URL. Or waive it in "
-     "trust.toml."),
+     "Fetch the issuer's statements with the card: cardsign verify URL"),
     ("trust.no_keys", "The issuer's keys could not be had from the source that the policy names.",
      "Verify the URL of the card, or give the statements: cardsign verify CARD --statements DIR"),
     ("trust.no_first_contact", "The issuer was never met, and a first contact is not allowed here.",
@@ -415,7 +414,7 @@ _TABLE: Final = (
     ("file.not_plain", "There is a link, device or pipe where a plain file is expected.",
      "Find out who put it there. Remove it, or name another file."),
     ("file.permissions", "Others can read a private file, or it is a link.",
-     "Run chmod 600 on it, and keep it as a plain file of your own."),
+     "Name a plain file of your own that nobody else can read."),
     ("passphrase.none", "No passphrase was given, and there is no terminal to ask at.",
      "Set CARDSIGN_PASSPHRASE, or use --passphrase-file FILE or --passphrase-fd N."),
     ("passphrase.wrong", "The passphrase does not open the key, or the key file was changed.",

@@ -178,11 +178,17 @@ def _without_password(word: str) -> str:
 def _refused(text: str) -> CardRefused:
     shown = without_userinfo(text)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    hint = "" if "://" in text else f"Write it with its scheme: https://{shown}"
+    scheme, slashes, rest = shown.partition("://")
+    host, slash, path = rest.partition("/")
+    in_lower_case = f"{scheme.lower()}{slashes}{host.lower()}{slash}{path}"
+    if in_lower_case != text and _URL.fullmatch(in_lower_case):
+        hint = f"Write {in_lower_case}"
     return CardRefused(
         "card.interface_url",
         f"{shown!r} is not written as https://host, https://host:port or https://host/path in "
         "lower case",
-        hint="" if "://" in text else f"Write it with its scheme: https://{shown}",
+        hint=hint,
     )
 
 

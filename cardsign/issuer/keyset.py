@@ -31,6 +31,7 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.issuer.release import (
+    check_in_force,
     draft_release,
     needed_keyset,
     open_signers,
@@ -62,12 +63,7 @@ from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.statements.envelope import (
-    MAX_STATEMENT_BYTES,
-    TYP_KEYSET,
-    StatementRefused,
-    check_times,
-)
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
@@ -389,8 +385,7 @@ def review_keyset(
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(store, draft, name, again)
-    with of_the_user(name):
-        check_times(draft.iat, draft.exp, now=now, skew=SKEW)
+    check_in_force(draft, name, now, "draft it again")
     return KeysetDraft(draft, previous)
 
 
@@ -555,8 +550,7 @@ def _check_now(
         return
     both = f"Publish it with the keyset that says so: cardsign keys rotate --draft {name}"
     _check_not_stale(store, statement, name, both)
-    with of_the_user(name):
-        check_times(statement.iat, statement.exp, now=now, skew=SKEW)
+    check_in_force(statement, name, now, "draft it again")
 
 
 def _is_root_holders(store: KeyStore, directory: Path | None) -> bool:

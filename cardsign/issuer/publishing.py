@@ -270,6 +270,18 @@ def examine_publication(directory: Path | None) -> tuple[Finding, ...]:
     return ()
 
 
+def published_extended(directory: Path | None) -> tuple[Path, ...]:
+    """The files of the extended cards that are published now; none of a damaged publication."""
+    try:
+        generation = load_current(directory) if directory else None
+    except (ServeFault, FileFault):  # which :func:`examine_publication` tells
+        return ()
+    if directory is None or generation is None:
+        return ()
+    folder = directory / f"{generation.number:06d}"
+    return tuple(folder / name for name in generation.files if name.startswith("extended/"))
+
+
 def published_statements(directory: Path | None) -> CheckedIssued | None:
     """The statements that are published; None if none are.
 

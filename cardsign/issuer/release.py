@@ -206,13 +206,25 @@ def draft_release(
     """
     history = StatementHistory.of(store)
     previous = history.newest_release()
-    with of_the_user("the newest keyset statement"):
-        check_times(keyset.iat, keyset.exp, now=now, skew=SKEW)
+    check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
     plan = _plan(store, keyset, previous, changes or ReleaseChanges(), settings, now)
     seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
     with of_the_user("the release"):
         draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
     return ReleaseDraft(draft, keyset, previous)
+
+
+def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: str) -> None:
+    """Check the times of an issuer's own keyset statement; it is not told to ask its issuer.
+
+    Raises:
+        UsageFault: ``statement.expired``, ``statement.not_yet``; `todo` says what helps.
+    """
+    try:
+        check_times(statement.iat, statement.exp, now=now, skew=SKEW, what=name)
+    except StatementRefused as refusal:
+        hint = f"Check this machine's clock. If it is right, {todo}: cardsign keys rotate"
+        raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
 
 
 def _plan(

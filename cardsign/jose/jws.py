@@ -96,8 +96,11 @@ def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> Protected
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
     if algorithm is None:
-        allowed = " or ".join(one.name for one in algorithms)
-        raise _refused("sig.alg_forbidden", members, "alg", f"expected {allowed}")
+        names = [one.name for one in algorithms]
+        allowed = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
+        # No policy can accept what is not in the closed list (E11).
+        hint = "" if named(members.get("alg"), choose(tuple(ALGORITHMS))) else _SIGN_OTHERWISE
+        raise _refused("sig.alg_forbidden", members, "alg", f"expected {allowed}", hint=hint)
     kid = members.get("kid")
     if kid is None:
         raise _refused("sig.kid_missing", members, "kid", "expected the name of a key")
@@ -169,11 +172,19 @@ def _read_typ(members: dict[str, Json]) -> tuple[str | None, Kind]:
     return typ, _KINDS[typ.lower()]
 
 
-def _refused(code: str, members: dict[str, Json], name: str, expectation: str) -> SignatureRefused:
+_SIGN_OTHERWISE: Final = "Ask the issuer to sign with ES256. No policy can accept this one."
+
+
+def _refused(
+    code: str, members: dict[str, Json], name: str, expectation: str, *, hint: str = ""
+) -> SignatureRefused:
     # Short, and in ASCII whatever the signer wrote.
     shown = f"is {members[name]!a:.40}" if name in members else "is absent"
     return SignatureRefused(
-        code, f"`{name}` of the protected header {shown}, {expectation}", path="/protected"
+        code,
+        f"`{name}` of the protected header {shown}, {expectation}",
+        path="/protected",
+        hint=hint,
     )
 
 

@@ -245,6 +245,7 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
         for one in reversed(known.state.publications)
         for card in one.cards
     }
+    seen: set[str] = set()  # a card may lie in the project and in the publication
     for place, untrusted_bytes in known.untrusted_cards.items():
         try:
             marker = find_marker(Card.from_bytes(untrusted_bytes).document)
@@ -252,8 +253,9 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
         except CardsignError as refusal:
             yield Finding("doctor.card_ends", "alarm", f"cannot be read: {refusal.message}", place)
             continue
-        if marker is None:
+        if marker is None or digest in seen:
             continue
+        seen.add(digest)
         ends = datetime.fromtimestamp(marker.exp, UTC)
         at = first.get(digest)
         notice = timedelta() if at is None else min(NOTICE, (ends - at) / 4)

@@ -88,10 +88,14 @@ _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that IANA has given out 
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives for IPv4 hosts
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
-_NOT_PUBLIC_HINT: Final = (
-    'If this is a network of your own, write networks = ["10.0.0.0/8"] into the issuer\'s entry '
-    "of your own policy file, and name the file with --trust."
-)
+
+def _not_public_hint(address: IPAddress) -> str:
+    """How the operator lets one issuer be there; the network is the smallest that fits."""
+    network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+    return (
+        f'If this is a network of your own, allow it for this issuer: networks = ["{network}"] in '
+        "a policy file that you name with --trust."
+    )
 
 
 def check_address(
@@ -123,7 +127,7 @@ def check_address(
         message = f"{address} is not this machine, and plain http goes no further"
         raise FetchFailed("fetch.forbidden_address", message, hint="Use https.")
     if objection := _objection(address):
-        hint = "" if is_loopback else _NOT_PUBLIC_HINT
+        hint = "" if is_loopback else _not_public_hint(address)
         raise FetchFailed("fetch.forbidden_address", f"{address} is {objection}", hint=hint)
 
 

@@ -143,7 +143,7 @@ def _ask_jwks(
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
         reason = Reason.of(code, f"there is no key set at {url}")
-    return Refreshed(NO_STATEMENTS, (reason,), again_after)
+    return Refreshed(SuppliedStatements(contact=contact), (reason,), again_after)
 
 
 #: Seconds for all requests of one refresh; the rest is left to the next one. A host without any

@@ -445,11 +445,12 @@ def _refuse_unless_trusted(report: Report, name: str) -> None:
     reason = report.reasons[0]
     if reason.code in _UNLISTED:
         raise PublishRefused("publish.unlisted", f"{name}: {reason.message}")
+    ours = "Check this machine's clock. If it is right, renew the statement: cardsign keys rotate"
     raise PublishRefused(
         "publish.not_verifying",
         f"{name} would not be trusted: {reason.code}: {reason.message}",
         path=reason.path,
-        hint=reason.hint,
+        hint=ours if reason.code == "statement.expired" else reason.hint,
     )
 
 

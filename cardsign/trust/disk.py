@@ -125,7 +125,8 @@ class PolicyFile:
             return cls.read(path, was_found_here=found_here)
         except FileMissing as fault:
             missing = "there is no such policy file"
-            raise UsageFault("file.not_found", missing, path=str(path)) from fault
+            hint = f"Check the path. A new one is begun by: cardsign trust init --trust {path}"
+            raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault
 
     @classmethod
     def begun(cls, path: Path, *, was_found_here: bool) -> PolicyFile:

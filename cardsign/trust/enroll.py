@@ -143,7 +143,7 @@ def propose_published(
         why = first.message if first else ""
         raise FetchFailed(
             "trust.no_keys",
-            f"{origin} publishes no keyset statement that could be pinned" + (why and f": {why}"),
+            f"no keyset statement of {origin} could be pinned" + (why and f": {why}"),
             hint="Check the URL and the network. A server on this machine needs "
             "--insecure-loopback-http."
             if first and first.code == "refresh.no_answer"
@@ -294,7 +294,7 @@ def add_issuers(
 
     for members, _ in entries:
         check_new_name(file, str(members["name"]))
-    new = parse_policy(with_all("format = 1\n"), source="(the new entry)")
+    new = parse_policy(with_all("format = 1\n"), source="the new entry")
     is_own = not file.was_found_here
     parse_policy(with_all(file.text), source=f"{file.path} with the new entry", is_own=is_own)
     compare()

@@ -275,6 +275,12 @@ MAX_RESOLVED_BYTES: Final = 16 * 1024 * 1024
 _RESOLVED: Final = _Resolved()
 
 
+_NO_KEYS_HINT: Final = (
+    "Ask the issuer to publish /.well-known/jwks.json. Or get its keys: cardsign trust remove "
+    "NAME; cardsign trust add URL --jwks FILE"
+)
+
+
 @dataclass()
 class _Resolution:
     """One issuer being resolved."""
@@ -377,7 +383,10 @@ class _Resolution:
             return self.by_keyset(self.state.first_contact, None)
         if self.state.jwks is not None:
             return self._bare(self.state.jwks, offered=self._offered_jwks())
-        none = "there was no contact yet; the first is made with the card's own origin, over TLS"
+        if (home := self.supplied.contact) is not None:
+            none = f"{home} gave neither a sound keyset statement nor a key set"
+            return self._without_source("trust.no_first_contact", none, hint=_NO_KEYS_HINT)
+        none = "there was no contact yet; only its own origin can make the first, by the card's URL"
         return self._without_source("trust.no_first_contact", none)
 
     def _make_contact(self) -> None:
@@ -398,13 +407,14 @@ class _Resolution:
             self._tell(_CONTACT, f"keyset {first.label}")
             self._keep(replace(self.state, first_contact=first.id))
         elif offered is not None and offered.keys and not self.supplied.untrusted_keysets:
-            found = ": it has no keyset, so its bare keys are kept; a rotation will need a person"
+            found = ": it has no keyset, so its keys are remembered, and new ones will be refused"
             self._tell(_CONTACT, "a key set")
             self._keep(replace(self.state, jwks=offered))
         else:
             return
         made = f"first contact with {home}{found}"
-        self.weigh("notes", Reason.of("trust.tofu_first", made))
+        hint = "Compare them with the issuer over another channel: cardsign trust known show "
+        self.weigh("notes", Reason.of("trust.tofu_first", made, hint=hint + self.issuer.name))
 
     def _choose_keyset(
         self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
@@ -486,9 +496,9 @@ class _Resolution:
         """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
         if newest - self.limits.skew > self.now.timestamp():
-            when = datetime.fromtimestamp(newest, UTC).isoformat()
-            behind = f"a statement of {when} was seen before, and this clock says "
-            behind += self.now.isoformat()
+            when = datetime.fromtimestamp(newest, UTC)
+            behind = f"a statement of {when:%Y-%m-%d %H:%M} UTC was seen before, and this clock "
+            behind += f"says {self.now.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
             self.weigh("blocks", Reason.of("time.clock_behind", behind))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:

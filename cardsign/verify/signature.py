@@ -119,7 +119,8 @@ def _without_key(
     kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
     answers = Answers()
-    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{_known_kids(trust)}"
+    known, hint = _known_kids(trust)
+    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{known}"
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
@@ -133,21 +134,24 @@ def _without_key(
     elif other := policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
-    reason = Reason.of(code, message, f"/signatures/{index}")
+        hint = f"If this should be its card, say so: --issuer {other}"
+    hint = hint if code in ("key.unknown", "key.not_enrolled") else ""
+    reason = Reason.of(code, message, f"/signatures/{index}", hint=hint)
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
-def _known_kids(trust: IssuerTrust | None) -> str:
-    """Which keys are accepted instead; a key set without kids names them by thumbprint alone."""
+def _known_kids(trust: IssuerTrust | None) -> tuple[str, str]:
+    """Which keys are accepted instead, and what to do if their set may have named none of them."""
     kids = [key.public.kid for key in trust.keys] if trust is not None else []
     if not kids or trust is None:
-        return ""
-    unnamed = ""
+        return "", ""
+    unnamed = hint = ""
     if all(key.public.kid == key.public.thumbprint for key in trust.keys):
-        unnamed = ", which are named by their thumbprints only"
+        unnamed = ", named by thumbprint"
+        hint = "Get the issuer's current key set. If its keys have no kid, ask for kids."
     named = ", ".join(kid if len(kid) <= 12 else f"{kid[:8]}..." for kid in kids[:MAX_KIDS])
     more = len(kids) - MAX_KIDS
-    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}{unnamed}"
+    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}{unnamed}", hint
 
 
 def matching_payload(

@@ -431,12 +431,15 @@ def _is_whole(one: SignatureReport, payloads: Payloads) -> bool:
 def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
     if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
         unseen = "revocation and rollback were not checked"
-        hint = "A key set alone cannot show it." if trust.issuer.is_holder else ""
+        hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
         yield Reason.of("trust.freshness_waived", unseen, hint=hint)
         yield from trust.hindrances
     elif best.answers.current == "unknown":
         nothing = "nothing shows that the card is current"
-        yield from trust.hindrances or [Reason.of("trust.freshness_unknown", nothing)]
+        # What blocks everything, such as a wrong clock, is no reason to waive freshness.
+        hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
+        missing = Reason.of("trust.freshness_unknown", nothing, hint=hint)
+        yield from trust.hindrances or [missing]
     if best.profile not in FULL_PROFILES:
         pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
         yield Reason.of("coverage.absence_unprovable", pruned)

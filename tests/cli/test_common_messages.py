@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -39,6 +40,20 @@ def _key_store() -> None:
     create_store(Path("keys"))
 
 
+def _by_secret() -> None:
+    """As PyJWT signs with a password; no library of ours makes such a header."""
+    signature = sign_payload(b"{}", key("card"), typ="JOSE")
+    header = json.dumps({"alg": "HS256", "kid": "card", "typ": "JOSE"}).encode()
+    signature = {**signature, "protected": base64.urlsafe_b64encode(header).decode().rstrip("=")}
+    Path("card.json").write_bytes(dump({**PORTABLE, "signatures": [signature]}))
+
+
+def _keys_without_kid() -> None:
+    jwk = dict(PrivateKey.generate("ES256").public.jwk())
+    del jwk["kid"]
+    Path("bare.json").write_bytes(dump({"keys": [jwk]}))
+
+
 NOTHING: Callable[[], object] = lambda: None  # noqa: E731
 CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "no such file": (NOTHING, ("verify", "absent.json", *JWKS)),
@@ -68,6 +83,23 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "a command with a slip": (NOTHING, ("verfy", "signed.json")),
     "a card and nowhere to publish it": (NOTHING, ("publish", "signed.json")),
     "an issuer's host without https": (NOTHING, ("trust", "add", "weather.example")),
+    "a name without an origin": (NOTHING, ("trust", "add", "weather", *JWKS)),
+    "an origin in capitals": (
+        NOTHING,
+        ("trust", "add", "weather", "--origin", "https://Weather.example", *JWKS),
+    ),
+    "the URL of a key set for its file": (
+        NOTHING,
+        ("trust", "add", "https://weather.example", "--jwks", "https://weather.example/jwks.json"),
+    ),
+    "a policy that is not there": (NOTHING, ("trust", "list", "--trust", "own.toml")),
+    "an algorithm that nobody may accept": (_by_secret, ("verify", "card.json", *JWKS)),
+    "keys without a kid": (_keys_without_kid, ("verify", "signed.json", "--jwks", "bare.json")),
+    "a private address": (NOTHING, ("verify", "https://192.168.3.9", *JWKS)),
+    "a key that others can read": (
+        lambda: Path("my key.pem").write_text("x"),
+        ("sign", "unsigned.json", "--key", "file:my key.pem"),
+    ),
     "a keyset without an origin": (_key_store, ("keyset", "draft")),
     "a keyset without a root key": (
         _key_store,
@@ -175,9 +207,9 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "an unknown key": (
         1,
-        "key.unknown: no accepted key has the kid KID; accepted are KIDS, which are "
-        "named by their thumbprints only (/signatures/0)",
-        "Get the issuer's current key set from a source that you trust.",
+        "key.unknown: no accepted key has the kid KID; accepted are KIDS, named by "
+        "thumbprint (/signatures/0)",
+        "Get the issuer's current key set. If its keys have no kid, ask for kids.",
     ),
     "no policy": (
         3,
@@ -226,8 +258,53 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "an issuer's host without https": (
         2,
-        "usage.conflict: 'weather.example' is no URL",
-        "Give its URL, or add --origin https://HOST: cardsign trust add https://weather.example",
+        "usage.conflict: 'weather.example' is a name, and no origin",
+        "Write it as a URL: cardsign trust add https://weather.example",
+    ),
+    "a name without an origin": (
+        2,
+        "usage.conflict: 'weather' is a name, and no origin",
+        "Add --origin https://HOST, the host where its cards are. Or give its URL in place of the "
+        "name.",
+    ),
+    "an origin in capitals": (
+        2,
+        "card.interface_url: 'https://Weather.example' is not written as https://host, "
+        "https://host:port or https://host/path in lower case (--origin)",
+        "Write https://weather.example",
+    ),
+    "the URL of a key set for its file": (
+        2,
+        "usage.conflict: --jwks takes a file, and this is a URL",
+        "Trust what is published there: --jwks-url https://weather.example/jwks.json",
+    ),
+    "a policy that is not there": (
+        2,
+        "file.not_found: there is no such policy file (own.toml)",
+        "Check the path. A new one is begun by: cardsign trust init --trust own.toml",
+    ),
+    "an algorithm that nobody may accept": (
+        1,
+        "sig.alg_forbidden: `alg` of the protected header is 'HS256', expected one of ES256, "
+        "ES384, ES512, EdDSA, RS256, RS384, RS512, PS256, PS384, PS512 (/signatures/0/protected)",
+        "Ask the issuer to sign with ES256. No policy can accept this one.",
+    ),
+    "keys without a kid": (
+        1,
+        "key.unknown: no accepted key has the kid KID; accepted are KIDS, named by thumbprint "
+        "(/signatures/0)",
+        "Get the issuer's current key set. If its keys have no kid, ask for kids.",
+    ),
+    "a private address": (
+        3,
+        "fetch.forbidden_address: 192.168.3.9 is a private address",
+        'If this is a network of your own, allow it for this issuer: networks = ["192.168.3.0/24"] '
+        "in a policy file that you name with --trust.",
+    ),
+    "a key that others can read": (
+        2,
+        "file.permissions: group or others can access this file (mode 0644) (my key.pem)",
+        "Run: chmod 600 'my key.pem'",
     ),
     "a keyset without an origin": (
         2,

@@ -77,8 +77,8 @@ COMMANDS = {
         "--jwks-url",
         "https://a.example/jwks.json",
     ),
-    "trust remove": ("trust", "remove", "us", "--forget"),
-    "trust known forget": ("trust", "known", "forget", "us"),
+    "trust remove": ("trust", "remove", "us", "--forget", "--yes"),
+    "trust known forget": ("trust", "known", "forget", "us", "--yes"),
 }
 
 

@@ -220,6 +220,8 @@ def test_an_expired_keyset_carries_no_release(
     clock(timedelta(days=91))
     ended = issuer("release", "renew")
     assert (ended.status, "statement.expired" in ended.err) == (2, True)
+    assert "If it is right, sign a newer keyset: cardsign keys rotate" in ended.err
+    assert "ask the issuer" not in ended.err
 
 
 def test_the_floor_rises_once_no_cache_can_hold_the_old_card(

@@ -69,6 +69,21 @@ def test_a_jwks_url_in_a_policy(cardsign: Cardsign, site: Site) -> None:
     assert (plain.status, "fetch.url" in plain.err + plain.text) == (3, True)
 
 
+def test_a_first_contact_that_finds_no_keys(cardsign: Cardsign, site: Site) -> None:
+    """It says so, and not that the URL should be verified once; then keys are published."""
+    add = ("trust", "add", site.origin, "--name", "tides")
+    assert cardsign(*add, "--tofu", LOOPBACK).status == 0
+    empty = cardsign("verify", site.origin, LOOPBACK)
+    assert (empty.status, "cardsign verify URL" in empty.text) == (3, False)
+    nothing = f"{site.origin} gave neither a sound keyset statement nor a key set"
+    assert f"trust.no_first_contact: {nothing}" in empty.text
+    assert "cardsign trust remove NAME" in empty.text
+
+    site.answers["/.well-known/jwks.json"] = site.answers["/jwks.json"]
+    met = cardsign("verify", site.origin, LOOPBACK)
+    assert (met.status, "cardsign trust known show tides" in met.text) == (0, True)
+
+
 HOSTS = ("weather.example", "weather.example/agents/geo.json", "weather.example:8443")
 
 

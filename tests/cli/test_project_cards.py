@@ -87,6 +87,16 @@ def test_doctor_foresees_the_end_of_an_extended_card(issuer: Cardsign) -> None:
     assert ends("91d") == [str(Path.cwd() / "more.signed.json")]
 
 
+def test_doctor_foresees_the_end_of_what_is_published(issuer: Cardsign) -> None:
+    """Also where the settings name no card, or another one by now; each card is told once (P7)."""
+    publish(issuer)
+    config = Path("cardsign.toml")
+    config.write_text(config.read_text().partition("[[card]]")[0])
+    told = issuer("keys", "doctor", "--json", "--expires-within", "91d").json
+    paths = [one["path"] for one in told if one["code"] == "doctor.card_ends"]
+    assert [Path(path).name for path in paths] == ["partners.json"]
+
+
 def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
     """A token without an end and one of next year are left; both commands of the message work."""
     publish(issuer)

@@ -446,6 +446,9 @@ def test_forty_releases_are_renewed_without_a_root(
     clock(start + timedelta(days=400, seconds=1))
     ended = issuer("release", "renew")
     assert (ended.status, "statement.expired" in ended.err) == (2, True)
+    ended = issuer("publish", "signed.json", "--max-age", "60")
+    assert (ended.status, "statement.expired" in ended.err) == (1, True)
+    assert "renew the statement: cardsign keys rotate" in ended.err
 
 
 # ------------------------------------------------------------------ checking and exporting

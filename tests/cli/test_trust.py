@@ -401,7 +401,7 @@ def test_what_is_there_already(cardsign: Cardsign, enrolled: Ended, home: Path, 
     cardsign("trust", "remove", "tides")
     anchor = cardsign("trust", "add", "tides", *ORIGIN, "--tofu")
     assert (anchor.status, "state.other_anchor" in anchor.err) == (2, True)
-    cardsign("trust", "known", "forget", "tides")
+    cardsign("trust", "known", "forget", "tides", "--yes")
     assert cardsign("trust", "add", "tides", *ORIGIN, "--tofu").status == 0
 
 
@@ -448,7 +448,7 @@ def test_showing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
     assert shown.status == 0
     assert "anchor      keyset = { epoch = 1, version = 1" in shown.text
     assert "  release     6, until" in shown.text
-    cardsign("trust", "known", "forget", "tides")
+    cardsign("trust", "known", "forget", "tides", "--yes")
     LOCK.unlink()
     assert "state       state.missing" in cardsign("trust", "show", "tides").text
     assert cardsign("trust", "show", "tides", "--json").json["state_fault"] == "state.missing"
@@ -474,7 +474,10 @@ def test_removing_keeps_the_memory(cardsign: Cardsign, enrolled: Ended) -> None:
 
 def test_removing_and_forgetting(cardsign: Cardsign, enrolled: Ended) -> None:
     """With --forget the memory goes as well."""
-    assert cardsign("trust", "remove", "tides", "--forget", "--json").json["forgotten"] is True
+    assert (
+        cardsign("trust", "remove", "tides", "--forget", "--yes", "--json").json["forgotten"]
+        is True
+    )
     assert cardsign("trust", "known", "list", "--json").json == []
 
 
@@ -509,7 +512,7 @@ def test_pinning_below_the_lock(cardsign: Cardsign, enrolled: Ended, peer: Path)
     TRUST.write_text(TRUST.read_text().replace("version = 2", "version = 1"))
     k1, k2 = (read_keyset((peer / f"k{n}.json").read_bytes()).digest for n in (1, 2))
     TRUST.write_text(TRUST.read_text().replace(k2, k1))
-    cardsign("trust", "known", "forget", "tides")
+    cardsign("trust", "known", "forget", "tides", "--yes")
     ended = cardsign("trust", "pin", "tides", "--keyset", peer / "k1.json")
     assert (ended.status, "statement.rollback" in ended.err) == (2, True)
 
@@ -583,9 +586,17 @@ def test_a_pin_of_nothing(cardsign: Cardsign, peer: Path) -> None:
 
 
 def test_a_forgotten_issuer_is_unknown(cardsign: Cardsign, enrolled: Ended) -> None:
-    """There is nothing to show or to forget twice."""
+    """It is asked about first; then there is nothing to show or to forget twice."""
+    for unsure in (("known", "forget", "tides"), ("remove", "tides", "--forget")):
+        asked = cardsign("trust", *unsure)
+        assert (asked.status, "usage.unanswered" in asked.err, "--yes" in asked.err) == (
+            2,
+            True,
+            True,
+        )
+        assert cardsign("trust", "known", "show", "tides").status == 0
     assert cardsign("trust", "known", "show", "tides").status == 0
-    assert cardsign("trust", "known", "forget", "tides").status == 0
+    assert cardsign("trust", "known", "forget", "tides", "--yes").status == 0
     for command in ("show", "forget"):
         ended = cardsign("trust", "known", command, "tides")
         assert (ended.status, "state.missing" in ended.err) == (2, True)
@@ -720,7 +731,7 @@ def test_a_runner_without_memory(cardsign: Cardsign, enrolled: Ended, peer: Path
 
 def test_a_lost_memory_is_a_fault(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
     """Not first contact, in a dry run either; with a lock it would begin anew."""
-    cardsign("trust", "known", "forget", "tides")
+    cardsign("trust", "known", "forget", "tides", "--yes")
     words = ("trust", "test", peer / "card.json", "--issuer", "tides")
     assert cardsign(*words).status == 3
     LOCK.unlink()

@@ -156,10 +156,15 @@ def test_message_shows_the_value(es256: PrivateKey, forge: Forge) -> None:
         for allowed in (("ES256", "RS256"), tuple(ALGORITHMS)):
             with pytest.raises(SignatureRefused) as refusal:
                 read_entry(entry, algorithms=allowed)
-            message, listed = refusal.value.message, " or ".join(allowed)
+            listed = " or ".join(allowed) if len(allowed) == 2 else f"one of {', '.join(allowed)}"
+            message = refusal.value.message
             assert shown in message
             assert message.isascii()
             assert message.endswith(f", expected {listed}")
+            assert (
+                refusal.value.hint
+                == "Ask the issuer to sign with ES256. No policy can accept this one."
+            )
             # Only the list, which is ours, may be longer than that of two algorithms.
             assert len(message.removesuffix(listed)) < 150 - len("ES256 or RS256")
 

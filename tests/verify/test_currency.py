@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -179,6 +180,12 @@ def test_a_clock_that_is_behind_accuses_no_key() -> None:
 
     report = tides.says(releases=[], now=later(-DAY))
     assert (report.verdict, codes(report)[0]) == ("indeterminate", "time.clock_behind")
+    assert re.fullmatch(
+        r"a statement of \d{4}-\d\d-\d\d \d\d:\d\d UTC was seen before, and this clock says "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d UTC",
+        report.reasons[0].message,
+    )
+    assert not any("waive" in reason.hint for reason in report.reasons)
 
 
 def test_a_revoked_key_never_counts() -> None:

@@ -16,7 +16,11 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_conf
 from cardsign.cli.talk import counted, is_json, printed, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.issuer.publishing import examine_publication, examine_revocations
+from cardsign.issuer.publishing import (
+    examine_publication,
+    examine_revocations,
+    published_extended,
+)
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.history import StatementHistory
@@ -66,7 +70,7 @@ def doctor(
     findings = examine_store(
         store,
         settings=config.timeline,
-        cards=[card.signed for card in config.cards],
+        cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
         now=now,
         expires_within=within,
         draft=draft,

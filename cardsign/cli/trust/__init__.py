@@ -10,7 +10,7 @@ import click
 
 from cardsign.cli.arguments import PATH, option
 from cardsign.cli.commands import command, group
-from cardsign.cli.dry_run import dry_run_option, is_dry_run, to_change
+from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change, yes_option
 from cardsign.cli.policy import (
     TrustOptions,
     edit_options,
@@ -40,6 +40,8 @@ from cardsign.trust.policyedit import EMPTY_POLICY
 from cardsign.trust.policyfile import identity_of
 from cardsign.trust.state import DirectoryStates, IssuerState
 
+_FORGETTING = "older cards and statements of"
+
 # ``cardsign trust known``: what this user remembers of issuers, whatever the policy says now.
 
 
@@ -68,7 +70,11 @@ def list_known(trust: TrustOptions) -> None:
         say(f"no issuer is remembered in {states.path}")
 
 
-@known.command("show", example="cardsign trust known show partner")
+@known.command(
+    "show",
+    short_help="Show what is remembered about an issuer.",
+    example="cardsign trust known show partner",
+)
 @click.argument("name")
 @edit_options
 def show_known(name: str, trust: TrustOptions) -> None:
@@ -79,17 +85,19 @@ def show_known(name: str, trust: TrustOptions) -> None:
         click.echo("\n".join(state_lines(state)))
 
 
-@known.command(example="cardsign trust known forget partner")
+@known.command(example="cardsign trust known forget partner --yes")
 @click.argument("name")
 @edit_options
 @dry_run_option
-def forget(name: str, trust: TrustOptions) -> None:
+@yes_option
+def forget(name: str, yes: bool, trust: TrustOptions) -> None:
     """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
 
     The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
     """
     states, policy = trust.stored, _identity(trust)
     _known(states, policy, name)
+    confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
     if not is_dry_run():
         states.forget(policy, name)
     if not printed({"forgotten": name}):
@@ -253,10 +261,11 @@ def show(name: str, trust: TrustOptions) -> None:
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@option("--forget", "Forget what is remembered about the issuer too.")
+@option("--forget", "Forget what is remembered about the issuer too. Asks first.")
 @edit_options
 @dry_run_option
-def remove(name: str, forget: bool, trust: TrustOptions) -> None:
+@yes_option
+def remove(name: str, forget: bool, yes: bool, trust: TrustOptions) -> None:
     """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
 
     What is remembered about it is kept, unless you say --forget. If you add the issuer again
@@ -264,6 +273,8 @@ def remove(name: str, forget: bool, trust: TrustOptions) -> None:
     """
     loaded = trust.needed()
     states = trust.stored if forget else None
+    if forget:
+        confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
     forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
     if is_dry_run():
         say(f"would remove {name} from {loaded.path}")

@@ -74,8 +74,7 @@ class AnchorOptions:
         if self.keysets:
             return self._keyset(now, timedelta(seconds=limits.skew))
         if self.jwks is not None:
-            with of_the_user(str(self.jwks)):
-                keys = JwkSet.from_bytes(read_bytes(self.jwks, max_bytes=MAX_JWKS_BYTES))
+            keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
             return propose_keys(keys, {kid: holder for kid, _, holder in split})
         if self.jwks_url is not None:
@@ -112,6 +111,15 @@ class AnchorOptions:
 def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
     with of_the_user(str(path)):
         return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
+
+
+def _read_keys(path: Path) -> JwkSet:
+    name = str(path)
+    if name.startswith(("https:/", "http:/")):  # a path has lost one slash
+        hint = f"Trust what is published there: --jwks-url {safe(name.replace(':/', '://', 1))}"
+        raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
 
 
 _ANCHOR: Final = option_group(
@@ -334,8 +342,11 @@ def add(
 
 
 def _no_origin(who: str) -> UsageFault:
-    hint = f"Give its URL, or add --origin https://HOST: cardsign trust add https://{safe(who)}"
-    return UsageFault("usage.conflict", f"{safe(who)!r} is no URL", hint=hint)
+    hint = "Add --origin https://HOST, the host where its cards are. Or give its URL in place of "
+    hint += "the name."
+    if "." in who:
+        hint = f"Write it as a URL: cardsign trust add https://{safe(who)}"
+    return UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
 
 
 def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -> dict[str, Any]:
@@ -355,7 +366,7 @@ def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) ->
     with of_the_user(str(like)):
         card = Card.from_bytes(read_bytes(like, max_bytes=MAX_CARD_BYTES))
         if source.jwks is not None:
-            keys = JwkSet.from_bytes(read_bytes(source.jwks, max_bytes=MAX_JWKS_BYTES))
+            keys = _read_keys(source.jwks)
     try:
         found, says = look_at(card, keys, accept=members.get("accept"))
     except (InputRefused, UsageFault) as refusal:

@@ -125,7 +125,7 @@ def open_signer(
             "signer.uri",
             f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}",
             path=_named(uri, key),
-            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, vault: or exec:.",
+            hint="Use env: or file:, or a key of one of these two.",
         )
     return BoundSigner(public, key.open(public, access))
 
