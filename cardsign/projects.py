@@ -39,6 +39,7 @@ _MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
 _VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
 
 _Reader: TypeAlias = Callable[[Path], Document | None]
+_Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
 def lint_sources(
@@ -61,17 +62,24 @@ def lint_sources(
             :data:`MAX_CARDS`.
     """
     reports: list[CardReport] = []
+    tracked, read = cache(_tracked), cache(_source)  # one file may stand beside many cards
     for source in sources:
-        folder = Path(source)
-        if folder.is_dir():
-            found = tuple(_of_folder(folder, settings))
+        path = Path(source)
+        if path.is_dir():
+            found = tuple(_of_folder(path, settings, tracked, read))
             if not found:
                 hint = "Name a folder that holds cards, or name the cards."
                 what = "the folder holds no card"
                 raise UsageFault("usage.invalid", what, path=source, hint=hint)
             reports += found
-        else:
-            reports.append(lint_card(load_card(source, fetcher), settings, name=source))
+            continue
+        report = lint_card(load_card(source, fetcher), settings, name=source)
+        if path.is_file():
+            beside = _beside(report, path, _agent_of(path), tracked, read)
+            report = with_findings(report, beside, settings)
+        reports.append(report)
+    if len(sources) == 1 and not Path(sources[0]).is_dir():
+        return tuple(reports)  # which other cards there are, nobody has said
     return lint_references(reports, settings)
 
 
@@ -108,9 +116,10 @@ def _may_be_a_card(path: Path) -> bool:
         return False
 
 
-def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
+def _of_folder(
+    folder: Path, settings: LintSettings, tracked: _Index, read: _Reader
+) -> Iterator[CardReport]:
     files = tuple(card_files(folder))
-    tracked, read = _tracked(folder), cache(_source)  # one file may stand beside many cards
     for path in files:
         try:
             data = read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)
@@ -139,19 +148,19 @@ def _beside(
     report: CardReport,
     path: Path,
     folder: Path,
-    tracked: frozenset[str] | None,
+    tracked: _Index,
     read: _Reader,
 ) -> Iterator[Finding]:
     """What the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
-    agent = path.parents[1] if path.parent.name == _WELL_KNOWN else path.parent
-    for kind in _not_advertised(agent, {*schemes_of(report.document)}, read):
+    for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
         message = f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
         yield Finding(cards.NOT_ADVERTISED, (), message)
     if not is_contract(report.document):
         return
-    if tracked is not None and os.path.relpath(path, folder) not in tracked:
+    names = tracked(folder)
+    if names is not None and os.path.relpath(path, folder) not in names:
         yield Finding(cards.UNTRACKED, (), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
@@ -162,6 +171,11 @@ def _beside(
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
         yield Finding(cards.APP_VERSION, ("version",), message)
+
+
+def _agent_of(card: Path) -> Path:
+    """The folder of the agent whose card it is."""
+    return card.parents[1] if card.parent.name == _WELL_KNOWN else card.parent
 
 
 def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[str]:

@@ -268,6 +268,22 @@ def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
     assert "contract.untracked" not in in_folder(cardsign)[name]
 
 
+def test_a_card_that_is_named_is_told_what_stands_beside_it(cardsign: Cardsign) -> None:
+    """As in its folder: a pre-commit hook names files. Of other cards it cannot know."""
+    document = Example({"/metadata": {"foreman": "iam-lead"}}, "contract").document()
+    folder = agent("iam-tides", document)
+    (folder / "agent.py").write_text("card = None\n")
+    subprocess.run(["git", "init", "-q", "repo"], check=True)
+    (name,) = found = in_folder(cardsign)
+    assert set(found[name]) > {"contract.path-constant", "contract.untracked"}
+    (alone,) = cardsign("lint", name, "--json").json["cards"]
+    rules = [one["rule"] for one in alone["findings"]]
+    assert rules == [one for one in found[name] if one != "contract.reference"]
+    assert len(rules) == len(found[name]) - 1
+    both = cardsign("lint", name, name, "--json").json["cards"]
+    assert "contract.reference" in [one["rule"] for one in both[0]["findings"]]
+
+
 def test_a_repository_starts_nothing(cardsign: Cardsign) -> None:
     """Its index is sparse, a tree is missing, and it says by which program that is to be had."""
     agent("iam-tides", Example({}, "contract").document())
@@ -364,9 +380,10 @@ def test_F23_what_is_enforced_and_not_advertised_is_found(
         json.dumps(put(PORTABLE, f"/securitySchemes/{scheme}", bearer))
     )
     (folder / "forge.yaml").write_text(FORGE.replace("KIND", kind))
-    (found,) = cardsign("lint", "repo", "--json").json["cards"]
-    said = [one["message"] for one in found["findings"] if one["rule"] == "meaning.not-advertised"]
-    assert said == ([message] if message else [])
+    for source in ("repo", "repo/tides/agent-card.json"):
+        (found,) = cardsign("lint", source, "--json").json["cards"]
+        about = [one for one in found["findings"] if one["rule"] == "meaning.not-advertised"]
+        assert [one["message"] for one in about] == ([message] if message else [])
 
 
 @pytest.mark.parametrize("content", ["auth: {providers: 7}", "auth: [", "- auth\n", ""])
