@@ -109,7 +109,7 @@ _TABLE: Final = (
     ("build.type", "A member of a source has another type than its format says.",
      "Give the member that type."),
     ("build.missing", "No source says what a card needs, and no rule fills it.",
-     "Add it to the source, or pass it: cardsign build SOURCE --set MEMBER=VALUE -o CARD"),
+     "Add it to the source."),
     ("build.unknown_source", "The kind of a source cannot be told.",
      "If it is of a kind in `cardsign build --help`, say so: cardsign build KIND:SOURCE -o CARD"),
     ("build.unsupported", "A source is of a kind or version that is not read.",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from cardsign.build import cards, forge, mcp, openfang, orloj, pyproject, skills
-from cardsign.build.draft import FILLED, Draft, Fact, field_of
+from cardsign.build.draft import FILLED, Draft, Fact, describe_hint, field_of
 from cardsign.build.kind import BuildOptions, Kind
 from cardsign.build.reading import Place, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
@@ -35,6 +35,11 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 _OPTION: Final = "--set"
 SET_HINT: Final = "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=..."
+#: What is said in another way than by ``--set``.
+_OTHERWISE: Final = {
+    "signatures": "Build the card, then sign it: cardsign sign card.json -o signed.json",
+    "url": "Pass --url {}",
+}
 _DEFAULT_VERSION: Final = "0.0.0"
 
 
@@ -149,9 +154,11 @@ def _set(draft: Draft, member: str, text: str) -> None:
     if first == "skills":
         target = (first, ".".join(rest[:-1]), *rest[-1:])  # an id may have dots
         if len(target) < 3 or not target[1]:
-            raise UsageFault("usage.invalid", f"say skills.ID.MEMBER, and not {member!r}")
-    if first == "signatures":
-        raise UsageFault("usage.invalid", "a signature is made by `cardsign sign`")
+            message = f"say skills.ID.MEMBER, and not {member!r}"
+            raise UsageFault("usage.invalid", message, hint=SET_HINT)
+    if member in _OTHERWISE:
+        message = f"{member!r} is no member that is set"
+        raise UsageFault("usage.invalid", message, hint=_OTHERWISE[member].format(text))
     try:
         parsed = parse_object(f'{{"":{text}}}'.encode())
         value: Json = parsed[""] if len(parsed) == 1 else text
@@ -168,24 +175,25 @@ def _set(draft: Draft, member: str, text: str) -> None:
         if field.shape != "one" and not isinstance(value, list):
             value = [one.strip() for one in text.split(",")]
     if not draft.take(target, value, place):
-        raise UsageFault("usage.invalid", f"{member!r} has no value")
+        raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
 
 def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: Place) -> None:
     """Fill what rules fill, and refuse what they do not."""
     name = draft.value("name")
     if name is None:
-        raise refusal("build.missing", "no source names the agent; pass --set name=...", place)
+        hint = "Pass --set name='...', or name a source that says it."
+        raise refusal("build.missing", "no source names the agent", place, hint=hint)
     if not draft.has("skills"):
-        raise refusal("build.missing", "no source names a skill or a tool", place)
+        hint = "Name a source that has one as well, such as a SKILL.md."
+        raise refusal("build.missing", "no source names a skill or a tool", place, hint=hint)
     for skill in draft.skill_ids():
         draft.take(("skills", skill, "id"), skill, FILLED)
         draft.take(("skills", skill, "name"), skill, FILLED)
         draft.take(("skills", skill, "tags"), ["skill"], FILLED)
         if not draft.has("skills", skill, "description"):
             message = f"the skill {skill!r} has no description"
-            hint = f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
-            raise refusal("build.missing", message, place, hint=hint)
+            raise refusal("build.missing", message, place, hint=describe_hint(skill))
     if not draft.has("description"):
         hint = "Pass --set description='...', or --prompt-excerpt where there is a prompt."
         raise refusal("build.missing", "no source describes the agent", place, hint=hint)
@@ -261,10 +269,11 @@ def _fill_provider(draft: Draft, url: str, place: Place) -> None:
         origin = str(parse_url(url).origin)
     except CardRefused:
         return
-    if isinstance(whole, dict):
-        draft.replace(("provider",), {"url": origin, **parts}, place)
-    else:
-        draft.take(("provider", "url"), origin, FILLED)
+    for fact in draft.facts():
+        if fact.target == ("provider",):  # in two, since only what a source says has its place
+            draft.replace(fact.target, None, place)
+            draft.take(("provider", "organization"), parts["organization"], fact.place)
+    draft.take(("provider", "url"), origin, FILLED)
     draft.warn("build.filled", f"the provider has no url: {origin}", place)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in
-from cardsign.build.reading import Document, Location, Place, code_of, read_one
+from cardsign.build.reading import Document, Location, Place, of_card, read_one
 from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
 from cardsign.card.providers import MAX_ALTERNATIVES, authentication_schemes
 from cardsign.card.strictjson import Json
@@ -65,7 +65,7 @@ def _take(path: Path, draft: Draft) -> None:
         converted = convert_card(given, "1.0")
     except CardRefused as refused:
         at = tuple(one for one in refused.path.split("/") if one)
-        raise document.refuse(code_of(refused), refused.message, *at) from refused
+        raise of_card(refused, document.place(*at)) from refused
     for change in converted.changes:
         place = _place(document, tuple(one for one in change.path.split("/") if one))
         left_out = change.message.endswith("left out") and "signature" not in change.message
@@ -102,7 +102,7 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
             authentication_schemes(given["authentication"])
         except CardRefused as refused:
             at = "authentication" if "authentication" in document.value else "auth"
-            draft.leave_out(document.refuse(code_of(refused), refused.message, at))
+            draft.leave_out(of_card(refused, document.place(at)))
             draft.keep("authentication", _words(given.pop("authentication")), document.place(at))
     return given
 

@@ -282,6 +282,11 @@ def field_of(target: Target) -> Field:
     return field
 
 
+def describe_hint(skill: str) -> str:
+    """What to do about a skill without a description."""
+    return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
+
+
 def _check_json(value: object, target: Target, place: Place) -> None:
     """Refuse what JSON cannot hold, such as TOML's dates, and URLs with a credential."""
     if isinstance(value, str):
@@ -289,7 +294,7 @@ def _check_json(value: object, target: Target, place: Place) -> None:
             raise refusal("build.type", f"{_name(target)}: half a character is no text", place)
         if _USERINFO.match(value):
             text = f"{_name(target)}: a URL holds a user name or a password, and a card is public"
-            raise refusal("build.unsupported", text, place)
+            raise refusal("build.unsupported", text, place, hint="Write the URL without it.")
     elif isinstance(value, Mapping):
         _check_json([*value, *value.values()], target, place)
     elif isinstance(value, list):

@@ -13,7 +13,7 @@ from typing import Final
 
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
-from cardsign.build.reading import Document, code_of, read_one
+from cardsign.build.reading import Document, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
 from cardsign.card.providers import Provider, provider_schemes
@@ -101,7 +101,7 @@ def _take_security(document: Document, draft: Draft) -> None:
             providers, required=required, by_hand=hand if isinstance(hand, dict) else None
         )
     except CardRefused as refused:
-        raise document.refuse(code_of(refused), refused.message, "auth") from refused
+        raise of_card(refused, document.place("auth")) from refused
     draft.take_security(derived, place)
 
 
@@ -120,7 +120,8 @@ def _take_skills(document: Document, folder: Path, draft: Draft, options: BuildO
     main = folder / (document.text("skills", "path") or MAIN)
     if leads_outside(folder, main):
         message = "skills.path leads out of the agent's folder"
-        raise document.refuse("build.unsupported", message, "skills", "path")
+        hint = "Name a file of that folder."
+        raise document.refuse("build.unsupported", message, "skills", "path", hint=hint)
     files = [one for one in found_in(folder, PLACES, draft) if one.name != "README.md"]
     if os.path.isfile(main) and main not in files:
         files.insert(0, main)

@@ -106,7 +106,8 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
     for path in sorted(found):
         if leads_outside(folder, path):
             message = "it is a link that leads out of its folder"
-            draft.leave_out(refusal("build.unsupported", message, Place(str(path))))
+            hint = "Put the file itself there, or leave it out with --keep-going."
+            draft.leave_out(refusal("build.unsupported", message, Place(str(path)), hint=hint))
         elif os.path.isfile(path):
             yield path
 

@@ -13,7 +13,7 @@ from typing import Final
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each
 from cardsign.build.openfang import tool_id
-from cardsign.build.reading import Document, Location, code_of, read_one
+from cardsign.build.reading import Document, Location, of_card, read_one
 from cardsign.card.providers import authentication_schemes
 from cardsign.errors import CardRefused
 
@@ -87,7 +87,7 @@ def _take_server(document: Document, draft: Draft) -> None:
         try:
             draft.take_security(authentication_schemes(found), document.place(member))
         except CardRefused as refused:
-            raise document.refuse(code_of(refused), refused.message, member) from refused
+            raise of_card(refused, document.place(member)) from refused
 
 
 def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> None:

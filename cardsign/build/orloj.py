@@ -13,10 +13,11 @@ from typing import Final
 
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, excerpt, found_in
-from cardsign.build.reading import Document, Place, read_source, refusal
+from cardsign.build.reading import Document, Place, of_card, read_source, refusal
 from cardsign.card.providers import authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
+from cardsign.reasons import hint_for
 from cardsign.records import dataclass
 
 API_VERSION: Final = "orloj.dev/v1"
@@ -123,7 +124,7 @@ def _chosen(pool: _Pool, wanted: str | None, place: Place) -> _Resource:
         return one
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
-        raise refusal("build.missing", message, place)
+        raise refusal("build.missing", message, place, hint=hint_for("build.reference"))
     names = ", ".join(f"{one.namespace}/{one.name}" for one in systems[:10])
     message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
     if wanted is not None and not found:
@@ -184,7 +185,7 @@ def _take_settings(draft: Draft, options: BuildOptions) -> None:
     try:
         derived = authentication_schemes({"schemes": list(settings.auth)})
     except CardRefused as refused:
-        raise refusal("build.unsupported", refused.message, _SETTINGS) from refused
+        raise of_card(refused, _SETTINGS) from refused
     draft.take_security(derived, _SETTINGS)
 
 

@@ -157,12 +157,14 @@ def refusal(code: str, message: str, place: Place, *, hint: str = "") -> BuildRe
     return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
 
 
-def code_of(refused: CardRefused) -> str:
-    """The code of a build for what a card would be refused with."""
-    if refused.code == "json.too_many_values":
-        return "build.limit"
+def of_card(refused: CardRefused, place: Place) -> BuildRefused:
+    """The error about a place that would make a card be refused."""
     unsupported = refused.code in ("card.auth_type", "card.auth_setting")
-    return "build.unsupported" if unsupported else "build.type"
+    if unsupported:
+        hint = hint_for(refused.code)
+        return refusal("build.unsupported", refused.message, place, hint=hint)
+    code = "build.limit" if refused.code == "json.too_many_values" else "build.type"
+    return refusal(code, refused.message, place)
 
 
 def read_source(path: Path) -> tuple[Document, ...]:
@@ -445,5 +447,5 @@ def _yaml(text: str, file: str) -> Iterator[Document]:
 
 def _hint(problem: str) -> str:
     if "mapping values are not allowed" in problem:
-        return "Put the text of that line in double quotes: it holds a colon and a blank."
-    return "Indent with blanks." if "\\t" in problem else ""
+        return "Put the text of that line in double quotes: it holds a colon and a space."
+    return "Indent with spaces." if "\\t" in problem else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft
+from cardsign.build.draft import FILLED, Draft, describe_hint
 from cardsign.build.kind import BuildOptions, Kind, each, excerpt, found_in
 from cardsign.build.reading import Document, read_one
 
@@ -44,7 +44,8 @@ def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
     skill = _id(name)
     text = document.text("description") or _of_text(document, draft, options, heading=False)
     if text is None and draft.value("skills", skill, "description") is None:
-        raise document.refuse("build.missing", f"the skill {skill!r} has no description")
+        message = f"the skill {skill!r} has no description"
+        raise document.refuse("build.missing", message, hint=describe_hint(skill))
     place = document.place("name")
     if draft.has("skills", skill, "id"):
         draft.warn("build.left_out", f"a skill {skill!r} is there already, and stays", place)
@@ -104,7 +105,7 @@ def _of_text(
     """The first heading or paragraph of a body, which is a prompt: only if that was asked for."""
     if not options.prompt_excerpt:
         return None
-    pattern = r"^#+ +(\S.*)$" if heading else r"^(?![#>\-*`\s])(\S.*)$"
+    pattern = r"^#+ +(.*\w.*)$" if heading else r"^(?![#>\-*`\s])(.*\w.*)$"
     found = re.search(pattern, document.body, re.MULTILINE)
     text = excerpt(found[1]) if found else None
     if text is not None:

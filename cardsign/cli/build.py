@@ -83,7 +83,7 @@ def build(
         a2a=a2a or settings.a2a,
         base_url=base_url or settings.base_url,
         url=url or (None if base_url else settings.url),
-        members=dict(_member(one) for one in members),
+        members=_members(members),
         agent=agent,
         keep_going=keep_going,
         prompt_excerpt=prompt_excerpt,
@@ -108,12 +108,18 @@ def build(
     return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
 
 
-def _member(text: str) -> tuple[str, str]:
-    member, equals, value = text.partition("=")
-    if not equals:
-        message = f"--set takes MEMBER=VALUE, found {text!r}"
-        raise UsageFault("usage.invalid", message, hint=SET_HINT)
-    return member, value
+def _members(given: tuple[str, ...]) -> dict[str, str]:
+    members: dict[str, str] = {}
+    for text in given:
+        member, equals, value = text.partition("=")
+        if not equals:
+            message = f"--set takes MEMBER=VALUE, found {text!r}"
+            raise UsageFault("usage.invalid", message, hint=SET_HINT)
+        if member in members:
+            message = f"--set names {member!r} twice"
+            raise UsageFault("usage.conflict", message, hint="Name it once.")
+        members[member] = value
+    return members
 
 
 def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:

@@ -166,7 +166,10 @@ def verb(subject: Subject) -> Iterator[Found]:
 def skill_count(subject: Subject) -> Iterator[Found]:
     """Of the skills that are objects."""
     if subject.skills and not 2 <= len(subject.skills) <= 5:
-        yield ("skills",), f"{len(subject.skills)} skills"
+        yield (
+            ("skills",),
+            "1 skill" if len(subject.skills) == 1 else f"{len(subject.skills)} skills",
+        )
 
 
 # Schemas.

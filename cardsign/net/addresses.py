@@ -120,7 +120,8 @@ def check_address(
         return
     if any((_embedded(address) or address) in network for network in _METADATA):
         message = f"{address} is a metadata address of clouds, which is never asked"
-        raise FetchFailed("fetch.forbidden_address", message)
+        hint = "Name the address of an agent."
+        raise FetchFailed("fetch.forbidden_address", message, hint=hint)
     if loopback != "required" and any(address in network for network in networks):
         return
     if loopback == "required":

@@ -104,7 +104,7 @@ def page(rows: list[Row]) -> str:
         f"Of {len(rows)} manifests from public repositories, {len(built)} become a card that lint "
         "finds no error in, and",
         f"that is signed and verified. {len(refused)} are refused, each with its reason. Made by",
-        "`python tests/build/corpus_sources.py`; a test holds it.",
+        "`python tests/build/corpus_sources.py CORPUS`; a test holds it.",
         "",
         *JUDGED.splitlines(),
         "",

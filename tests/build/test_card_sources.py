@@ -168,6 +168,19 @@ def test_a_list_is_set_as_json_or_by_commas(write: Write, text: str) -> None:
     assert card["defaultInputModes"] == ["text/plain", "image/png"]
 
 
+def test_the_form_of_0_2_holds_nothing_that_a_rule_filled(write: Write) -> None:
+    """Nor a provider's url, whose filling would not be told; the other forms have it."""
+    source = write("card.json", json.dumps({**GENERIC, "provider": {"organization": "Tides"}}))
+    old = built(source, a2a="0.2")
+    assert json.loads(old.document)["provider"] == {"organization": "Tides"}
+    assert "build.filled" not in codes(old)
+    card = built(source)
+    filled = {"organization": "Tides", "url": "https://agents.example.com"}
+    assert json.loads(card.document)["provider"] == filled
+    told = [one.message for one in card.reasons if one.code == "build.filled"]
+    assert "the provider has no url: https://agents.example.com" in told
+
+
 def test_G7_a_protocol_is_no_binding(write: Write) -> None:
     """JSONRPC is assumed, with a warning; a binding of A2A is taken as it is."""
     path = write("source.json", json.dumps(GENERIC))

@@ -87,6 +87,13 @@ def test_a_prompt_is_taken_only_when_asked(build: Build, write: Write) -> None:
     assert codes(card).count("build.prompt") == 2
 
 
+def test_a_heading_without_a_word_is_no_name(build: Build, write: Write) -> None:
+    """Seen in a real file, whose frontmatter is commented out."""
+    path = write("SKILL.md", "# ---\n# Wiki\n\n...\n\nWrites what it learns.\n")
+    (skill,) = build(path, prompt_excerpt=True)["skills"]
+    assert (skill["name"], skill["description"]) == ("Wiki", "Writes what it learns.")
+
+
 def test_one_bad_file_among_good_ones(tmp_path: Path, write: Write) -> None:
     """It ends the build, or is left out where that was asked for; others come in either way."""
     write("good/SKILL.md", "---\nname: good\ndescription: b\n---\n")

@@ -122,6 +122,25 @@ HINTS = {
     "no source of a kind": (("openapi.yaml",), "cardsign build --help"),
     "a byte order mark": (("bom.json",), "Save the file as UTF-8 without BOM."),
     "an agent that nothing asks for": (("--agent", "nosuch"), "Leave out --agent."),
+    "a skill without a description": (("bare.md",), "--set 'skills.winds.description=...'"),
+    "a skill as a whole": (("--set", "skills.tides=x"), "Such as: --set version=1.2.0"),
+    "an empty value": (("--set", "version="), "Such as: --set version=1.2.0"),
+    "a url by --set": (("--set", "url=https://a.example"), "Pass --url https://a.example"),
+    "a signature by --set": (("--set", "signatures=[]"), "cardsign sign card.json"),
+    "a member twice": (("--set", "version=1.0.0", "--set", "version=2.0.0"), "Name it once."),
+    "a tool without its system": (("tool.yaml",), "Name the file that defines it as well"),
+    "a link out of the folder": (("linked",), "Put the file itself there"),
+    "a URL with a password": (("url.toml",), "Write the URL without it."),
+    "an unknown authentication": (("old.json",), "Write the scheme into `securitySchemes`"),
+    "a tab": (("tab.yaml",), "Indent with spaces."),
+}
+#: Sources that are refused, by name.
+REFUSED = {
+    "bare.md": "---\nname: winds\n---\n",
+    "tool.yaml": "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata:\n  name: tides\n",
+    "url.toml": '[tool.cardsign.card]\nurl = "https://user:word@a.example"\n',
+    "old.json": '{"name": "A", "skills": [], "url": "https://a.example", "authentication": ["x"]}',
+    "tab.yaml": "name: a\n\tversion: 1\n",
 }
 
 
@@ -129,6 +148,10 @@ HINTS = {
 def test_a_refusal_says_what_to_type(folder: Path, words: tuple[str, ...], hint: str) -> None:
     """And not only where the help is."""
     (folder / "openapi.yaml").write_text("openapi: 3.1.0\n")
+    (folder / "linked/skills").mkdir(parents=True)
+    (folder / "linked/skills/a.md").symlink_to("/etc/hostname")
+    for name, text in REFUSED.items():
+        (folder / name).write_text(text)
     (folder / "bom.json").write_bytes(b"\xef\xbb\xbf{}")
     url = () if {"--url", "--base-url"}.intersection(words) else ("--url", URL)
     refused = run("SKILL.md", *url, "-o", "card.json", *words)
