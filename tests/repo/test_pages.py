@@ -257,6 +257,22 @@ def test_the_readmes_first_sentence_is_what_was_measured(root: Path) -> None:
     assert [by_default[one] for one in judges] == [default[1], default[2], default[2]]
 
 
+def test_every_claim_of_the_comparison_has_its_evidence(root: Path) -> None:
+    """In each cell that is not empty and in each line of the list; what is named exists."""
+    text = (root / "docs/concepts/comparison.md").read_text(encoding="utf-8")
+    table = text.partition("\n| question |")[2].partition("\n\n")[0].splitlines()[2:]
+    claims = [cell.strip() for row in table for cell in row.strip("|").split("|")[1:]]
+    claims += re.findall(r"^\* .*(?:\n  .*)*", text, re.MULTILINE)
+    assert len(claims) > 60
+    evidence = re.compile(r"\((?:measured|source|thread|tested: [^)]+)")
+    assert [one for one in claims if one and not evidence.search(one)] == []
+    files = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert [name for name in files if not (root / name).is_file()] == []
+    for numbers in re.findall(r"attacks? ((?:\d+(?: and )?)+)", text):
+        for number in numbers.split(" and "):
+            assert [*root.glob(f"tests/attacks/{int(number):03}-*.json")], number
+
+
 def test_the_glossary_is_short(root: Path) -> None:
     """At most 40 words, each once."""
     text = (root / "docs/concepts/glossary.md").read_text(encoding="utf-8")
