@@ -24,6 +24,9 @@ docs_dir = "pages"
 site_dir = "site"
 nav = [{nav}]
 
+[project.theme]
+font = false  # those of the reader's system: nobody else is asked
+
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
 scheme = "default"

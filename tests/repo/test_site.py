@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def test_every_page_is_on_the_site_and_its_links_too(site: dict[str, Any], tmp_p
     pages = {path.relative_to(folder / "pages") for path in (folder / "pages").rglob("*.md")}
     assert {Path("index.md"), Path("concepts/statements.md"), Path("guides/migrate.md")} <= pages
     settings = (folder / "zensical.toml").read_text("utf-8")
+    assert tomllib.loads(settings)["project"]["theme"]["font"] is False, "a reader asks nobody else"
     assert [str(page) for page in pages if f'"{page}"' not in settings] == []
     bad = []
     for page in pages:
