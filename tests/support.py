@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -264,3 +265,12 @@ def private_jwk(private: PrivateKey, **members: Any) -> bytes:
 def private_pem(private: PrivateKey) -> bytes:
     """A private key as PKCS #8 PEM, not encrypted."""
     return bytes(native(private).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def workers_of(pid: int) -> set[int]:
+    """The processes that a server has started, but for the tracker that multiprocessing may add."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    started = {int(child): Path(f"/proc/{child}/cmdline") for child in children}
+    return {
+        child for child, line in started.items() if b"resource_tracker" not in line.read_bytes()
+    }

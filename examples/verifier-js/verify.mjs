@@ -135,6 +135,7 @@ const CLAIMS = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];
  * signatures by other profiles.
  */
 export function verifyCard(bytes, keys) {
+  need(new Set(keys.map((key) => key.kid)).size === keys.length, "jwks.duplicate_kid", "two keys have one kid");
   need(bytes.length <= MOST_CARD, "card.too_large", "more than 256 KiB");
   const card = parseJson(bytes, { depth: 32, code: "json.malformed" });
   need(card instanceof Map, "json.not_object", "a card is an object");

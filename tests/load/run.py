@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cardsign.jose import PrivateKey
 from cardsign.server import create_token
 from tests.publications import PUBLIC, publish_cards
+from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
@@ -148,8 +149,7 @@ class Load:
 
     def workers(self) -> list[int]:
         """The processes that answer."""
-        pid = self.process.pid
-        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        return sorted(workers_of(self.process.pid))
 
     def memory(self) -> int:
         """KiB that all of them hold."""

@@ -102,8 +102,12 @@ class Host:
             with connection.socket:
                 if self.relay_port is not None:
                     hand_on(connection, self.relay_port)
-                while self.relay_port is None and self._answer(connection):
+                    return
+                while self._answer(connection):
                     pass
+                # A server says that it closes. On a socket pair OpenSSL 3.6 wants to hear it.
+                connection.socket.settimeout(0)
+                connection.socket.unwrap()
 
     def _answer(self, connection: _Listening) -> bool:
         """Answer one request; False where the connection ends."""

@@ -82,6 +82,19 @@ def test_security_libraries_have_no_upper_bound(project: dict[str, Any]) -> None
     assert [one for one in extras if "<" in one] == ["a2a-sdk[signing]>=1.3,<2"]
 
 
+def test_every_python_that_is_promised_is_tried(root: Path, project: dict[str, Any]) -> None:
+    """The classifiers, the jobs of the tests and the trial of the wheel name the same versions."""
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    workflow = yaml.safe_load((root / ".github/workflows/test.yml").read_text("utf-8"))
+    trial = re.search(r"for version in ([\d. ]+);", (root / ".ci/try-wheel").read_text("utf-8"))
+    assert trial
+    assert trial[1].split() == named
+    jobs = workflow["jobs"]
+    newest = jobs["newest"]["steps"][1]["with"]["python-version"]
+    assert [*jobs["test"]["strategy"]["matrix"]["python"], newest] == named
+    assert project["requires-python"] == f">={named[0]}"
+
+
 def test_every_module_imports_without_what_only_posix_has(root: Path) -> None:
     """Extras that are not installed are no reason to fail, either."""
     ran = _elsewhere(root, IMPORTS)

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.repo.test_sign_in_ci import Trial
-from tests.support import PORTABLE
+from cardsign.jose import PrivateKey
+from tests.keys import aws
+from tests.repo.test_sign_in_ci import KMS_KEY, Trial
+from tests.support import PORTABLE, native
 
 ACTION = ".github/actions/cardsign/action.yml"
 INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
@@ -88,7 +90,7 @@ def secrets(trial: Trial) -> dict[str, str]:
     }
 
 
-def test_the_action_lints_compares_signs_and_verifies(
+def test_the_action_lints_compares_signs_verifies_and_publishes(
     root: Path, trial: Trial, secrets: dict[str, str]
 ) -> None:
     """One job; its output names the signed card."""
@@ -104,12 +106,43 @@ def test_the_action_lints_compares_signs_and_verifies(
         previous="HEAD:card.json",
         comment="comment.md",
         sarif="lint.sarif",
+        publish="public",
     )
 
     assert (trial.folder / "home/output").read_text("utf-8") == "signed=signed.json\n"
     assert "another" in (trial.folder / "comment.md").read_text("utf-8")
     assert json.loads((trial.folder / "lint.sarif").read_text("utf-8"))["version"] == "2.1.0"
+    published = trial.folder / "public/000001/agent-card.json"
+    assert published.read_bytes() == (trial.folder / "signed.json").read_bytes()
     assert trial.signed()
+
+
+@pytest.mark.needs_boto3
+def test_the_action_signs_by_a_kms(root: Path, trial: Trial, secrets: dict[str, str]) -> None:
+    """With the cloud's credentials that a step before it got for the job; there is no secret."""
+    with aws.running() as kms:
+        kms.keys[KMS_KEY] = native(PrivateKey.generate("ES256"))
+        cloud = {
+            "AWS_ACCESS_KEY_ID": "AKIDKNOWN",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "eu-north-1",
+            "AWS_ENDPOINT_URL_KMS": kms.endpoint,
+        }
+        store = "--keystore home/cloud"
+        trial.runs(
+            f"cardsign keys import --custody awskms:///{KMS_KEY} --kid cloud {store}; "
+            f"cardsign keys export cloud {store} -o card-key.jwk; "
+            f"rm jwks.json; cardsign keys jwks {store} -o jwks.json",
+            **cloud,
+        )
+        output = {"GITHUB_OUTPUT": secrets["GITHUB_OUTPUT"]}
+        Runner(root, trial).runs(
+            output | cloud,
+            key=f"awskms:///{KMS_KEY}",
+            public="card-key.jwk",
+            install="cardsign[aws]",
+        )
+        assert trial.signed()
 
 
 @pytest.mark.parametrize(

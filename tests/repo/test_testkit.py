@@ -68,3 +68,19 @@ def test_the_verifier_in_javascript_can_disagree(kit: Path, folder: str) -> None
     ran = run(kit)
     assert ran.returncode == 1
     assert case.name in ran.stdout
+
+
+@pytest.mark.needs_node
+def test_the_verifier_in_javascript_refuses_two_keys_of_one_kid(kit: Path) -> None:
+    """A card that the kit trusts is not trusted by such a set, whichever of the two comes first."""
+    case, other = (sorted((kit / "cards").glob(f"0{number}-*.json"))[0] for number in (1, 3))
+    data = json.loads(case.read_text("utf-8"))
+    keys = data["jwks"]["keys"] + json.loads(other.read_text("utf-8"))["jwks"]["keys"]
+    data["jwks"]["keys"] = [keys[0], next(key for key in keys if key["kid"] != keys[0]["kid"])]
+    case.write_text(json.dumps(data), "utf-8")
+    assert run(kit).returncode == 0
+
+    data["jwks"]["keys"][1]["kid"] = keys[0]["kid"]
+    case.write_text(json.dumps(data), "utf-8")
+    ran = run(kit)
+    assert (ran.returncode, case.name in ran.stdout) == (1, True)

@@ -22,6 +22,7 @@ from publications import PUBLIC, publish_cards
 
 from cardsign.jose import PrivateKey
 from cardsign.server import create_token
+from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"
 #: Seconds, for what happens at once on an idle machine; far more than any busy one takes.
@@ -334,7 +335,7 @@ def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Si
         status, said = server.stop(how)
 
         assert (status, said) == (0, "")
-        assert _is_empty(server.process.pid)
+        assert _wait_for(lambda: _is_empty(server.process.pid))
 
 
 def test_a_server_can_be_started_again_at_once(published: Published) -> None:
@@ -353,11 +354,10 @@ def test_a_server_can_be_started_again_at_once(published: Published) -> None:
 def test_a_worker_that_died_is_reported(published: Published) -> None:
     """Exit 2 and one line, so that whoever watches starts it again."""
     with _running(published) as server:
-        pid = server.process.pid
-        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        workers = workers_of(server.process.pid)
         assert workers
         for worker in workers:
-            os.kill(int(worker), signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
         said = server.process.communicate(timeout=PATIENCE)[1]
 
         assert (server.process.returncode, "serve.worker_died" in said) == (2, True)

@@ -23,6 +23,7 @@ from werkzeug.test import Client
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
 from cardsign.server import Host, LiveApplication, ServerSettings, read_server_settings
+from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"
 PATIENCE = 60.0
@@ -38,8 +39,7 @@ class Running:
 
     def workers(self) -> set[int]:
         """The processes that answer."""
-        pid = self.process.pid
-        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        return workers_of(self.process.pid)
 
     def get(self, path: str = CARD) -> httpx.Response:
         """An answer over a connection of its own, by whichever worker takes it."""
