@@ -512,7 +512,8 @@ _TABLE: Final = (
     ("doctor.roots_ended", "Too few holders of root keys are left to sign the next keyset.",
      "Before the newest keyset ends: cardsign keyset recover --recovery-file FILE."),
     ("doctor.root_unlisted", "A root key of the key store is not in the newest keyset.",
-     "A keyset lists it: cardsign keyset publish FILE. None does: cardsign keys retire KID."),
+     "Publish the keyset that lists it: cardsign keyset publish FILE. None does: cardsign keyset "
+     "draft --add-root HOLDER=FILE, or cardsign keys retire KID."),
     ("doctor.draft_waits", "A keyset statement waits for the signatures of the roots.",
      "cardsign keys rotate --root-keystore DIR; others: cardsign keyset sign FILE --digest HEX."),
     ("doctor.key_ends", "A key that the keyset lists soon counts no more, or already does not.",

@@ -10,10 +10,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
-from cardsign.errors import FileFault, LocalFault, PublishRefused, ServeFault, StoreFault
+from cardsign.errors import (
+    FileFault,
+    LocalFault,
+    PublishRefused,
+    ServeFault,
+    StoreFault,
+    UsageFault,
+)
 from cardsign.issuer.signers import CardSigners
 from cardsign.keys.doctor import Finding
 from cardsign.keys.history import StatementHistory
@@ -259,14 +267,20 @@ def newest_generation(directory: Path | None) -> Generation | None:
         raise
 
 
-def examine_publication(directory: Path | None) -> tuple[Finding, ...]:
-    """Say whether what is published is damaged; an issuer that has published nothing is healthy."""
+def examine_publication(store: KeyStore, directory: Path | None) -> tuple[Finding, ...]:
+    """Say whether what is published is damaged, or not what the key store has published.
+
+    An issuer that has published nothing is healthy.
+    """
     try:
         if directory is not None:
             load_current(directory)
-    except (ServeFault, FileFault) as fault:
+            check_ours(store, directory)
+    except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
             return (Finding(fault.code, "alarm", fault.message, fault.path),)
+    except StoreFault:  # as `examine_store` says
+        pass
     return ()
 
 
@@ -293,6 +307,47 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     return issued.published() if issued else None
 
 
+def check_ours(store: KeyStore, directory: Path | None) -> None:
+    """Refuse a publication to which the statements of this key store have not led.
+
+    Raises:
+        UsageFault: ``publish.other_publisher``: others have signed it, or nobody has.
+        PublishRefused: ``publish.statements``: the same roots have signed another statement of
+            one number.
+    """
+    kept = {one.number: one for one in StatementHistory.of(store).keysets()}
+    if not kept or directory is None:
+        return
+    path = str(directory)
+    what = f"{path} is not what this key store has published"
+    try:
+        published = published_statements(directory)
+    except PublishRefused as refusal:
+        why = f"{what}: {refusal.message}"
+        raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT) from refusal
+    for one in published.keysets if published else ():
+        ours = kept.get(one.number, one)
+        if ours.digest == one.digest:
+            continue
+        if one.number == min(kept):
+            why = f"{what}: keyset {one.label} is another"
+            raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
+        raise PublishRefused(
+            "publish.statements",
+            f"the roots have signed two keysets {one.label}: {path} has {one.digest}, and this "
+            f"key store keeps {ours.digest}",
+            path=path,
+            hint="Verifiers may have the published one: go on with the key store that published "
+            "it, as cardsign keys rotate --keystore DIR does.",
+        )
+
+
+#: What helps where a stranger has written what is published.
+_MOVE_IT: Final = (
+    "Find out who wrote it. Move it to another place; then cardsign keys rotate publishes anew."
+)
+
+
 def check_publishable(
     store: KeyStore,
     directory: Path | None,
@@ -304,8 +359,9 @@ def check_publishable(
     """Refuse a statement that does not follow what is published, before it is kept.
 
     Raises:
-        PublishRefused: ``publish.statements``.
+        PublishRefused: ``publish.statements``, or as :func:`check_ours`.
     """
+    check_ours(store, directory)
     before = published_statements(directory)
     if before is None:
         return

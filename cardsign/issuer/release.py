@@ -11,12 +11,14 @@ from typing import Final
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.publishing import (
     Published,
+    check_ours,
     check_publishable,
     published_statements,
     update_publication,
 )
 from cardsign.jose.jws import Signer
 from cardsign.keys.history import StatementHistory, check_signed, note_keyset, note_release
+from cardsign.keys.keyset_drafts import awaits_recovery
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
 from cardsign.keys.release_drafts import (
@@ -362,13 +364,13 @@ def _sign(
 def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime) -> TakenUp:
     """Keep statements of this issuer that are published and newer than those kept.
 
-    Each is taken by the right of what is kept. A history that has parted from the published one
-    is left as it is, for :func:`check_publishable` to refuse.
+    Each is taken by the right of what is kept.
 
     Raises:
-        PublishRefused: As :func:`check_publishable`.
+        PublishRefused: As :func:`cardsign.issuer.publishing.check_ours`.
         StoreFault: ``keystore.changed``, ``file.busy``.
     """
+    check_ours(store, directory)
     published, history = published_statements(directory), StatementHistory.of(store)
     if published is None or history.newest_keyset() is None:
         return TakenUp()
@@ -394,11 +396,13 @@ def _take_up_release(
     """Keep a published release unless every key that signed it has been revoked."""
     with StatementHistory.of(store).alone():
         history = StatementHistory.of(store)
-        newest = history.newest_release()
+        newest, state = history.newest_release(), store.load()
+        if newest is None and awaits_recovery(state, needed_keyset(store)):
+            return None  # the first release of a new key store begins anew, in the next epoch
         if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
             return None
         signers = check_signed(release, history.keysets())
-        revoked = {key.thumbprint for key in store.load().keys if key.state == "revoked"}
+        revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
         if signers <= revoked | needed_keyset(store).revoked:
             return None
         if release.seq - history.held.release_seq > MAX_LEAP:

@@ -263,6 +263,7 @@ def revoke_and_replace(
                 hint="If a thief may have it, revoke the keys that were stored with it.",
             )
     check_signable(store, records)
+    work.leave_out_strangers()
     return work.end(records, reason, same_custody_accepted, wait)
 
 

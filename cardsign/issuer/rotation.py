@@ -7,6 +7,7 @@ again, it goes on. It stops at what needs a person, and says who, what and until
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ from cardsign.issuer.keyset import (
     signed_keysets,
 )
 from cardsign.issuer.publishing import (
+    check_ours,
     newest_generation,
     publish_cards,
     still_trusted,
@@ -57,7 +59,9 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keyset_drafts import (
     KeysetDue,
+    awaits_recovery,
     has_ended,
+    keys_elsewhere,
     keyset_due,
     unlisted_roots,
 )
@@ -65,6 +69,7 @@ from cardsign.keys.lifecycle import TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     KeyRecord,
     Role,
+    short,
 )
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
@@ -169,6 +174,7 @@ def rotate_keys(
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
     work = Work(store, config, unlocking, now, draft, new_key, random)
+    work.leave_out_strangers()
     progress = work.rotate(only_cards)
     if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
         return progress
@@ -189,32 +195,66 @@ class Work:
     done: list[str] = field(default_factory=list)
     left: list[Task] = field(default_factory=list)
     awaits_roots: bool = False  # the call that follows their signature does what waits for it
+    astray: tuple[Task, ...] = ()  # what is published is not what this key store has led to
+    is_forked: bool = False
+
+    def leave_out_strangers(self) -> None:
+        """Publish nothing where what is published is not ours, and say so; go on with the rest.
+
+        Where the same roots have signed two statements of one number, nothing more is signed.
+        """
+        folder = self.config.publish
+        try:
+            check_ours(self.store, folder)
+        except UsageFault as fault:
+            move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {self.again}"
+            what = f"find out who wrote what is published, and move it away: {fault.message}"
+        except PublishRefused as fault:
+            move, self.is_forked = "cardsign keys rotate --keystore DIR", True
+            what = f"go on with the key store that has published: {fault.message}"
+        else:
+            return
+        self.astray = (Task("you", what, move),)
+        self.config = replace(self.config, publish=None)
 
     def rotate(self, only_cards: bool = False) -> Progress:
         """Everything, in the order in which one step allows the next."""
-        ended = has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
-        if ended:
+        if self._has_ended():
             self._keys()
             self.update()
             self.left.clear()  # nobody is to sign any more
             self.done.append("this issuer has ended; no statement follows")
-        elif not only_cards:
-            self._publish_signed()
-            self._keys()
-            self._unlisted_roots()
-            self._keyset()
-            self._keys()  # a key that the roots have listed just now may be due
-        if not ended:
-            self._cards()
+        elif not self.is_forked:
+            if not only_cards:
+                self._publish_signed()
+                self._unlisted_roots()
+            if not self._awaits_recovery():
+                self._keys_and_cards(only_cards)
         state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
+        over = keyset is None or self._has_ended() or self._awaits_recovery()
         return Progress(
             tuple(self.done),
-            tuple(dict.fromkeys(self.left)),
+            tuple(dict.fromkeys((*self.astray, *self.left))),
             steps(state, self.config.timeline, self.now),
             None
-            if keyset is None or ended
+            if keyset is None or over
             else keyset_due(state, keyset, now=self.now, settings=self.config.timeline),
         )
+
+    def _keys_and_cards(self, only_cards: bool) -> None:
+        if not only_cards:
+            self._keys()
+            self._keyset()
+            self._keys()  # a key that the roots have listed just now may be due
+        self._cards()
+
+    def _has_ended(self) -> bool:
+        return has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
+
+    def _awaits_recovery(self) -> bool:
+        """Whether a key that is made now would not be in the statement that is to be published."""
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        return keyset is not None and awaits_recovery(self.store.load(), keyset)
 
     def warned(self, progress: Progress, records: Sequence[KeyRecord]) -> Progress:
         """Add which revoked keys verifiers still trust, and until when if nobody goes on."""
@@ -269,17 +309,27 @@ class Work:
         taken = take_up_published(self.store, self.config.publish, now=self.now)
         for label in taken.keysets:
             self.done.append(f"took keyset {label} from what is published")
+        if taken.keysets and (names := self._keys_elsewhere()):
+            self.done.append(f"{names}, which another copy of this key store has made")
         if (keyset := StatementHistory.of(self.store).newest_keyset()) is not None:
             note_keyset(self.store, keyset, now=self.now)
             for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
                 self._publish_keyset(signed)
 
+    def _keys_elsewhere(self) -> str:
+        """Which keys another copy of this key store has, as a sentence without its end."""
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        found = keys_elsewhere(self.store.load(), keyset) if keyset else ()
+        names = ", ".join(f"{' and '.join(key.roles)} key {short(key.public.kid)}" for key in found)
+        return f"keyset {keyset.label} lists {names}" if keyset and names else ""
+
     def _unlisted_roots(self) -> None:
         """Ask for the statement of a recovery that was begun: until then the old roots count."""
         keyset = StatementHistory.of(self.store).newest_keyset()
         for root in unlisted_roots(self.store.load(), keyset) if keyset else ():
-            what = f"publish the statement that lists {root.named}; if there is none, retire it"
-            self.needs("you", what, "cardsign keyset publish FILE", self.keyset_ends())
+            what = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
+            what += "retire the key if nobody wants it"
+            self.needs("you", what, "cardsign keyset publish FILE", None)
 
     def _waiting_draft(self) -> tuple[KeysetDraft, tuple[str, ...]] | None:
         """The draft that is due; None too where no statement can follow without a recovery."""
@@ -417,10 +467,12 @@ class Work:
         except _BROKEN_SOURCE as fault:
             what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
             self.needs("you", what, self.again, self._cards_end())
-        except _NEEDS_A_PERSON as fault:
+        except (*_NEEDS_A_PERSON, StoreFault) as fault:
+            if isinstance(fault, StoreFault) and fault.code not in _UNLISTED:
+                raise
             self._hindered("card", "sign the cards", fault, self._cards_end())
         else:
-            if signed is None or self.config.publish is None:
+            if not self.astray and (signed is None or self.config.publish is None):
                 self._cards_elsewhere()
         self.release(to_list(self.config.cards) if signed else ())
         withdrawn = is_card_withdrawn(self.store)
@@ -464,20 +516,26 @@ class Work:
         if self.config.cards:
             access, build = self.unlocking.access, self.config.build
             made = sign_cards(self.store, self.config.cards, access, now=self.now, build=build)
-            self.done += [f"signed {card.source.name}" for card, signing in made if signing.changed]
+            self.done += [
+                f"updated the signatures of {card.source.name}"
+                for card, signing in made
+                if signing.changed
+            ]
             return to_publish([(card, signing.document) for card, signing in made])
         if (newest := newest_generation(self.config.publish)) is None:
             return None
         chosen = card_signers(self.store, self.unlocking.access, now=self.now)
         signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
         if any(one.changed for one in signed):
-            self.done.append("signed the published cards again")
+            self.done.append("updated the signatures of the published cards")
         documents = [one.document for one in signed]
         return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
 
     def release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
         keyset = StatementHistory.of(self.store).newest_keyset()
         if keyset is None or not any("release" in key.roles for key in self.store.load().keys):
+            return
+        if self.is_forked:
             return
         try:
             renewed = renew_release(
@@ -515,7 +573,12 @@ class Work:
         self, role: Role, what: str, fault: CardsignError, until: datetime | None
     ) -> None:
         """A task for the holder of the passphrase, unless it waits for the roots."""
-        if not self.awaits_roots or fault.code not in _UNLISTED:
+        if fault.code not in _UNLISTED:
+            self.needs(key_holder(role), f"{what}: {fault.message}", self.again, until)
+        elif not self.awaits_roots and (names := self._keys_elsewhere()):
+            what += f" with the other copy of this key store: {names}, which this one lacks"
+            self.needs("you", what, "cardsign keys rotate --keystore DIR", until)
+        elif not self.awaits_roots:
             self.needs(key_holder(role), f"{what}: {fault.message}", self.again, until)
 
     def needs(self, who: str, what: str, command: str, until: datetime | None) -> None:
@@ -524,7 +587,7 @@ class Work:
 
 _ROOTS = "--root-keystore DIR"
 # That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
-_UNLISTED = ("sign.no_key", "publish.not_verifying")
+_UNLISTED = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
 
 
 def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:

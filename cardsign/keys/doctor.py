@@ -24,6 +24,7 @@ from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import (
+    awaits_recovery,
     has_ended,
     holders_left,
     keyset_due,
@@ -141,7 +142,9 @@ def coming_findings(
 
 def _releases(known: Examined) -> bool:
     """Whether releases are signed here: a holder of nothing but a root key has none to renew."""
-    return known.keyset is not None and any("release" in key.roles for key in known.state.keys)
+    if known.keyset is None or awaits_recovery(known.state, known.keyset):
+        return False
+    return any("release" in key.roles for key in known.state.keys)
 
 
 def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
@@ -272,8 +275,10 @@ def _keyset(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
     for root in unlisted_roots(known.state, keyset):
-        message = f"{root.named} is not in keyset {keyset.label}; publish the one that lists it"
+        message = f"{root.named} is not in keyset {keyset.label}, so it counts for nothing yet"
         yield Finding("doctor.root_unlisted", "alarm", message)
+    if awaits_recovery(known.state, keyset):
+        return  # who lost the old roots cannot sign with them
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
         message = f"too few holders of root keys are left: {left} of the {needed} that are needed"

@@ -228,10 +228,15 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
     """Let the key store's state name the newest keyset statement; again is no change.
 
     The keys that waited for it to list them may be published from then on. Those that it revokes
-    are revoked here too.
+    are revoked here too, and so are those that it lists no longer: where another copy of the key
+    store has retired them, this one must not list them again.
     """
     listed = {key.public.thumbprint for key in statement.keys}
-    store.apply(keep_keyset, statement.id, listed, now=now, revoked=statement.revoked)
+    keysets = StatementHistory.of(store).keysets()
+    earlier = [one for one in keysets if one.number < statement.number]
+    before = {key.public.thumbprint for key in earlier[-1].keys} if earlier else set()
+    over = statement.revoked | (before - listed)
+    store.apply(keep_keyset, statement.id, listed, now=now, revoked=over)
 
 
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:

@@ -257,6 +257,22 @@ def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecor
     return tuple(key for key in roots if key.thumbprint not in listed)
 
 
+def awaits_recovery(state: StoreState, keyset: KeysetStatement) -> bool:
+    """Say whether a store was made anew, and the recovery that lists its keys is not kept yet."""
+    ours = {key.thumbprint for key in state.keys}
+    is_listed = any(key.public.thumbprint in ours for key in keyset.keys)
+    return not is_listed and bool(unlisted_roots(state, keyset))
+
+
+def keys_elsewhere(state: StoreState, keyset: KeysetStatement) -> tuple[IssuerKey, ...]:
+    """Return listed keys of the holders of a store that it lacks: another copy has made them."""
+    ours = {key.thumbprint for key in state.keys}
+    holders = {key.holder for key in state.keys if key.rotates}
+    return tuple(
+        key for key in keyset.keys if key.public.thumbprint not in ours and key.holder in holders
+    )
+
+
 def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
     """Say whether too few holders are left without a root or recovery key to sign what is next."""
     without = state.replacing([replace(key, state="retired")])

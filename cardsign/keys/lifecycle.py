@@ -298,7 +298,7 @@ def keep_keyset(
     now: datetime,
     revoked: Collection[str] = (),
 ) -> Change:
-    """Note the newest keyset statement: which keys may be published now, and which are revoked.
+    """Note the newest keyset statement: which keys may be published now, and which are over.
 
     `listed` and `revoked` are thumbprints. To note it again brings along what has not come along
     before; an older one changes nothing.

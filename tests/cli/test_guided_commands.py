@@ -143,7 +143,9 @@ def test_a_dry_run_says_the_same_and_changes_nothing(issuer: Cardsign) -> None:
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
     files = {path: path.read_bytes() for path in Path().rglob("*.json")}
     ended = issuer(*ALL_DUE, "--dry-run", CARDSIGN_RELEASE_PASSPHRASE=CRON)
-    assert (ended.status, "signed card.json" in ended.err) == (0, True), ended.err
+    assert (ended.status, "updated the signatures of card.json" in ended.err) == (0, True), (
+        ended.err
+    )
     assert {path: path.read_bytes() for path in Path().rglob("*.json")} == files
 
 
@@ -321,10 +323,35 @@ def test_a_recovery_that_was_not_published_is_not_forgotten(issuer: Cardsign) ->
     assert (waits.status, "doctor.root_unlisted" in waits.err) == (1, True)
     cron = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
     told = issuer(*ALL_DUE, **cron)
-    assert (told.status, "publish the statement that lists root key" in told.err) == (1, True)
+    assert (told.status, "publish the keyset that lists root key" in told.err) == (1, True)
     run(issuer("keyset", "publish", "next.json", **cron))
     run(issuer(*ALL_DUE, **cron))
     assert "doctor.root_unlisted" not in before.err + issuer("keys", "doctor").err
+
+
+def test_a_rotation_before_the_recovery_is_published_changes_nothing(issuer: Cardsign) -> None:
+    """No key is made that the recovery does not list, and doctor asks for one thing only."""
+    shutil.rmtree("keys")
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    run(issuer("keyset", "recover", *options, **RECOVERY))
+    before = files()
+    early = issuer(*ALL_DUE)
+    assert (early.status, files()) == (1, before)
+    assert "Do this: cardsign keyset publish FILE" in early.err
+    alarms = [one for one in issuer("keys", "doctor", "--json").json if one["level"] == "alarm"]
+    assert [one["code"] for one in alarms] == ["doctor.root_unlisted"]
+    run(issuer("keyset", "publish", "next.json"))
+    run(issuer(*ALL_DUE))
+    run(issuer("keys", "doctor"))
+
+
+def test_a_root_key_that_no_keyset_lists_yet_is_told_all_three_ways(issuer: Cardsign) -> None:
+    """It may be of a recovery, or one to be added, or one that nobody wants."""
+    run(issuer("keys", "generate", "--role", "root"))
+    found = {one["code"]: one for one in issuer("keys", "doctor", "--json").json}
+    hint = found["doctor.root_unlisted"]["hint"]
+    for way in ("keyset publish FILE", "keyset draft --add-root", "keys retire KID"):
+        assert way in hint
 
 
 def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None:

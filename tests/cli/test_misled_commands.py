@@ -40,9 +40,12 @@ class Misled(Story):
     def end(self, line: str) -> Ended:
         """The command that is or is not misled."""
         ended = self.call(*self.typed(line))
-        newest = load_current(Path("public")).keysets.values()
-        holders = {key.holder for data in newest for key in read_keyset(data).keys}
-        assert holders == {"owner"}
+        kept = Path().glob("*/statements/keysets/*.json")
+        keysets = [read_keyset(file.read_bytes()) for file in kept if file.parts[0] != "eve"]
+        published = [read_keyset(one) for one in load_current(Path("public")).keysets.values()]
+        if published[0].digest in {one.digest for one in keysets}:  # the folder is no stranger's
+            keysets += published
+        assert {key.holder for keyset in keysets for key in keyset.keys} == {"owner"}
         return ended
 
 

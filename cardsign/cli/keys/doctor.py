@@ -76,7 +76,7 @@ def doctor(
         draft=draft,
         fix=fix,
     )
-    findings += examine_publication(config.publish)
+    findings += examine_publication(store, config.publish)
     findings += examine_revocations(store, config.publish)
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
