@@ -439,12 +439,12 @@ _TOML_TYPES: Final[dict[type, str]] = {
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:
-    """What changes when a file is replaced; None where it cannot be seen."""
+    """What changes when a file is replaced, its time of change second; None if it is not there."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") -> UsageFault:

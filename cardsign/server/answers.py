@@ -1,25 +1,23 @@
-"""Answers that need no generation: refusals by HTTP itself, and what probes read."""
+"""A whole HTTP answer, and those that need no generation: refusals by HTTP, and for probes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Final
-
-from flask import Response
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF
 from cardsign.server.jsonrpc import status_body
 
-PREFLIGHT: Final = (
-    *ANY_ORIGIN,
-    ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
-    ("Access-Control-Allow-Headers", "A2A-Version, If-Modified-Since, If-None-Match"),
-    ("Access-Control-Max-Age", "86400"),
-    NO_SNIFF,
-)
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
 HEALTH_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
+#: Asked for by machines of the operator, which are neither limited nor logged.
+PROBES: Final = frozenset({HEALTH_PATH, READY_PATH, METRICS_PATH})
 JSON: Final = ("Content-Type", "application/json")
 _UNCACHED: Final = ("Cache-Control", "no-store")
 _METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
@@ -34,17 +32,55 @@ _GRPC_STATUSES: Final = {
 }
 
 
-def error_response(http_status: int, message: str, *headers: tuple[str, str]) -> Response:
+class Answer(NamedTuple):
+    """A whole answer to a request; a view of Flask returns it as it is, and it answers WSGI.
+
+    Attributes:
+        body: Of the answer to GET; WSGI's to HEAD leaves it out.
+        status: Of HTTP.
+        headers: In their order.
+    """
+
+    body: bytes
+    status: int
+    headers: Sequence[tuple[str, str]]
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer as an application (PEP 3333)."""
+        phrase = HTTPStatus(self.status).phrase.upper()
+        start_response(f"{self.status} {phrase}", list(self.headers))
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else self.body]
+
+
+PREFLIGHT: Final = Answer(
+    b"",
+    204,
+    (
+        *ANY_ORIGIN,
+        ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
+        ("Access-Control-Allow-Headers", "A2A-Version, If-Modified-Since, If-None-Match"),
+        ("Access-Control-Max-Age", "86400"),
+        NO_SNIFF,
+    ),
+)
+
+
+def error_answer(http_status: int, message: str, *headers: tuple[str, str]) -> Answer:
     """A refusal by HTTP itself, as JSON that no cache keeps."""
     grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
     body = status_body(http_status, grpc_status, message)
-    return Response(body, http_status, [JSON, _UNCACHED, NO_SNIFF, *headers])
+    return json_answer(body, http_status, _UNCACHED, NO_SNIFF, *headers)
 
 
-def health_response(status: str, **count: int) -> Response:
+def health_answer(status: str, **count: int) -> Answer:
     """What a probe reads; 503 for any other status than "ok" and "ready"."""
-    body = json.dumps({"status": status, **count}, separators=(",", ":"))
-    return Response(body, 200 if status in ("ok", "ready") else 503, [JSON, _UNCACHED])
+    body = json.dumps({"status": status, **count}, separators=(",", ":")).encode()
+    return json_answer(body, 200 if status in ("ok", "ready") else 503, _UNCACHED)
+
+
+def json_answer(body: bytes, http_status: int, *headers: tuple[str, str]) -> Answer:
+    """An answer with its media type and its length."""
+    return Answer(body, http_status, (JSON, ("Content-Length", str(len(body))), *headers))
 
 
 def allow(methods: Iterable[str]) -> tuple[str, str]:

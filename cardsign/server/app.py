@@ -18,14 +18,15 @@ from cardsign.records import dataclass
 from cardsign.server import jsonrpc
 from cardsign.server.answers import (
     HEALTH_PATH,
-    JSON,
     PREFLIGHT,
     READY_PATH,
+    Answer,
     allow,
-    error_response,
-    health_response,
+    error_answer,
+    health_answer,
+    json_answer,
 )
-from cardsign.server.documents import PRIVATE, Answer, Document, Paths
+from cardsign.server.documents import PRIVATE, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused
 from cardsign.server.providers.base import Asked, Provider
@@ -100,37 +101,37 @@ class Views:
         cards = ExtendedCards(generation, providers, now)
         return cls(generation.number, Paths.of(generation, settings), cards, now, settings.health)
 
-    def public(self) -> Response:
+    def public(self) -> Answer:
         """A document for everybody."""
-        document = self.paths.public[request.path]
-        return _to_response(public_answer(document, request.environ, self.now()))
+        return public_answer(self.paths.public[request.path], request.environ, self.now())
 
-    def probe(self) -> Response:
+    def probe(self) -> Answer:
         """The process answers, and so has a good generation: it is ready too."""
         status = "ok" if request.path == HEALTH_PATH else "ready"
-        return health_response(status, generation=self.number)
+        return health_answer(status, generation=self.number)
 
-    def extended_card(self) -> Response:
+    def extended_card(self) -> Answer:
         """GET of the extended card (A2A 1.0 11.3)."""
-        return _to_response(self.extended_answer(Asked(request.environ)))
+        return self.extended_answer(request.environ)
 
-    def extended_answer(self, asked: Asked) -> Answer:
+    def extended_answer(self, environ: WSGIEnvironment) -> Answer:
         """The same for a request that did not come by Flask's routes."""
+        asked = Asked(environ)
         try:
             check_version(asked)
             document = self.cards.card_for(asked)
         except Refused as refused:
-            return _to_answer(_refusal(refused, refused.kind.http_status, refused.rest_body()))
-        return document.answer(asked.environ, self.now())
+            return _refusal(refused, refused.kind.http_status, refused.rest_body())
+        return document.answer(environ, self.now())
 
-    def rpc(self) -> Response:
+    def rpc(self) -> Answer:
         """JSON-RPC (A2A 1.0 9.4)."""
         call_id: jsonrpc.CallId = None
         try:
             # One byte more than the limit, to be told from it.
             call = jsonrpc.read_call(request.stream.read(jsonrpc.MAX_REQUEST_BYTES + 1))
             if call.is_notification:
-                return Response(status=204)
+                return Answer(b"", 204, ())
             call_id = call.id
             asked = Asked(request.environ)
             check_version(asked)
@@ -139,7 +140,7 @@ class Views:
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())
-        return Response(jsonrpc.result(call_id, card), 200, [JSON, *PRIVATE])
+        return json_answer(jsonrpc.result(call_id, card), 200, *PRIVATE)
 
 
 def _routable(paths: Iterable[str]) -> list[str]:
@@ -155,30 +156,20 @@ def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> A
             document = document.older
         return document.answer(environ, now)
     if method == "OPTIONS":
-        return "204 NO CONTENT", list(PREFLIGHT), b""
-    return _to_answer(error_response(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"})))
+        return PREFLIGHT
+    return error_answer(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"}))
 
 
-def _to_response(answer: Answer) -> Response:
-    status, headers, body = answer
-    return Response(body, status, headers)
-
-
-def _to_answer(response: Response) -> Answer:
-    return response.status, list(response.headers), response.get_data()
-
-
-def _refusal(refused: Refused, http_status: int, body: bytes) -> Response:
+def _refusal(refused: Refused, http_status: int, body: bytes) -> Answer:
     challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
     later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
-    length = ("Content-Length", str(len(body)))
-    return Response(body, http_status, [JSON, length, *PRIVATE, NO_SNIFF, *challenges, *later])
+    return json_answer(body, http_status, *PRIVATE, NO_SNIFF, *challenges, *later)
 
 
-def _http_error(error: HTTPException) -> Response:
+def _http_error(error: HTTPException) -> Answer:
     """What werkzeug and Flask refuse themselves, as JSON."""
     allowed = [allow(error.valid_methods or ())] if isinstance(error, MethodNotAllowed) else []
-    return error_response(error.code or 500, error.name, *allowed)
+    return error_answer(error.code or 500, error.name, *allowed)
 
 
 def _refuse_double_slash() -> None:

@@ -14,6 +14,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
+from cardsign.server.answers import Answer
 from cardsign.server.interfaces import Places, decoded, extended_and_rpc_paths, resource_metadata
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH, JWKS_PATH, STATEMENTS_PATH
@@ -21,10 +22,6 @@ from cardsign.urls import CARD_PATH, JWKS_PATH, STATEMENTS_PATH
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-#: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
-Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
-#: Status, headers and body as a server takes them.
-WholeAnswer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
 #: What every answer about an extended card says, an error too: shared caches keep out.
@@ -54,7 +51,7 @@ class Document:
     entity: Headers
     file: PublicFile | None = None
     older: Document | None = None
-    _whole: dict[str, WholeAnswer] = field(default_factory=dict, init=False, compare=False)
+    _whole: dict[str, Answer] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
@@ -72,24 +69,23 @@ class Document:
         entity = _entity("application/a2a+json", body, published)
         return cls(body, etag, published, shared, entity)
 
-    def whole(self, now: float) -> WholeAnswer:
-        """The answer of :meth:`answer` to a GET without conditions; kept while it is the same."""
+    def whole(self, now: float) -> Answer:
+        """Answer GET without conditions, at a Unix time; kept while it is the same."""
         lifetime = self.file.cache_control(now) if self.file else ""
         found = self._whole.get(lifetime)
         if found is None:
-            _, headers, body = self.answer({}, now)
+            lasts = [("Cache-Control", lifetime)] if lifetime else []
             self._whole.clear()
-            found = self._whole[lifetime] = 200, headers, body
+            headers = [*self.entity, *self.headers, *lasts]
+            found = self._whole[lifetime] = Answer(self.body, 200, headers)
         return found
 
     def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""
-        headers = list(self.headers)
-        if self.file is not None:
-            headers.append(("Cache-Control", self.file.cache_control(now)))
+        whole = self.whole(now)
         if self._client_has_it(environ):
-            return "304 NOT MODIFIED", headers, b""
-        return "200 OK", [*self.entity, *headers], self.body
+            return Answer(b"", 304, whole.headers[len(self.entity) :])
+        return whole
 
     def _client_has_it(self, environ: WSGIEnvironment) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""

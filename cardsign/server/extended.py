@@ -76,16 +76,6 @@ class ExtendedCards:
             document = Document.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
 
-    def unpublished(self) -> Iterator[str]:
-        """The audiences that a provider opens and that have no card, a line each."""
-        published = sorted([*self._cards, *self._broken])
-        for one in self._callers.providers if published else ():
-            for audience in sorted(one.settings.audiences - {*published}):
-                yield (
-                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
-                    f"not published; the audiences are {', '.join(published)}"
-                )
-
     def card_for(self, request: Asked) -> Document:
         """The extended card that a request's credentials open.
 
@@ -108,12 +98,14 @@ class ExtendedCards:
             raise Refused(NOT_CONFIGURED, what)
         return document
 
-    def problems(self) -> Iterator[str]:
-        """What of the cards and tokens does not fit together, a line each."""
-        providers = self._callers.providers
-        tables = [one.settings.tokens for one in providers]
+    def problems(self, *, are_all: bool = True) -> Iterator[str]:
+        """What of the cards and their callers does not fit together, a line each.
+
+        Args:
+            are_all: No other agent of the host has extended cards for the same callers.
+        """
         if not self._is_declared:
-            if providers:
+            if self._callers.providers:
                 yield "the public card declares no extended card, so no credential opens anything"
             return
         for audience, why in self._broken.items():
@@ -121,15 +113,6 @@ class ExtendedCards:
         for audience, (_, expires) in self._cards.items():
             if expires <= self._now():
                 yield f"the extended card of audience {audience} has expired and is not served"
-        if not self._cards and not self._broken:
+        if not self.are_there:
             yield "the public card declares an extended card, but none was published"
-        if all(table is not None and not table.entries for table in tables):
-            yield "there is no token, so the extended card cannot be asked for"
-        for table in tables:
-            if table is not None and (problem := table.without_card([*self._cards, *self._broken])):
-                yield problem
-        if providers and not self._callers.are_told:
-            yield (
-                "the public card declares no security scheme that the server takes, "
-                "so clients cannot know how to ask for the extended card"
-            )
+        yield from self._callers.problems(sorted([*self._cards, *self._broken]), are_all=are_all)

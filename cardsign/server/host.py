@@ -19,9 +19,15 @@ from urllib.parse import parse_qs
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE, read_pointer
 from cardsign.publish.layout import PublicFile
-from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response, health_response
+from cardsign.server.answers import (
+    HEALTH_PATH,
+    READY_PATH,
+    Answer,
+    error_answer,
+    health_answer,
+)
 from cardsign.server.app import Views, public_answer
-from cardsign.server.documents import Document, WholeAnswer
+from cardsign.server.documents import Document
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
 from cardsign.server.live import PAGE_PATH, LiveApplication
@@ -31,7 +37,7 @@ from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 #: Seconds between two looks at which agents there are; each of them looks at its own.
 POLL_SECONDS: Final = 1.0
@@ -138,31 +144,31 @@ class Host:
         application, environ = self._route(environ)
         return isinstance(application, LiveApplication) and application.may_wait(environ)
 
-    def at_once(self, environ: WSGIEnvironment) -> WholeAnswer | None:
+    def at_once(self, environ: WSGIEnvironment) -> Answer | None:
         """As :meth:`cardsign.server.LiveApplication.at_once`."""
         application, environ = self._route(environ)
         return application.at_once(environ) if isinstance(application, LiveApplication) else None
 
-    def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
+    def prepared(self, path: str, headers: Mapping[str, str]) -> Answer | None:
         """As :meth:`cardsign.server.LiveApplication.prepared`, of the only agent."""
         agent = self._agents.get("")
         if agent is None or path == self.settings.catalogue:
             return None
         return agent.prepared(path, headers)
 
-    def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
+    def _route(self, environ: WSGIEnvironment) -> tuple[LiveApplication | Answer, WSGIEnvironment]:
         if not self._is_one and self._clock() - self._looked_at >= POLL_SECONDS:
             self._look()
         path = environ["PATH_INFO"]
         if path == self.settings.catalogue != "":
-            return self._catalogue, environ
+            return self._catalogue(environ), environ
         root = self._root()
         if not self._is_one or root is None:
             if path == HEALTH_PATH and self.settings.health:
-                return health_response("ok", agents=len(self._agents)), environ
+                return health_answer("ok", agents=len(self._agents)), environ
             if path == READY_PATH and self.settings.health:
                 status = "ready" if self._agents else "no agent"
-                return health_response(status, agents=len(self._agents)), environ
+                return health_answer(status, agents=len(self._agents)), environ
         below = self._below.fullmatch(path)
         if below and below["name"] in self._agents:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
@@ -173,13 +179,13 @@ class Host:
         for whole in (environ.get("SCRIPT_NAME", "") + path, path) if self._claims else ():
             if claims := self._claims.get(decoded(whole)):
                 named = self._named(claims, environ)
-                answer = error_response(404, "Not Found")
+                answer = error_answer(404, "Not Found")
                 return (self._of(named, environ) if named else answer), environ
         if root is not None:
             return self._of(root, environ), environ
         if not self._agents and self.settings.placeholder and path in (CARD_PATH, LEGACY_CARD_PATH):
-            return self._answer(_PLACEHOLDER_DOCUMENT), environ
-        return error_response(404, "Not Found"), environ
+            return public_answer(_PLACEHOLDER_DOCUMENT, environ, self._now()), environ
+        return error_answer(404, "Not Found"), environ
 
     def _is_of_root(self, root: LiveApplication, environ: WSGIEnvironment) -> bool:
         """Whether the agent at the root answers here, whatever the card of another one names.
@@ -207,7 +213,7 @@ class Host:
             names = [name for name in names if host in claims[name]]
         return self._agents.get(names[0]) if len(names) == 1 else None
 
-    def _of(self, agent: LiveApplication, environ: WSGIEnvironment) -> WSGIApplication:
+    def _of(self, agent: LiveApplication, environ: WSGIEnvironment) -> LiveApplication | Answer:
         """What an agent answers with: its application, or its page for who asks for HTML."""
         is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
         if not (self.settings.page and is_read and environ["PATH_INFO"] == PAGE_PATH):
@@ -215,17 +221,7 @@ class Host:
         if "text/html" not in environ.get("HTTP_ACCEPT", ""):
             return agent
         agent.look()
-        return self._answer(agent.page())
-
-    def _answer(self, document: Document) -> WSGIApplication:
-        """A document of the host itself."""
-
-        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            status, headers, body = public_answer(document, environ, self._now())
-            start_response(status, headers)
-            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
-
-        return answer
+        return public_answer(agent.page(), environ, self._now())
 
     def _root(self) -> LiveApplication | None:
         """Whose card is at the root: the only agent's, or the one that the settings name."""
@@ -309,21 +305,19 @@ class Host:
 
     # ------------------------------------------------------------------ what the host itself says
 
-    def _catalogue(
-        self, environ: WSGIEnvironment, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def _catalogue(self, environ: WSGIEnvironment) -> Answer:
         """The cards of all agents, as signed: ``{"agents": [...], "total": N}``."""
         asked = parse_qs(environ.get("QUERY_STRING", ""))
         limit, offset = asked.get("limit", [str(MAX_PAGE)])[0], asked.get("offset", ["0"])[0]
         is_page = _NUMBER.fullmatch(limit) and _NUMBER.fullmatch(offset) and int(limit) > 0
         if not is_page or asked.keys() - {"limit", "offset"}:
             what = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
-            return error_response(400, what)(environ, start_response)
+            return error_answer(400, what)
         for one in self._agents.values():
             one.look()
         agents = tuple(self._agents.values())
         page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
-        return self._answer(self._page(page, len(agents)))(environ, start_response)
+        return public_answer(self._page(page, len(agents)), environ, self._now())
 
     def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Document:
         # What the page says, not who says it: an agent that is published anew begins at 1 again.

@@ -18,10 +18,11 @@ from cardsign.explain.page import Published, card_page
 from cardsign.files import FileStamp, file_stamp
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
+from cardsign.server.answers import Answer
 from cardsign.server.app import Views, public_answer, routes_of
-from cardsign.server.documents import DECIDING, Answer, Document, WholeAnswer
+from cardsign.server.documents import DECIDING, Document
 from cardsign.server.events import published_event, to_log, to_stderr
-from cardsign.server.providers.base import WAITS, Asked, Provider
+from cardsign.server.providers.base import WAITS, Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two tries at a publication that is broken.
 RETRY_SECONDS: Final = 1.0
+#: Seconds for which what is served is not looked at again.
+LOOK_SECONDS: Final = 0.025
+#: Seconds from the publication of a generation until all servers answer it. By then each has
+#: looked, the ticks of the file system's clock between two times of change included.
+SETTLE_SECONDS: Final = 2 * LOOK_SECONDS
 PAGE_PATH: Final = "/"
 #: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
 PAGE_HEADERS: Final = (
@@ -95,33 +101,33 @@ class LiveApplication:
         self._complaint = ""
         self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
-        self._stamp = self._seen = file_stamp(self._current)
-        self._serve(load_current(directory))
+        self._look_again = self._sure_until = -math.inf
+        while (generation := self._load(stamp := file_stamp(self._current))) is None:
+            pass
+        self._serve(generation)
+        self._stamp = self._seen = stamp
         self._looked_at = clock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the newest generation."""
         self.look()
         answer = self._answer(environ)
-        if answer is None:
-            views, path = self.views, environ["PATH_INFO"]
-            _, found = views.paths.find(environ.get("SCRIPT_NAME", ""), path)
-            if found != path:
-                environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
-            return self._routes(views).wsgi_app(environ, start_response)
-        status, headers, body = answer
-        start_response(status, headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+        if answer is not None:
+            return answer(environ, start_response)
+        views, path = self.views, environ["PATH_INFO"]
+        _, found = views.paths.find(environ.get("SCRIPT_NAME", ""), path)
+        if found != path:
+            environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
+        return self._routes(views).wsgi_app(environ, start_response)
 
-    def at_once(self, environ: WSGIEnvironment) -> WholeAnswer | None:
+    def at_once(self, environ: WSGIEnvironment) -> Answer | None:
         """The answer to a GET where neither Flask nor another host is needed for it; else None."""
         self.look()
         before = WAITS.set(False)
         try:
-            answer = self._answer(environ)
+            return self._answer(environ)
         finally:
             WAITS.reset(before)
-        return answer and (int(answer[0][:3]), *answer[1:])
 
     def _answer(self, environ: WSGIEnvironment) -> Answer | None:
         """The answer about a public document, or to a GET of an extended card; else None."""
@@ -132,17 +138,20 @@ class LiveApplication:
         if kind != "extended" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return None
         try:
-            return views.extended_answer(Asked(environ))
+            return views.extended_answer(environ)
         except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
             return None  # or who asked may not wait
 
-    def prepared(self, path: str, headers: Mapping[str, str]) -> WholeAnswer | None:
+    def prepared(self, path: str, headers: Mapping[str, str]) -> Answer | None:
         """The answer to a GET of a public document that no header decides; else None."""
-        if path not in self.views.paths.public or any(name in headers for name in DECIDING):
-            return None
         self.look()
         document = self.views.paths.public.get(path)
-        return None if document is None else document.whole(self._now())
+        if document is None:
+            return None
+        for name in DECIDING:
+            if name in headers:
+                return None
+        return document.whole(self._now())
 
     @property
     def app(self) -> Flask:
@@ -182,19 +191,39 @@ class LiveApplication:
         return held[2]
 
     def look(self) -> None:
-        """Take up a newer generation, if there is one. Each request looks.
+        """Take up a newer generation, if there is one, :data:`SETTLE_SECONDS` after it came.
 
-        A server that looked later than its like would answer the old generation after the new
-        one. A verifier would take that for a withheld statement.
+        A server that answered the old one after another had answered the new one would look to a
+        verifier like one that withholds a statement. So all servers of a disk change at the same
+        moment. Until then the old one is answered, as long as it is sure that none came between.
         """
+        began = self._clock()
+        if began < self._look_again:
+            return
         stamp = file_stamp(self._current)
+        if stamp == self._stamp:
+            self._look_again, self._sure_until = began + LOOK_SECONDS, began + SETTLE_SECONDS
+            return
+        wait = self._settles_in(stamp)
+        if wait and began < self._sure_until:
+            self._look_again = self._sure_until = began + wait
+            return
         # No thread answers the old one while another reads the new one.
         if self._is_due(stamp) and self._looking.acquire(blocking=stamp != self._seen):
             try:
-                if self._is_due(stamp := file_stamp(self._current)):
+                while self._is_due(stamp := file_stamp(self._current)):
                     self._look(stamp)
             finally:
                 self._looking.release()
+        self._look_again = began + LOOK_SECONDS
+
+    def _settles_in(self, stamp: FileStamp | None) -> float:
+        """Seconds until all servers answer what `current` says; 0 where they do.
+
+        A time that is far ahead is of a disk with another clock, and decides nothing.
+        """
+        age = self._now() - stamp[1] / 1e9 if stamp else SETTLE_SECONDS
+        return SETTLE_SECONDS - age if abs(age) < SETTLE_SECONDS else 0.0
 
     def _is_due(self, stamp: FileStamp | None) -> bool:
         """Whether `current` is another, or it is time to try a broken one again."""
@@ -204,12 +233,19 @@ class LiveApplication:
 
     def _look(self, stamp: FileStamp | None) -> None:
         try:
-            self._take(load_current(self._directory))
-            self._stamp = stamp
+            if generation := self._load(stamp):
+                self._take(generation)
+                self._stamp = stamp
         except CardsignError as exc:
             self._complain(str(exc))
         finally:
             self._seen, self._looked_at = stamp, self._clock()
+
+    def _load(self, stamp: FileStamp | None) -> Generation | None:
+        """What `current` says, once all servers answer it; None where it says another by now."""
+        time.sleep(self._settles_in(stamp))
+        generation = load_current(self._directory)
+        return generation if file_stamp(self._current) == stamp else None
 
     def _take(self, generation: Generation) -> None:
         held = self.generation
@@ -233,8 +269,7 @@ class LiveApplication:
 
     def _problems(self, views: Views) -> list[str]:
         # Of several agents, another may have the audience that a provider opens.
-        found = [*views.cards.problems(), *(views.cards.unpublished() if self._is_alone else ())]
-        return [f"warning: {one}" for one in found]
+        return [f"warning: {one}" for one in views.cards.problems(are_all=self._is_alone)]
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, where they are asked for: around the application, in every worker.
+"""Metrics for Prometheus, where they are asked for: beside the answers of every worker.
 
 Counters live in files that all workers share (the multiprocess mode of prometheus-client), so that
 any worker answers for all. What is served is asked of the worker that answers.
@@ -6,21 +6,19 @@ any worker answers for all. What is served is asked of the worker that answers.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import UsageFault
-from cardsign.server.answers import HEALTH_PATH, READY_PATH
+from cardsign.server.answers import HEALTH_PATH, METRICS_PATH, READY_PATH, Answer
 from cardsign.server.host import Host
 from cardsign.server.live import PAGE_PATH
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-METRICS_PATH: Final = "/metrics"
 #: Where prometheus-client keeps the counters of all workers.
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -49,19 +47,17 @@ def check_installed() -> None:
 
 
 class Metrics:
-    """An application that counts its answers, and tells the counts at ``/metrics``.
+    """The answers, counted; ``/metrics`` tells the counts, all else is the host's.
 
     No label holds what a client chose: a route is one of eight names, and agents are the host's.
 
     Args:
-        application: What answers.
         host: What is served.
     """
 
-    def __init__(self, application: WSGIApplication, host: Host) -> None:
+    def __init__(self, host: Host) -> None:
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
-        self._application = application
         self._host = host
         registry = CollectorRegistry()
         self._requests = Counter(
@@ -72,20 +68,18 @@ class Metrics:
         )
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer and count, or tell."""
+        """Tell, or answer."""
         if environ["PATH_INFO"] == METRICS_PATH and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            return self._told(environ, start_response)
-        began = time.perf_counter()
+            return self._told()(environ, start_response)
+        return self._host(environ, start_response)
 
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            self._requests.labels(_route(environ), status[:3]).inc()
-            return start_response(status, headers, *rest)
+    def count(self, scope: Any, answer: Answer, seconds: float) -> None:
+        """Count one answer, but for those of ``/metrics`` itself."""
+        if scope.path != METRICS_PATH:
+            self._requests.labels(_route(scope.method, scope.path), answer.status).inc()
+            self._seconds.observe(seconds)
 
-        chunks = self._application(environ, start)
-        self._seconds.observe(time.perf_counter() - began)
-        return chunks
-
-    def _told(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _told(self) -> Answer:
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -93,13 +87,12 @@ class Metrics:
         MultiProcessCollector(registry)
         registry.register(_Served(self._host))
         body = generate_latest(registry)
-        headers = [
+        headers = (
             ("Content-Type", CONTENT_TYPE_LATEST),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
-        ]
-        start_response("200 OK", headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+        )
+        return Answer(body, 200, headers)
 
 
 class _Served:
@@ -131,13 +124,12 @@ class _Served:
         yield from (number, published, problems)
 
 
-def _route(environ: WSGIEnvironment) -> str:
-    path = environ["PATH_INFO"]
+def _route(method: str, path: str) -> str:
     _, found, rest = path.partition("/.well-known/")
     path = found + rest or path
     if path.startswith(STATEMENTS_PATH):
         return "statement"
-    if environ["REQUEST_METHOD"] == "POST":
+    if method == "POST":
         return "rpc"
     is_extended = path.endswith(("/extendedAgentCard", "/authenticatedExtendedCard", "/v1/card"))
     return "extended" if is_extended else _ROUTES.get(path, "other")

@@ -157,12 +157,14 @@ class _AsgiMount:
         fields = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
         environ = make_environ(scope["method"], path, query, client, fields, body)
         if self._live.may_wait(environ):
-            status, headers, body = await self._threads.run(self._live, environ)
+            answer = await self._threads.run(self._live, environ)
         else:
-            status, headers, body = answered(self._live, environ)
-        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        await send({"type": "http.response.start", "status": status, "headers": raw})
-        await send({"type": "http.response.body", "body": body})
+            answer = answered(self._live, environ)
+        raw = [
+            (name.lower().encode("latin-1"), one.encode("latin-1")) for name, one in answer.headers
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+        await send({"type": "http.response.body", "body": answer.body})
 
 
 def _split_path(scope: Scope) -> tuple[str, str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from cardsign.server.answers import error_response
-from cardsign.server.documents import WholeAnswer
+from cardsign.server.answers import Answer, error_answer
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 from cardsign.server.providers.base import RETRY_SECONDS
 
@@ -30,12 +30,20 @@ PEER_THREADS: Final = 16  # that wait for other hosts at the same time, each for
 MAX_WAITING: Final = 256  # requests that wait for such a thread, or in one
 
 
+#: May refuse a request, before anything else is done for it.
+Gate: TypeAlias = Callable[[Any], Awaitable[Answer | None]]
+#: Is told of a request, its answer, and the seconds that this took.
+Witness: TypeAlias = Callable[[Any, Answer, float], None]
+
+
 class Exchange(Protocol):
     """What granian gives with a request: its body in pieces, and what takes the answer."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None: ...
+    def response_bytes(
+        self, status: int, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> None: ...
 
 
 class RsgiApplication:
@@ -52,7 +60,9 @@ class RsgiApplication:
         body_rate: Bytes a second, at least, from then on.
         at_once: Answers a GET where nothing has to be waited for; None where it cannot.
         may_wait: Whether the application may wait for another host to answer a request.
-        in_threads: Whether every other answer may wait too, for the storage of a rate limit.
+        gate: May refuse a request; it gets the scope of RSGI.
+        witnesses: Are told of each answer once it is given.
+        clock: Seconds, monotonic.
         max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
     """
 
@@ -60,12 +70,14 @@ class RsgiApplication:
         self,
         application: WSGIApplication,
         *,
-        prepared: Callable[[str, Mapping[str, str]], WholeAnswer | None] | None = None,
+        prepared: Callable[[str, Mapping[str, str]], Answer | None] = lambda path, headers: None,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
-        at_once: Callable[[WSGIEnvironment], WholeAnswer | None] | None = None,
+        at_once: Callable[[WSGIEnvironment], Answer | None] = lambda _: None,
         may_wait: Callable[[WSGIEnvironment], bool] = lambda _: False,
-        in_threads: bool = False,
+        gate: Gate | None = None,
+        witnesses: tuple[Witness, ...] = (),
+        clock: Callable[[], float] = time.perf_counter,
         max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._application = application
@@ -75,36 +87,39 @@ class RsgiApplication:
         self._max_bytes = max_bytes
         self._at_once = at_once
         self._may_wait = may_wait
-        self._in_threads = in_threads
+        self._gate = gate
+        self._witnesses = witnesses
+        self._clock = clock
         self._threads = PeerThreads()
 
     async def __rsgi__(self, scope: Any, exchange: Exchange) -> None:
         """Answer one request."""
-        method, body = scope.method, b""
-        if method == "GET" and self._prepared is not None:
+        began = self._clock()
+        answer = await self._gate(scope) if self._gate else None
+        if answer is None and scope.method == "GET":
             answer = self._prepared(scope.path, scope.headers)
-            if answer is not None:
-                exchange.response_bytes(*answer)
-                return
-        if method == "POST":
+        if answer is None:
+            answer = await self._answer(scope, exchange)
+        exchange.response_bytes(answer.status, answer.headers, answer.body)
+        for witness in self._witnesses:
+            witness(scope, answer, self._clock() - began)
+
+    async def _answer(self, scope: Any, exchange: Exchange) -> Answer:
+        """What the application answers."""
+        body = b""
+        if scope.method == "POST":
             try:
                 body = await self._received(exchange)
             except TimeoutError:
                 closing = ("Connection", "close")
-                late = error_response(408, "the body did not arrive in time", closing)
-                exchange.response_bytes(*answered(late, {"REQUEST_METHOD": method}))
-                return
+                return error_answer(408, "the body did not arrive in time", closing)
         environ = _environ(scope, body)
-        answer = self._at_once(environ) if self._at_once and method == "GET" else None
+        answer = self._at_once(environ) if scope.method == "GET" else None
         if answer is not None:
-            pass
-        elif self._may_wait(environ):
-            answer = await self._threads.run(self._application, environ)
-        elif self._in_threads:
-            answer = await asyncio.to_thread(answered, self._application, environ)
-        else:
-            answer = answered(self._application, environ)
-        exchange.response_bytes(*answer)
+            return answer
+        if self._may_wait(environ):
+            return await self._threads.run(self._application, environ)
+        return answered(self._application, environ)
 
     async def _received(self, exchange: Exchange) -> bytes:
         """The body; less of it where the client has gone, who gets no answer.
@@ -133,18 +148,17 @@ class PeerThreads:
         self._pool = ThreadPoolExecutor(PEER_THREADS, "cardsign-peers")
         self._places = BoundedSemaphore(MAX_WAITING)
 
-    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> WholeAnswer:
+    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
         """What the application answers, or that there is no place."""
         if not self._places.acquire(blocking=False):
             later = ("Retry-After", str(RETRY_SECONDS))
-            full = error_response(503, "too many requests wait; try again later", later)
-            return answered(full, environ)
+            return error_answer(503, "too many requests wait; try again later", later)
         future = self._pool.submit(answered, application, environ)
         future.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(future)
 
 
-def answered(application: WSGIApplication, environ: WSGIEnvironment) -> WholeAnswer:
+def answered(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
     """The whole answer of an application (PEP 3333)."""
     told: list[tuple[str, list[tuple[str, str]]]] = []
     body: list[bytes] = []
@@ -160,15 +174,20 @@ def answered(application: WSGIApplication, environ: WSGIEnvironment) -> WholeAns
         if close := getattr(chunks, "close", None):
             close()
     [(status, headers)] = told
-    return int(status[:3]), headers, b"".join(body)
+    return Answer(b"".join(body), int(status[:3]), headers)
+
+
+def address_in(scope: Any) -> str:
+    """The address that a request of RSGI comes from, without the port."""
+    address: str = scope.client.rpartition(":")[0]
+    return address.strip("[]")
 
 
 def _environ(scope: Any, body: bytes) -> WSGIEnvironment:
     """A request of RSGI, whose path is decoded already."""
     path = "", scope.path.encode().decode("latin-1")
-    client = scope.client.rpartition(":")[0].strip("[]")
     headers = scope.headers.items()
-    environ = make_environ(scope.method, path, scope.query_string, client, headers, body)
+    environ = make_environ(scope.method, path, scope.query_string, address_in(scope), headers, body)
     if scope.authority:  # HTTP/2, or a request line with the whole URL (RFC 9112 3.2.2)
         environ["HTTP_HOST"] = scope.authority
     return environ

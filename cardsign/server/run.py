@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.events import to_log, to_stderr
+from cardsign.server.events import to_stderr
 from cardsign.server.host import Host
-from cardsign.server.rsgi import RsgiApplication
+from cardsign.server.rsgi import Gate, RsgiApplication, Witness
 from cardsign.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -127,21 +127,28 @@ def _load(
     threading.Thread(target=_watch, args=watched, daemon=True).start()
     settings = live.settings
     application: WSGIApplication = live
-    if settings.rate or settings.access_log:
-        from cardsign.server.traffic import Traffic
+    witnesses: list[Witness] = []
+    gate: Gate | None = None
+    if settings.rate:
+        from cardsign.server.traffic import RateGate
 
-        application = Traffic(live, settings, now=time.time, access=to_log)
+        gate = RateGate(settings, now=time.time)
+    if settings.access_log:
+        from cardsign.server.traffic import AccessLog
+
+        witnesses.append(AccessLog(settings, now=time.time))
     if settings.metrics:
         from cardsign.server.metrics import Metrics
 
-        application = Metrics(application, live)
-    is_bare = application is live
+        application = metrics = Metrics(live)
+        witnesses.append(metrics.count)
     return RsgiApplication(
         application,
-        prepared=live.prepared if is_bare else None,
-        at_once=live.at_once if is_bare else None,
+        prepared=live.prepared,
+        at_once=live.at_once,
         may_wait=live.may_wait,
-        in_threads=bool(settings.rate) and not settings.rate_storage.startswith("memory:"),
+        gate=gate,
+        witnesses=tuple(witnesses),
     )
 
 

@@ -1,4 +1,4 @@
-"""How often one client may ask, and the log of who asked: around the application, when asked for.
+"""How often one client may ask, and the log of who asked: beside the answers, when asked for.
 
 A limit that cannot be counted, since its storage gives no answer, lets everybody in: the public
 card must not depend on it.
@@ -10,18 +10,17 @@ import ipaddress
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from asyncio import to_thread
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cardsign.errors import UsageFault
-from cardsign.server.answers import HEALTH_PATH, READY_PATH, error_response
-from cardsign.server.events import to_stderr
+from cardsign.server.answers import PROBES, Answer, error_answer
+from cardsign.server.events import to_log, to_stderr
 from cardsign.server.providers.base import RETRY_SECONDS, address_of, in_networks
+from cardsign.server.rsgi import address_in
 from cardsign.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 MAX_SHOWN: Final = 256  # characters of a path in the log
 STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: every request waits for it
@@ -100,90 +99,94 @@ def _bad(setting: str, value: str, cause: Exception, right: str) -> UsageFault:
     return UsageFault("config.malformed", problem, hint=f'For example {setting} = "{right}".')
 
 
-class Traffic:
-    """An application with a rate limit and an access log, as far as the settings ask for them.
-
-    Probes are neither limited nor logged. The log holds no header, no query and no body.
+class RateGate:
+    """Refuses a client that asks too often, before anything is done for it; never a probe.
 
     Args:
-        application: What answers.
-        settings: Its `rate`, `rate_storage`, `access_log` and `proxies`.
+        settings: Its `rate`, `rate_storage` and `proxies`.
         now: Unix seconds.
         log: Takes a line for the operator.
-        access: Takes a line of the access log: one JSON object.
+
+    Raises:
+        UsageFault: As :class:`RateLimit`.
     """
 
     def __init__(
         self,
-        application: WSGIApplication,
         settings: ServerSettings,
         *,
         now: Callable[[], float],
         log: Callable[[str], None] = to_stderr,
-        access: Callable[[str], None],
     ) -> None:
-        self._application = application
-        self._settings = settings
+        self._limit = RateLimit(settings.rate, settings.rate_storage, log)
+        self._is_here = settings.rate_storage.startswith("memory:")
+        self._proxies = settings.proxies
         self._now = now
-        self._access = access
-        self._limit = (
-            RateLimit(settings.rate, settings.rate_storage, log) if settings.rate else None
-        )
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer, or refuse a client that asks too often."""
-        if environ["PATH_INFO"] in (HEALTH_PATH, READY_PATH):
-            return self._application(environ, start_response)
-        client, started = client_of(environ, self._settings.proxies), self._now()
-        application, told = self._application, list[str]()
-        if self._limit and (seconds := self._limit.wait(client, started)) is not None:
-            later = ("Retry-After", str(seconds))
-            application = error_response(429, "too many requests; try again later", later)
-
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            told.append(status)
-            return start_response(status, headers, *rest)
-
-        chunks = application(environ, start)
-        if self._settings.access_log:
-            body = b"".join(chunks)  # of ours alone: no stream is behind it
-            self._access(_line(environ, client, told[-1], len(body), started, self._now()))
-            return [body]
-        return chunks
+    async def __call__(self, scope: Any) -> Answer | None:
+        """The refusal, if it is one; a storage elsewhere is waited for in a thread."""
+        if scope.path in PROBES:
+            return None
+        wait, client, now = self._limit.wait, client_of(scope, self._proxies), self._now()
+        seconds = wait(client, now) if self._is_here else await to_thread(wait, client, now)
+        if seconds is None:
+            return None
+        later = ("Retry-After", str(seconds))
+        return error_answer(429, "too many requests; try again later", later)
 
 
-def client_of(environ: WSGIEnvironment, proxies: tuple[str, ...]) -> str:
+class AccessLog:
+    """Writes who asked, and what was answered: no header, no query, no body, and no probe.
+
+    Args:
+        settings: Its `proxies`.
+        now: Unix seconds.
+        write: Takes a line: one JSON object.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        now: Callable[[], float],
+        write: Callable[[str], None] = to_log,
+    ) -> None:
+        self._proxies = settings.proxies
+        self._now = now
+        self._write = write
+
+    def __call__(self, scope: Any, answer: Answer, seconds: float) -> None:
+        """Write the line of one answer."""
+        if scope.path in PROBES:
+            return
+        began = datetime.fromtimestamp(self._now() - seconds, UTC)
+        line = {
+            "time": began.isoformat(timespec="milliseconds"),
+            "client": client_of(scope, self._proxies),
+            "method": scope.method,
+            "path": scope.path[:MAX_SHOWN],
+            "status": answer.status,
+            "bytes": len(answer.body),
+            "ms": round(seconds * 1000, 1),
+        }
+        self._write(json.dumps(line, separators=(",", ":")))
+
+
+def client_of(scope: Any, proxies: tuple[str, ...]) -> str:
     """The address that a request comes from; what a client says of itself counts for nothing.
 
     Args:
-        environ: The request.
+        scope: The request, as RSGI has it.
         proxies: The networks of proxies in front, whose ``X-Forwarded-For`` counts.
     """
-    address: str = environ.get("REMOTE_ADDR", "")
-    said = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")
-    while in_networks(address, proxies) and said and (before := said.pop().strip()):
-        address = _PORT.sub(r"\1", before).strip("[]")
+    address: str = address_in(scope)
+    if in_networks(address, proxies):
+        said = ",".join(scope.headers.get_all("x-forwarded-for")).split(",")
+        while in_networks(address, proxies) and said and (before := said.pop().strip()):
+            address = _PORT.sub(r"\1", before).strip("[]")
     found = address_of(address)
     if found is None:
         return "unknown"
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((found, _PREFIX), strict=False))
     return str(found)
-
-
-def _line(
-    environ: WSGIEnvironment, client: str, status: str, size: int, started: float, now: float
-) -> str:
-    path = (environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"])[:MAX_SHOWN]
-    return json.dumps(
-        {
-            "time": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
-            "client": client,
-            "method": environ["REQUEST_METHOD"],
-            "path": path,
-            "status": int(status[:3]),
-            "bytes": size,
-            "ms": round((now - started) * 1000, 1),
-        },
-        separators=(",", ":"),
-    )

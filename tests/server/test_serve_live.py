@@ -7,7 +7,9 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -144,11 +146,69 @@ def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
     assert site.log == []
 
 
-def test_a_newer_generation_is_taken_at_the_next_request(site: Site, key: PrivateKey) -> None:
-    """No time passes: of two servers none answers the old one after the other has the new one."""
-    assert _served(site) == "1.2.0"
-    publish_cards(site.directory, key, _version(2), "staff")
-    assert _served(site) == "2.0.0"
+class Disk:
+    """A publication whose newest generation, and all time, the test decides."""
+
+    def __init__(
+        self, generations: list[Generation], random: Random, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.generations, self.newest, self.random = generations, 0, random
+        self.due: list[tuple[float, int]] = []
+        self.seconds, self.changed, self.slept = 1_800_000_000.0, 0.0, 0.0
+        for name, made in (("load_current", self.load), ("file_stamp", self.stamp)):
+            patch.setattr(f"cardsign.server.live.{name}", made)
+        patch.setattr("cardsign.server.live.time.sleep", self.sleep)
+
+    def load(self, _: Path) -> Generation:
+        self.publish(0.1)
+        return self.generations[self.newest]
+
+    def stamp(self, _: str) -> tuple[int, int, int]:
+        return self.newest, int(self.changed * 1e9), 1
+
+    def sleep(self, seconds: float) -> None:
+        self.slept = max(self.slept, seconds)
+        self.seconds += seconds + 0.0001  # no clock stands still
+
+    def now(self) -> float:
+        return self.seconds
+
+    def publish(self, chance: float) -> None:
+        """Perhaps one more; the clock of the file system ticks 100 times a second."""
+        if self.random.random() < chance and self.newest < len(self.generations) - 1:
+            self.newest += 1
+            self.changed = int(self.seconds * 100) / 100
+            self.due.append((self.seconds, self.newest + 1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_server_of_a_disk_goes_back_behind_another(
+    site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whenever each is asked, was begun, and however fast one publication follows another."""
+    made = [site.generation]
+    made += [replace(made[0], number=number) for number in range(2, 16)]
+    random = Random(seed)
+    disk = Disk(made, random, monkeypatch)
+
+    def begun() -> LiveApplication:
+        quiet = {"log": lambda _: None, "events": lambda _: None}
+        return LiveApplication(site.directory, clock=disk.now, now=disk.now, **quiet)
+
+    servers, seen = [begun(), begun()], 1
+    for _ in range(600):
+        disk.seconds += random.choice((0.0, 0.001, 0.004, 0.02, 0.2))
+        disk.publish(0.02)
+        if random.random() < 0.02:
+            servers[random.randrange(2)] = begun()
+        asked, one = disk.seconds, random.choice(servers)
+        one.look()
+        assert one.generation.number >= seen
+        seen = one.generation.number
+        settled = [number for when, number in disk.due if asked - when > 0.2]
+        assert seen >= max(settled, default=1)
+    assert seen > 1
+    assert disk.slept <= 0.06
 
 
 def test_a_broken_publication_is_read_once_a_second_at_most(

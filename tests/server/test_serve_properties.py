@@ -49,10 +49,10 @@ def test_any_condition_is_answered_200_or_304(
     """Never an exception, and 304 without a matching tag only by a date."""
     said = {"HTTP_IF_NONE_MATCH": if_none_match, "HTTP_IF_MODIFIED_SINCE": if_modified_since}
     environ = {name: value for name, value in said.items() if value is not None}
-    status, _, _ = DOCUMENT.answer(environ, 0)
+    status = DOCUMENT.answer(environ, 0).status
 
-    assert status in ("200 OK", "304 NOT MODIFIED")
-    if status.startswith("304") and if_none_match is not None:
+    assert status in (200, 304)
+    if status == 304 and if_none_match is not None:
         assert DOCUMENT.etag in if_none_match or "*" in if_none_match
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
-from types import SimpleNamespace
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from exchange import Exchange, Fields, asked, scope_of
 from served import Site
 from werkzeug.test import Client
 
@@ -28,60 +28,6 @@ class Echo:
         self.environ, self.body = environ, environ["wsgi.input"].read()
         start_response("200 OK", [("Content-Length", "2"), ("X-Twice", "a"), ("X-Twice", "b")])
         return [b"o", b"k"]
-
-
-class Fields:
-    """Headers of a request, as granian gives them."""
-
-    def __init__(self, *fields: tuple[str, str]) -> None:
-        self._fields = fields
-
-    def items(self) -> list[tuple[str, str]]:
-        return list(self._fields)
-
-    def __contains__(self, name: str) -> bool:
-        return name in dict(self._fields)
-
-
-class Exchange:
-    """A request whose body comes in pieces; None among them is a silence without end."""
-
-    def __init__(self, *pieces: bytes | None) -> None:
-        self._pieces = pieces
-        self.status = 0
-        self.headers: list[tuple[str, str]] = []
-        self.body = b""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            if piece is None:
-                await asyncio.Event().wait()
-            assert piece is not None
-            yield piece
-
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        assert not self.status
-        self.status, self.headers, self.body = status, headers, body
-
-
-def scope_of(**changes: Any) -> SimpleNamespace:
-    """A request as granian gives it."""
-    given = {
-        "method": "POST",
-        "path": "/a2a",
-        "query_string": "",
-        "client": "192.0.2.1:50000",
-        "authority": None,
-        "headers": Fields(),
-    }
-    return SimpleNamespace(**given | changes)
-
-
-def asked(application: RsgiApplication, *pieces: bytes | None, **scope: Any) -> Exchange:
-    """Ask once; what was answered."""
-    exchange = Exchange(*pieces)
-    asyncio.run(application.__rsgi__(scope_of(**scope), exchange))
-    return exchange
 
 
 def test_a_body_in_pieces_reaches_the_application_whole() -> None:
@@ -173,10 +119,10 @@ async def ask_path(app: RsgiApplication, path: str) -> tuple[int, bytes]:
     return exchange.status, exchange.body
 
 
-@pytest.mark.parametrize("in_threads", [False, True], ids=["at once", "by another storage"])
+@pytest.mark.parametrize("is_far", [False, True], ids=["at once", "by another storage"])
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/agents/a/jwks.json", "/x"])
 def test_the_public_card_waits_for_no_other_host(
-    monkeypatch: pytest.MonkeyPatch, path: str, in_threads: bool
+    monkeypatch: pytest.MonkeyPatch, path: str, is_far: bool
 ) -> None:
     """While providers are asked for all callers that there is place for; one more is sent away."""
     monkeypatch.setattr("cardsign.server.rsgi.PEER_THREADS", 2)
@@ -190,10 +136,13 @@ def test_the_public_card_waits_for_no_other_host(
         start_response("200 OK", [])
         return [environ["PATH_INFO"].encode()]
 
+    async def gate(_: Any) -> None:
+        await asyncio.to_thread(lambda: None)
+
     app = RsgiApplication(
         application,
         may_wait=lambda environ: environ["PATH_INFO"] == "/extendedAgentCard",
-        in_threads=in_threads,
+        gate=gate if is_far else None,
     )
 
     async def all_of_them() -> None:
@@ -224,7 +173,8 @@ def test_a_prepared_answer_is_the_applications_to_the_byte(site: Site, header: s
         if header or asked.status_code != 200:
             assert answer is None
         else:
-            assert answer == (200, list(asked.headers), asked.data)
+            assert answer is not None
+            assert answer == (asked.data, 200, list(asked.headers))
 
 
 def test_what_is_answered_at_once_takes_no_thread(site: Site) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from exchange import Fields, asked, scope_of
 from served import Site
-from werkzeug.test import Client
+from werkzeug.wrappers import Response
 
 from cardsign.errors import UsageFault
-from cardsign.server import ServerSettings, Traffic, client_of, serve
+from cardsign.server import AccessLog, RateGate, RsgiApplication, ServerSettings, client_of, serve
 
 CARD = "/.well-known/agent-card.json"
 
@@ -21,18 +23,26 @@ class Around:
     def __init__(self, site: Site, **settings: Any) -> None:
         self.log: list[str] = []
         self.lines: list[str] = []
-        traffic = Traffic(
-            site.client.application,
-            ServerSettings(**settings),
-            now=lambda: 1_800_000_000.5,
-            log=self.log.append,
-            access=self.lines.append,
+        read, now = ServerSettings(**settings), lambda: 1_800_000_000.5
+        live = site.client.application
+        self.application = RsgiApplication(
+            live,
+            prepared=live.prepared,
+            at_once=live.at_once,
+            gate=RateGate(read, now=now, log=self.log.append) if read.rate else None,
+            witnesses=(AccessLog(read, now=now, write=self.lines.append),)
+            if read.access_log
+            else (),
+            clock=lambda: 0.0,
         )
-        self.client = Client(traffic)
 
-    def get(self, path: str = CARD, address: str = "192.0.2.1", **headers: str) -> Any:
+    def get(self, path: str = CARD, address: str = "192.0.2.1", **headers: str) -> Response:
         """Ask from an address."""
-        return self.client.get(path, headers=headers, environ_overrides={"REMOTE_ADDR": address})
+        where, _, query = path.partition("?")
+        fields = Fields(*((name.lower(), value) for name, value in headers.items()))
+        request = {"path": unquote(where), "query_string": query, "headers": fields}
+        got = asked(self.application, method="GET", client=f"{address}:4711", **request)
+        return Response(got.body, got.status, got.headers)
 
 
 def test_O13_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) -> None:
@@ -123,9 +133,10 @@ def test_a_rate_that_cannot_be_counted_is_refused(site: Site, rate: str, storage
 )
 def test_a_client_is_known_by_its_address(address: str, said: str, client: str) -> None:
     """What the operator's own proxies say counts, and nothing else."""
-    environ = {"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": said}
+    where = f"[{address}]:4711" if ":" in address else f"{address}:4711"
+    fields = Fields(*([("x-forwarded-for", said)] if said else []))
     expected = client.replace("2001:db8:0:0::/64", "2001:db8::/64")
-    assert client_of(environ, ("10.0.0.0/8",)) == expected
+    assert client_of(scope_of(client=where, headers=fields), ("10.0.0.0/8",)) == expected
 
 
 def test_a_line_of_the_log_holds_no_secret(site: Site) -> None:
@@ -160,3 +171,14 @@ def test_refused_requests_are_logged(site: Site) -> None:
     around.get()
     around.get()
     assert [json.loads(line)["status"] for line in around.lines] == [200, 429]
+
+
+def test_a_prepared_answer_is_limited_and_logged_too(site: Site) -> None:
+    """What is answered from memory, and a caller who is known, as much as what Flask answers."""
+    around = Around(site, access_log=True, rate="3/day")
+    around.application._application = None  # whoever asks Flask fails
+    around.get()
+    around.get("/a2a/extendedAgentCard", **site.bearer())
+    around.get(**{"If-None-Match": "*"})
+    around.get()
+    assert [json.loads(line)["status"] for line in around.lines] == [200, 200, 304, 429]

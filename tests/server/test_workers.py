@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -106,6 +107,9 @@ def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: Pr
         for number in range(2, 6):
             card = {**PUBLIC, "version": f"{number}.0.0"}
             made = publish_cards(server.directory, key, card, "staff", now=datetime.now(UTC))
+            deadline = time.monotonic() + PATIENCE
+            while server.get().content != made.card:
+                assert time.monotonic() < deadline
             for _ in range(10):
                 assert server.get().content == made.card
 
@@ -118,7 +122,10 @@ def test_nobody_gets_the_old_one_while_the_new_one_is_read(
 
     publish_cards(tmp_path, key, PUBLIC)
     settings = ServerSettings(workers=2)
-    client = Client(LiveApplication(tmp_path, settings, now=NOW.timestamp, log=lambda line: None))
+    live_one = LiveApplication(
+        tmp_path, settings, clock=count().__next__, now=NOW.timestamp, log=lambda line: None
+    )
+    client = Client(live_one)
     new = publish_cards(tmp_path, key, {**PUBLIC, "version": "2.0.0"})
     real, reading, go_on, got = live.load_current, threading.Event(), threading.Event(), []
 
@@ -181,7 +188,7 @@ def test_a_problem_is_a_metric(
         log=lambda line: None,
         events=lambda line: None,
     )
-    client = Client(Metrics(host, host))
+    client = Client(Metrics(host))
     began = client.get("/metrics").text
     current = tmp_path / "all/waves/current"
     whole = current.read_bytes()

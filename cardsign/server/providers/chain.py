@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cardsign.card.providers import ProviderType
@@ -90,10 +90,30 @@ class Callers:
             for names in self._taken
         ]
 
-    @property
-    def are_told(self) -> bool:
-        """Whether the card says how to become one."""
-        return any(self._realms)
+    def problems(self, audiences: Sequence[str], *, are_all: bool) -> Iterator[str]:
+        """What does not fit the published audiences, a line each.
+
+        Args:
+            audiences: Those that have an extended card.
+            are_all: Whether no other agent may have the audience that a provider opens.
+        """
+        tables = [one.settings.tokens for one in self.providers]
+        if all(table is not None and not table.entries for table in tables):
+            yield "there is no token, so the extended card cannot be asked for"
+        for table in tables:
+            if table is not None and (problem := table.without_card(audiences)):
+                yield problem
+        if self.providers and not any(self._realms):
+            yield (
+                "the public card declares no security scheme that the server takes, "
+                "so clients cannot know how to ask for the extended card"
+            )
+        for one in self.providers if audiences and are_all else ():
+            for audience in sorted(one.settings.audiences.difference(audiences)):
+                yield (
+                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
+                    f"not published; the audiences are {', '.join(audiences)}"
+                )
 
     def check_schemes(self) -> None:
         """Check that some provider takes each scheme that the card demands.
