@@ -21,7 +21,7 @@ from pydantic import (
     create_model,
 )
 
-from cardsign.errors import CardRefused, UsageFault
+from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
 from cardsign.server.providers.base import Audience, Networks, ProviderSettings, Rule
@@ -197,8 +197,9 @@ def _problem(refused: ValidationError) -> str:
     error = refused.errors(include_url=False)[0]
     name = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        known = ", ".join(_File.model_fields)
-        return f"unknown member {name!r}; known at the top are {known}"
+        known = [field for form in (_File, _Provider, _Rule) for field in form.model_fields]
+        at_the_top = f"; known at the top are {', '.join(_File.model_fields)}"
+        return f"unknown member {name!r}{closest(error['loc'][-1], known) or at_the_top}"
     if error["type"] == "missing":
         return f"{name!r} is missing"
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:80]

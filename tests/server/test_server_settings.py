@@ -46,7 +46,13 @@ def test_what_the_file_says_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        pytest.param("legcay = true", "unknown member 'legcay'", id="a misspelt member"),
+        pytest.param("legcay = true", "'legcay'; did you mean 'legacy'?", id="a misspelt member"),
+        pytest.param(
+            '[[provider]]\ntype = "oidc"\nisuer = "x"',
+            "'provider.0.isuer'; did you mean 'issuer'?",
+            id="a misspelt member of a provider",
+        ),
+        pytest.param("xyzzy = 1", "known at the top are legacy, ", id="no member at all"),
         pytest.param("agents.x.enable = true", "'agents.x.enable'", id="a misspelt one below"),
         pytest.param(
             'legacy = "no"', "legacy = 'no': input should be a valid boolean", id="a type"
