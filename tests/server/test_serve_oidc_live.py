@@ -17,6 +17,7 @@ import httpx
 import pytest
 from identity import Issuer, counterpart
 from publications import PUBLIC, publish_cards
+from test_operated import AUDIENCE, blocks
 
 from cardsign.jose import PrivateKey
 
@@ -35,15 +36,15 @@ class Running:
 @pytest.fixture
 def running(tmp_path: Path, key: PrivateKey) -> Iterator[Running]:
     """With the settings of the guide, and a rate."""
-    publish_cards(tmp_path / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
+    publish_cards(tmp_path / "pub", key, PUBLIC, AUDIENCE, now=datetime.now(UTC))
     with counterpart() as peer, contextlib.ExitStack() as held:
         issuer = Issuer(peer)
-        (tmp_path / "serve.toml").write_text(
-            'format = 1\naccess_log = true\nrate = "30/day"\n'
-            f'[[provider]]\ntype = "oidc"\nissuer = "{issuer.url}"\naud = "https://tides.example"\n'
-            "insecure_loopback_http = true\n"
-            '[[provider.rule]]\nclaim = "scope"\nvalue = "card.read"\nopens = "staff"\n'
-        )
+        (text,) = (one for one in blocks("toml") if "oidc" in one)
+        assert len(text.splitlines()) <= 10
+        local = f'issuer = "{issuer.url}"\ninsecure_loopback_http = true'
+        text = text.replace('issuer = "https://login.example.com"', local)
+        more = 'access_log = true\nrate = "30/day"\n'
+        (tmp_path / "serve.toml").write_text(text.replace("[[", f"{more}[[", 1))
         log = held.enter_context((tmp_path / "log").open("w"))
         command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
         process = subprocess.Popen(
