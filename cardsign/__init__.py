@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cardsign.api import lint_card as lint_card
     from cardsign.api import sign_card as sign_card
     from cardsign.api import verify_card as verify_card
-    from cardsign.build.assemble import BuiltCard as BuiltCard
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from cardsign.errors import InputRefused as InputRefused
     from cardsign.errors import KeyRefused as KeyRefused
     from cardsign.errors import LocalFault as LocalFault
-    from cardsign.explain.report import Explanation as Explanation
     from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.keys import PrivateKey as PrivateKey

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
 _BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
+_BY_URL: Final = "(url, policy=Policy.load('trust.toml'))"
 
 
 _Arguments = ParamSpec("_Arguments")
@@ -63,13 +64,35 @@ def _as(
     return decorate
 
 
+def _shows(
+    right: str,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Let a call that does not fit the arguments of a function show one that does."""
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        @wraps(function)
+        def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+            try:
+                return function(*given, **named)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # from inside
+                raise TypeError(f"{error}: {right}") from None
+
+        return call
+
+    return decorate
+
+
 def _check_names(function: str, other: Callable[..., object], named: Mapping[str, object]) -> None:
     """Refuse an argument that the function whose arguments these are has not."""
-    code = other.__code__
+    code = getattr(other, "__wrapped__", other).__code__
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for name in named:
         if name not in known:
             raise TypeError(f"{function}() has no argument {name!r}; it has {', '.join(known)}")
+    if other is discover and "policy" not in named:
+        raise TypeError(f"{function}() needs a policy: {function}{_BY_URL}")
 
 
 def examine_card(
@@ -160,6 +183,7 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
     return trusted_card(examine_card(*given, **named))
 
 
+@_shows(f"discover{_BY_URL}")
 def discover(
     url: str,
     *,
@@ -227,6 +251,7 @@ def discover_or_warn(url: str, **named: Any) -> VerifiedCard | UnverifiedCard:
     return found.discover_or_warn(url, expect=expect)
 
 
+@_shows("sign_card(card, PrivateKey.from_pem(pem))")
 def sign_card(
     card: bytes,
     key: Signer | Sequence[Signer] | KeyStore | Path,

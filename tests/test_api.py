@@ -258,6 +258,9 @@ def test_an_issuer_that_the_command_line_began_is_known(tmp_path: Path) -> None:
 POLICY = Policy((issuer(JwksAnchor("https://tides.example/jwks.json")),))
 CONTACT = Policy.first_contact("https://tides.example")
 V = cardsign.verify_card
+BY_URL = "(url, policy=Policy.load('trust.toml'))"
+#: The door without its types: these calls are wrong on purpose.
+DOOR: Any = cardsign
 
 MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "verify_card(data, jwks="),
@@ -343,6 +346,25 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a dict to explain": (lambda: cardsign.explain_card(CARD), "explain_card(Path("),
     "a str to lint": (lambda: cardsign.lint_card("{}"), "lint_card(Path("),
+    "no policy": (lambda: DOOR.discover(TIDES.url), f"'policy': discover{BY_URL}"),
+    "no policy to warn by": (
+        lambda: DOOR.discover_or_warn(TIDES.url),
+        f"discover_or_warn() needs a policy: discover_or_warn{BY_URL}",
+    ),
+    "no policy in asyncio": (
+        lambda: asyncio.run(DOOR.adiscover(TIDES.url)),
+        f"adiscover() needs a policy: adiscover{BY_URL}",
+    ),
+    "no key to sign with": (
+        lambda: DOOR.sign_card(SIGNED),
+        "sign_card(card, PrivateKey.from_pem(pem))",
+    ),
+    "a policy that is no path": (lambda: DOOR.Policy.load({}), "Policy.load('trust.toml')"),
+    "a path for a signer": (
+        lambda: DOOR.open_signer(Path("key.pem")),
+        "open_signer('file:key.pem')",
+    ),
+    "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
 
 
@@ -352,6 +374,18 @@ def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: s
     with pytest.raises(TypeError) as caught:
         call()
     assert right in str(caught.value)
+
+
+def test_a_type_error_from_inside_is_left_as_it_is() -> None:
+    """Only a call that does not fit is shown another one."""
+    with pytest.raises(TypeError, match=r"^a card is the bytes") as caught:
+        DOOR.sign_card({}, TIDES.key("card"))
+    assert "from_pem" not in str(caught.value)
+
+
+def test_the_door_has_about_35_names() -> None:
+    """More are looked for in the rooms (E2); the version is one of them."""
+    assert len(cardsign.__all__) + 1 == 35  # type: ignore[attr-defined]
 
 
 def test_a_time_without_zone_is_a_value_error() -> None:

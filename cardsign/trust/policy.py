@@ -419,6 +419,10 @@ class Policy:
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
         from cardsign.trust.policyfile import identity_of, read_policy
 
+        given: object = path
+        if not isinstance(given, str | Path):
+            named = type(given).__name__
+            raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
         file = Path(path)
         return read_policy(file)[0].known_as(identity_of(file), read_lock(lock_of(file)))
 

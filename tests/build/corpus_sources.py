@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cardsign import BuiltCard, JwkSet, PrivateKey, build_card, lint_card, sign_card, verify_card
+from cardsign import JwkSet, PrivateKey, build_card, lint_card, sign_card, verify_card
+from cardsign.build import BuiltCard
 from cardsign.errors import CardsignError
 
 URL = "https://agents.harbour.example/{name}"

@@ -169,6 +169,10 @@ def custody_of(uri: str) -> str:
 
 def is_local(uri: str) -> bool:
     """Say whether this process reads the private key there itself."""
+    if not isinstance(uri, str):
+        raise TypeError(
+            f"a signer is named by a str, not by {type(uri).__name__}: open_signer('file:key.pem')"
+        )
     return uri.partition(":")[0] in (_ENV, _FILE)
 
 
