@@ -193,13 +193,35 @@ def is_over(copy: bytes, verdict: Report, now: datetime) -> bool:
     origin = read_upstream(Card.from_bytes(copy).document)
     if origin is None:  # no gateway has made it, so it is nobody's to take away
         return False
-    if origin.valid_until is not None and origin.valid_until <= now:
+    if _is_past(origin, now):
         return True
     copied = [one for one in verdict.signatures if one.payload_sha256 == origin.payload_sha256]
     if verdict.verdict == "trusted":
         return not any(one.counts for one in copied)
     why = {reason.code for one in copied for reason in (*one.reasons, *verdict.reasons)}
     return verdict.verdict == "untrusted" and not _WITHDRAWN.isdisjoint(why)
+
+
+def is_copy(card: bytes) -> bool:
+    """Whether a card says that a gateway has made it; another is nobody's to take away."""
+    try:
+        return read_upstream(Card.from_bytes(card).document) is not None
+    except InputRefused:
+        return False
+
+
+def is_past(copy: bytes, now: datetime) -> bool:
+    """Whether a copy has come to its `valid_until`, whatever the upstream's card is by now.
+
+    Raises:
+        JsonRefused, CardRefused: As for :func:`is_over`.
+    """
+    origin = read_upstream(Card.from_bytes(copy).document)
+    return origin is not None and _is_past(origin, now)
+
+
+def _is_past(origin: Upstream, now: datetime) -> bool:
+    return origin.valid_until is not None and origin.valid_until <= now
 
 
 def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -22,13 +22,22 @@ from cardsign.cli.talk import is_json, printed, safe, say, say_notes
 from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
 from cardsign.cli.views import render_verdict, say_updated
 from cardsign.cli.watch import WatchOptions, watch_options
-from cardsign.errors import EXIT_OK, CardRefused, FileMissing, LocalFault, UsageFault
+from cardsign.errors import (
+    EXIT_OK,
+    CardRefused,
+    CardsignError,
+    FileMissing,
+    InputRefused,
+    LocalFault,
+    UsageFault,
+)
 from cardsign.files import read_bytes
-from cardsign.gateway import is_over, resign_card
-from cardsign.issuer.publishing import Published, publish_cards
+from cardsign.gateway import is_copy, is_over, is_past, resign_card
+from cardsign.issuer.publishing import Published, newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.sign import SigningOptions
 from cardsign.verify.report import Report
 
@@ -92,26 +101,24 @@ def resign(
     """
     if output == STDIO and (watching.watch or is_json() or publication):
         raise UsageFault("usage.conflict", "--watch, --publish and --json need -o OUT")
-    first: Verifier | None = named.verifier()
-    options = CardOptions(uris=uris)
+    options, copies = CardOptions(uris=uris), _Copies(output, publication)
 
     def look() -> int:
-        nonlocal first
         now = moment()
         # Policy, keys and card are read anew each time: what was trusted may not be any more.
         try:
-            verifier, first = first or named.verifier(), None
+            verifier = named.verifier()
         except UsageFault as fault:
             if fault.code == "policy.unknown_issuer":
-                _remove(output, publication, fault.message)
+                copies.remove(fault.message)
             raise
         name, report = _examined(verifier, card)
         keep_lock(verifier)
         if report.verdict != "trusted":
-            return _refuse(name, report, output, publication, has_policy=verifier.file is not None)
+            return _refuse(name, report, copies, has_policy=verifier.file is not None)
         signers = options.signers(keystore, now=now)
-        before = _before(output)
-        with _replacing(output, publication, before, report):
+        before = copies.before()
+        with _replacing(copies, report):
             signed, names = resign_card(
                 report,
                 signers.signers,
@@ -130,7 +137,7 @@ def resign(
                 say_updated(told, publication)
         return EXIT_OK
 
-    return watching.repeat(look)
+    return watching.repeat(copies.in_time(look))
 
 
 def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datetime) -> Published:
@@ -144,54 +151,90 @@ def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
     return outcome.name, outcome.result
 
 
-def _before(output: str) -> bytes | None:
-    """The copy that was made before."""
-    if output == STDIO:
-        return None
-    try:
-        return read_bytes(Path(output), max_bytes=MAX_CARD_BYTES)
-    except FileMissing:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The copy in OUT, and the one that is published: they go together."""
+
+    output: str
+    publication: Path | None
+
+    def before(self) -> bytes | None:
+        """The copy in OUT that was made before."""
+        if self.output == STDIO:
+            return None
+        try:
+            return read_bytes(Path(self.output), max_bytes=MAX_CARD_BYTES)
+        except FileMissing:
+            return None
+
+    def __iter__(self) -> Iterator[bytes]:
+        # OUT may be lost or damaged, as in a container that begins anew.
+        if (before := self.before()) is not None:
+            yield before
+        if (newest := newest_generation(self.publication)) and is_copy(newest.card):
+            yield newest.card
+
+    def any(self, ends: Callable[[bytes], bool]) -> bool:
+        """Whether one of them has to go; what is no card says nothing."""
+        for copy in self:
+            with suppress(InputRefused):
+                if ends(copy):
+                    return True
+        return False
+
+    def remove(self, why: str) -> None:
+        """Withdraw them; first the published one, as OUT says that it is left."""
+        if self.output == STDIO or not any(True for _ in self):
+            return
+        newest = newest_generation(self.publication)
+        if self.publication is not None and (newest is None or is_copy(newest.card)):
+            (to_change(self.publication) / CURRENT_FILE).unlink(missing_ok=True)
+        to_change(Path(self.output)).unlink(missing_ok=True)
+        rest = f"{self.publication} gives it up too" if self.publication else _TAKE_OFF
+        say(f"{done('removed', 'remove')} {safe(self.output)}: {safe(why)}. {safe(rest)}")
+
+    def in_time(self, look: Callable[[], int]) -> Callable[[], int]:
+        """The same look; where it ends without a verdict, what is past is withdrawn."""
+
+        def looked() -> int:
+            try:
+                return look()
+            except CardsignError:
+                now = moment()
+                if self.any(lambda copy: is_past(copy, now)):
+                    self.remove("its time is over, and there is no verdict on its card")
+                raise
+
+        return looked
 
 
-def _refuse(
-    name: str, report: Report, output: str, publication: Path | None, *, has_policy: bool
-) -> int:
+_TAKE_OFF: Final = "Take it off your server too"
+
+
+def _refuse(name: str, report: Report, copies: _Copies, *, has_policy: bool) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
     click.echo(render_verdict(name, report), err=True)
-    before = _before(output)
-    if before is None:
+    if not any(True for _ in copies):
         return report.exit_status
+    now = moment()
     is_dropped = has_policy and any(one.code == "trust.no_anchor" for one in report.reasons)
-    if is_dropped or is_over(before, report, moment()):
-        _remove(output, publication, "its card is not trusted any more")
+    if is_dropped or copies.any(lambda copy: is_over(copy, report, now)):
+        copies.remove("its card is not trusted any more")
     else:
-        say(f"{safe(output)} stays: no statement of the issuer speaks against its card")
+        say(f"{safe(copies.output)} stays: no statement of the issuer speaks against its card")
     return report.exit_status
 
 
 @contextmanager
-def _replacing(
-    output: str, publication: Path | None, before: bytes | None, report: Report
-) -> Iterator[None]:
+def _replacing(copies: _Copies, report: Report) -> Iterator[None]:
     """Withdraw the copy of a card that its issuer has replaced by one that cannot be copied."""
     try:
         yield
     except (CardRefused, UsageFault):
-        if before is not None and is_over(before, report, moment()):
-            _remove(output, publication, "its issuer has another card now, which cannot be copied")
+        now = moment()
+        if copies.any(lambda copy: is_over(copy, report, now)):
+            copies.remove("its issuer has another card now, which cannot be copied")
         raise
-
-
-def _remove(output: str, publication: Path | None, why: str) -> None:
-    """Withdraw the copy that is there; first the published one, as OUT says that it is left."""
-    if output != STDIO and Path(output).exists():
-        if publication is not None:
-            (to_change(publication) / CURRENT_FILE).unlink(missing_ok=True)
-        to_change(Path(output)).unlink(missing_ok=True)
-        removed = done("removed", "remove")
-        rest = f"{publication} gives it up too" if publication else "Take it off your server too"
-        say(f"{removed} {safe(output)}: {safe(why)}. {safe(rest)}")
 
 
 def _tell(

@@ -14,6 +14,7 @@ import pytest
 from werkzeug.test import Client
 
 from cardsign.cli.watch import WatchOptions
+from cardsign.gateway import read_upstream
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.server import Host
 from cardsign.urls import CARD_PATH
@@ -121,6 +122,72 @@ def test_the_issuers_statements_remove_the_copy(cardsign: Cardsign) -> None:
     Path("signed.json").write_bytes(signed_by_issuer)
     ended = resign()
     assert (ended.status, COPY.exists(), "removed" in ended.err) == (1, False, True)
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda copy: copy.write_bytes(b"{")])
+def test_what_is_published_goes_also_where_the_copy_is_lost(
+    cardsign: Cardsign, spoil: Callable[[Path], object]
+) -> None:
+    """A container begins without the file; the published copy says itself where it came from."""
+    first, _ = issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    named = ("--issuer", "tides", "--statements", "statements", "-o", COPY, "--publish", "public")
+    words = ("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert cardsign(*words).status == 0
+    spoil(COPY)
+    assert (cardsign(*words).status, Path("public/current").exists()) == (0, True)
+
+    spoil(COPY)
+    withdrawn = issuer.release(first, {**PORTABLE, "version": "9.0.0"}, seq=43)
+    Path("statements/release.json").write_bytes(withdrawn)
+    ended = cardsign(*words)
+    assert (ended.status, COPY.exists(), Path("public/current").exists()) == (1, False, False)
+
+
+def test_a_copy_ends_with_its_time_also_where_there_is_no_verdict(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then no error removes it."""
+    issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    named = ("--issuer", "tides", "--statements", "statements", "-o", COPY)
+    words = ("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert cardsign(*words).status == 0
+    origin = read_upstream(json.loads(COPY.read_bytes()))
+    assert origin is not None
+    assert origin.valid_until is not None
+
+    Path("trust.toml").write_bytes(b"{")
+    ended = cardsign(*words)
+    assert (ended.status != 0, COPY.exists()) == (True, True)
+    monkeypatch.setattr("cardsign.cli.resign.moment", lambda: origin.valid_until)
+    ended = cardsign(*words)
+    assert (ended.status != 0, COPY.exists(), "removed" in ended.err) == (True, False, True)
+
+
+def test_a_card_that_is_no_copy_stays_published(cardsign: Cardsign) -> None:
+    """Whoever names the folder of another agent by mistake keeps what is there."""
+    issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("sign", "card.json", "-o", "own.json").status == 0
+    assert cardsign("publish", "own.json", "-o", "public").status == 0
+    Path("trust.toml").write_text("format = 1\n")
+    named = ("--issuer", "tides", "--statements", "statements", "-o", COPY, "--publish", "public")
+    ended = cardsign("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert (ended.status, Path("public/current").exists()) == (2, True)
+
+
+def test_an_issuer_who_is_named_and_no_more_in_the_policy_ends_the_copy(cardsign: Cardsign) -> None:
+    """At the first look too, as cron looks."""
+    issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    named = ("--issuer", "tides", "--statements", "statements", "-o", COPY)
+    words = ("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert cardsign(*words).status == 0
+    Path("trust.toml").write_text("format = 1\n")
+    ended = cardsign(*words)
+    assert (ended.status, COPY.exists(), "policy.unknown_issuer" in ended.err) == (2, False, True)
 
 
 def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
