@@ -12,21 +12,23 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from authorities import Authority
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from internet import Host, Network, Request
 from peers import http, read_head, speaking
 
-from cardsign import IssuerStates, NotTrusted, Policy
+from cardsign import IssuerStates, NotTrusted, Policy, verify_card
 from cardsign.trust import IssuerState
 from cardsign.urls import CARD_PATH
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
+from tests.repo.test_pages import first_difference
 
 pytestmark = pytest.mark.needs_a2a
 
@@ -142,3 +144,41 @@ def test_the_fastapi_guide(agent: Host, tmp_path: Path) -> None:
     agent.answers = {CARD_PATH: http(sign(CARD, key("mallory")))}
     refused = asyncio.run(visit())
     assert (refused.status_code, "key.unknown" in refused.text) == (502, True)
+
+
+def test_who_migrates_keeps_partners_and_scripts(tmp_path: Path) -> None:
+    """The blocks of migrate.md run; then a2a-sdk verifies, and a script signs with PyJWT."""
+    import jwt
+    from a2a.client.card_resolver import parse_agent_card
+    from a2a.utils.signing import create_signature_verifier
+
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert first_difference((GUIDES / "migrate.md").read_text(encoding="utf-8"), folder) == ""
+    key = load_pem_private_key((folder / "key.pem").read_bytes(), None)
+    signed = json.loads((folder / "signed.json").read_text("utf-8"))
+
+    check = create_signature_verifier(
+        lambda kid, _: {"card-2025": key.public_key()}[kid], ["ES256"]
+    )
+    check(parse_agent_card(signed))
+    with pytest.raises(Exception, match="signature"):
+        check(parse_agent_card({**signed, "name": "Pirates"}))
+
+    card = json.loads((folder / "card.json").read_text("utf-8"))
+    payload = (folder / "payload.bin").read_bytes()
+    jwks = (folder / "jwks.json").read_bytes()
+
+    def by_script(*, detached: bool = False, **changed: str) -> Mapping[str, Any]:
+        header = {"kid": "card-2025", "typ": "JOSE"}
+        encoded = jwt.api_jws.encode(payload, key, "ES256", header, is_payload_detached=detached)
+        protected, _, signature = encoded.split(".")
+        signatures = [{"protected": protected, "signature": signature}]
+        data = json.dumps({**card, **changed, "signatures": signatures}).encode()
+        return verify_card(data, jwks=jwks)
+
+    assert by_script()["name"] == card["name"]
+    with pytest.raises(NotTrusted, match=r"^sig\.bad"):
+        by_script(name="Pirates")
+    with pytest.raises(NotTrusted, match=r"^sig\.crit"):
+        by_script(detached=True)  # as the page says
