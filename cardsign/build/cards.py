@@ -13,8 +13,8 @@ from typing import Final
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in
 from cardsign.build.reading import Document, Location, Place, of_card, read_one
-from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
-from cardsign.card.providers import MAX_ALTERNATIVES, authentication_schemes
+from cardsign.card.convert import KEPT_OF_CARD, Conversion, convert_card, kept_of
+from cardsign.card.providers import MAX_ALTERNATIVES
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import lint_document
@@ -61,8 +61,7 @@ def _take(path: Path, draft: Draft) -> None:
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
     try:
-        given = _put_right(document, draft)
-        converted = convert_card(given, "1.0")
+        converted = _converted(_put_right(document, draft), document, draft)
     except CardRefused as refused:
         at = tuple(one for one in refused.path.split("/") if one)
         raise of_card(refused, document.place(*at)) from refused
@@ -80,8 +79,9 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
         if value is not None and name != "signature":
             known = CARD.get(name, camel_case(name) if name not in KEPT_OF_CARD else name)
             given.setdefault(known, value)
-    if isinstance(found := given.pop("interfaces", None), list):
-        given["supportedInterfaces"] = _interfaces(found, document, draft)
+    found = given.pop("interfaces", None)
+    if isinstance(found, list) and (interfaces := _interfaces(found, document, draft)):
+        given["supportedInterfaces"] = interfaces
     if isinstance(extensions := given.pop("extensions", None), list):
         text = "extensions belong into capabilities"
         draft.warn("build.changed", text, document.place("extensions"))
@@ -97,14 +97,21 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
         del given["capabilities"]
     if "metadata" in given:
         given["metadata"] = _harmless(given["metadata"], document, draft)
-    if "authentication" in given and "securitySchemes" not in given:
-        try:
-            authentication_schemes(given["authentication"])
-        except CardRefused as refused:
-            at = "authentication" if "authentication" in document.value else "auth"
-            draft.leave_out(of_card(refused, document.place(at)))
-            draft.keep("authentication", _words(given.pop("authentication")), document.place(at))
     return given
+
+
+def _converted(given: dict[str, Json], document: Document, draft: Draft) -> Conversion:
+    """The card of 1.0; an unknown `authentication` may be left out of it, and is kept."""
+    try:
+        return convert_card(given, "1.0")
+    except CardRefused as refused:
+        if "authentication" not in given or "securitySchemes" in given:
+            raise
+        without = convert_card({**given, "authentication": None}, "1.0")  # else it was not that
+        at = "authentication" if "authentication" in document.value else "auth"
+        draft.leave_out(of_card(refused, document.place(at)))
+        draft.keep("authentication", _words(given["authentication"]), document.place(at))
+        return without
 
 
 def _harmless(metadata: Json, document: Document, draft: Draft) -> Json:
@@ -162,6 +169,9 @@ def _interfaces(found: list[Json], document: Document, draft: Draft) -> list[Jso
         place = document.place("interfaces", index)
         if not isinstance(one, dict):
             raise document.refuse("build.type", "expected an interface", "interfaces", index)
+        if not one.get("url"):
+            draft.warn("build.left_out", "the interface has no url", place)
+            continue
         binding = one.get("protocolBinding") or one.get("transport") or one.get("protocol")
         if binding not in ("JSONRPC", "GRPC", "HTTP+JSON"):
             text = f"{binding!r} is no protocol binding of A2A: JSONRPC is assumed"

@@ -53,7 +53,8 @@ class _Pool:
         version, kind = document.text("apiVersion"), document.text("kind")
         if version != API_VERSION:
             message = f"apiVersion {version!r} is not read; {API_VERSION} is"
-            raise document.refuse("build.unsupported", message, "apiVersion")
+            hint = "Write the resource in that version."
+            raise document.refuse("build.unsupported", message, "apiVersion", hint=hint)
         name = document.text("metadata", "name")
         if name is None or kind is None:
             raise document.refuse("build.missing", "a resource needs kind and metadata.name")
@@ -120,7 +121,9 @@ def _chosen(pool: _Pool, wanted: str | None, place: Place) -> _Resource:
         one = found[0]
         if one.document.flag("spec", "a2a", "enabled") is False:
             message = f"A2A is switched off for {one.name!r}"
-            raise one.document.refuse("build.unsupported", message, "spec", "a2a", "enabled")
+            hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
+            at = ("spec", "a2a", "enabled")
+            raise one.document.refuse("build.unsupported", message, *at, hint=hint)
         return one
     if not systems:
         message = "no source defines an AgentSystem or an Agent"

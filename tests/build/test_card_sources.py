@@ -348,6 +348,31 @@ def test_a_card_comes_back_as_it_was(write: Write) -> None:
     assert "build.changed" in codes(card)
 
 
+@pytest.mark.needs_shared
+def test_a_real_card_comes_back_from_the_form_of_0_2(shared: Path, write: Write) -> None:
+    """Its words say less of an API key than our extension keeps; changed, they are refused."""
+    card = built(shared / "corpus/cards/091.json", url=None)
+    old = built(write("card.json", card.document.decode()), url=None, a2a="0.2")
+    assert json.loads(old.document)["authentication"]["schemes"] == ["apiKey", "bearer"]
+    assert built(write("old.json", old.document.decode()), url=None).document == card.document
+    changed = old.document.decode().replace('"apiKey"', '"apikey"')
+    with pytest.raises(BuildRefused, match="it needs `in`"):
+        built(write("old.json", changed), url=None)
+
+
+@pytest.mark.needs_shared
+def test_an_interface_without_a_url_is_left_out(shared: Path, write: Write) -> None:
+    """Of a real card, which has its url elsewhere; without any it is refused."""
+    path = shared / "corpus/cards/001.json"
+    card = built(path, url=None)
+    urls = [one["url"] for one in json.loads(card.document)["supportedInterfaces"]]
+    assert urls == ["https://api.suwappu.bot"]
+    assert "the interface has no url" in [one.message for one in card.reasons]
+    bare = {name: one for name, one in json.loads(path.read_bytes()).items() if name != "url"}
+    with pytest.raises(BuildRefused, match="no source says where the agent is called"):
+        built(write("bare.json", json.dumps(bare)), url=None)
+
+
 def test_both_gives_two_documents(write: Write) -> None:
     """Each speaks its own version."""
     card = built(write("source.json", json.dumps(CONTRACT)), a2a="both")

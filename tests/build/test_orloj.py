@@ -193,6 +193,7 @@ def test_L17_L18_another_apiVersion_is_refused_by_name(
     with pytest.raises(BuildRefused, match=f"apiVersion '{version}'") as caught:
         build(folder)
     assert caught.value.code == "build.unsupported"
+    assert caught.value.hint == "Write the resource in that version."
 
 
 def test_L20_a_dangling_name_is_an_error_with_its_line(
@@ -233,8 +234,9 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
     assert build(folder, agent="second")["name"] == "second"
     write("second.yaml", SYSTEM.replace("research-system", "second").replace("true", "false"))
     assert build(folder)["name"] == "research-system"
-    with pytest.raises(BuildRefused, match="switched off"):
+    with pytest.raises(BuildRefused, match="switched off") as caught:
         build(folder, agent="second")
+    assert caught.value.hint.startswith("Set spec.a2a.enabled to true")
 
 
 def test_a_resource_stands_once(folder: Path, build: Build, write: Write) -> None:
