@@ -263,7 +263,7 @@ _TABLE: Final = (
     ("publish.audience_name", "An audience's name is not [a-z0-9-]{1,64}.",
      "Use lower-case letters, digits and hyphens."),
     ("publish.unlisted", "A card, or the key that signed it, is not in the newest statements.",
-     "List it first, as the message says: cardsign release renew --card FILE"),
+     "List it first: cardsign release renew --card FILE"),
     ("publish.release_behind", "No release statement speaks of the newest keyset statement yet.",
      "Sign one, and both are published at once: cardsign release renew."),
     ("publish.statements", "The statements to be published do not follow the published ones.",

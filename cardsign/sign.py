@@ -345,7 +345,7 @@ def _plan(
         elif not payload.names_an_endpoint:
             if name in DEFAULT_PROFILES:
                 readers = " and ".join(one.name for one in VERIFIERS if one.profile == name)
-                text = f"{readers}: finds no endpoint in this card, so no signature was made for it"
+                text = f"this card has no endpoint for {readers}, so nothing was signed for it"
                 notes.append(Reason.of("sign.compat_no_endpoint", text))
         elif compat == "all" or (name in safe and is_safe(card, payload)):
             claimed[payload.data] = payload
@@ -452,7 +452,7 @@ def _what_they_lose(
     for lost, names in readers.items():
         yield Reason.of(
             "sign.compat_lossy",
-            f"a change of {lost} is noticed by cardsign, but not by {'; '.join(names) or 'SDKs'}",
+            f"cardsign notices a change of {lost}. These do not: {'; '.join(names) or 'SDKs'}",
         )
 
 
@@ -490,11 +490,11 @@ def _who_refuses(
         if _is_served_once_fixed(card, payloads, verifier, options.compat):
             lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
-        opens = f". That SDK then does not notice a change of {loses}" if loses else ""
+        opens = f". It then does not notice a change of {loses}" if loses else ""
         pause = "," if "," in verifier.name else ""
         yield Reason.of(
             "sign.sdk_refuses",
-            f"{verifier.name}{pause} will refuse this card. {lint}. Or sign with "
+            f"{verifier.name}{pause} will refuse this card. {lint}. To sign for it all the same: "
             f"`--compat {verifier.profile}`{opens}",
         )
 

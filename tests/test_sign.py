@@ -290,8 +290,8 @@ def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: Priv
 
     assert line == (
         "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver, will refuse this card. `cardsign lint CARD "
-        "--for js-resolver` says why. Or sign with `--compat js-instance`. That SDK then does "
-        "not notice a change of /securitySchemes"
+        "--for js-resolver` says why. To sign for it all the same: `--compat js-instance`. It "
+        "then does not notice a change of /securitySchemes"
     )
 
 
@@ -403,8 +403,8 @@ def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message == (
-        "a change of /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth is noticed by cardsign, "
-        "but not by a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; "
+        "cardsign notices a change of /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth. "
+        "These do not: a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; "
         "a2a-sdk 1.0.0 to 1.1.3"
     )
 
@@ -415,7 +415,7 @@ def test_all_readers_of_a_lossy_payload_are_named(alice: PrivateKey) -> None:
     (note,) = [one for one in signing.notes if one.code == "sign.compat_lossy"]
 
     assert note.message == (
-        "a change of /x-berth is noticed by cardsign, but not by a2a-sdk 1.1.4 to 1.3.0; "
+        "cardsign notices a change of /x-berth. These do not: a2a-sdk 1.1.4 to 1.3.0; "
         "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 to 1.1.3"
     )
 
@@ -960,7 +960,7 @@ def test_at_most_five_things_that_a_signature_leaves_open_are_named(
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message.count("/") - note.message.count("a2a-js/sdk") == 5
-    assert f"{more} is noticed by cardsign, but not" in note.message
+    assert f"{more}. These do not:" in note.message
 
 
 def test_a_bad_signature_beside_a_good_one_is_seen(alice: PrivateKey, bob: PrivateKey) -> None:

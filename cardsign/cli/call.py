@@ -170,7 +170,7 @@ def _calling() -> ModuleType:
     except ImportError as exc:
         raise UsageFault(
             "usage.not_installed",
-            f"a2a-sdk cannot be loaded: {exc}",
+            f"a2a-sdk cannot be loaded: {exc.__cause__ or exc}",
             hint="pip install 'cardsign[a2a]'",
         ) from exc
     # Without a handler of its own Python would print what the SDK logs of a peer's words.

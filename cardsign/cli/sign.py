@@ -201,7 +201,9 @@ def sign(
     signing_options = replace(signing_options, own_kids=chosen.own_kids)
     signing = sign_with_notes(document, chosen.signers, signing_options)
     write_output(output, signing.document)
-    if output != STDIO and not is_dry_run() and read_input(output) != signing.document:
+    # A device, such as /dev/null, cannot be read again.
+    is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
+    if is_file and read_input(output) != signing.document:
         raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     if printed(_to_json(signing, chosen.kids)):
         return

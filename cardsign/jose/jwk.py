@@ -328,6 +328,9 @@ def thumbprint_of(numbers: Mapping[str, str]) -> str:
 def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
     """A member that must be there and be a string."""
     value = untrusted_jwk.get(name)
+    if name == "kty" and value is None:
+        hint = "Name a file that holds a key: PEM, PKCS #12 or JWK."
+        raise KeyRefused("key.malformed", "this is no JWK: it has no `kty`", path="/kty", hint=hint)
     if not isinstance(value, str):
         _malformed(name, "is missing or no string")
     return value

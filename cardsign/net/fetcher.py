@@ -217,7 +217,8 @@ class DocumentFetcher:
         result = ask(str(replace(host, path=CARD_PATH)))
         if result.outcome != "absent" or not legacy:
             return result
-        return ask(str(replace(host, path=LEGACY_CARD_PATH)))
+        before = ask(str(replace(host, path=LEGACY_CARD_PATH)))
+        return result if before.outcome == "absent" else before
 
     @cached_property
     def _settings(self) -> FetchSettings:

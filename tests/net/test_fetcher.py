@@ -535,10 +535,12 @@ def test_a_failure_does_not_lead_to_the_legacy_card(
 
 
 def test_no_card_at_all(fetcher: DocumentFetcher, peer: Host) -> None:
-    """Neither path has one."""
+    """Neither path has one. What is missing is the canonical one; nobody typed the other."""
     peer.answers = {}
     answer = fetcher.fetch_card(HOST)
-    assert (answer.url, answer.outcome) == (HOST + LEGACY, "absent")
+    assert (answer.url, answer.outcome) == (HOST + CANONICAL, "absent")
+    assert CANONICAL in str(answer.failure)
+    assert peer.targets == [f"GET {CANONICAL}", f"GET {LEGACY}"]
 
 
 @pytest.mark.parametrize("path", ["/agents/tides.json", "/?agent=tides", CANONICAL, LEGACY])

@@ -208,6 +208,8 @@ def _find(uri: str) -> type[RemoteKey] | EntryPoint:
     # Nothing but the scheme is repeated: the rest may be the key itself.
     what = f"`{name}:` is no scheme of a signer" if name else shown(uri)
     hint = "--key takes env:NAME, file:PATH or the URI of a key service."
+    if not name:
+        hint += " The keys of a key store sign without --key."
     if _LIKELY_VARIABLE.fullmatch(uri):
         hint += f" Did you mean --key env:{uri}?"
     raise SignerFault("signer.uri", what, hint=hint)
