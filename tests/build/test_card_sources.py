@@ -14,6 +14,7 @@ from making import URL, Build, Write, built, codes
 from cardsign.build import BuildOptions, build_card
 from cardsign.card import FIELDS_URI, convert_card
 from cardsign.errors import BuildRefused, UsageFault
+from cardsign.lint import lint_card
 from tests.support import PORTABLE
 
 DOCS = "https://tides.example/docs"
@@ -98,6 +99,15 @@ def test_G2_G3_G6_G8_G10_the_seeds_example_becomes_a_card(write: Write) -> None:
     assert card["capabilities"]["extensions"][0] == {"uri": "https://example.com/ext"}
     assert "extensions" not in card
     assert "signature" not in card
+
+
+def test_G2_lint_finds_an_id_at_the_top(write: Write) -> None:
+    """And none in the card that is built."""
+    places = [
+        {one.pointer for one in lint_card(data).findings if one.severity == "warning"}
+        for data in (json.dumps(GENERIC).encode(), json.dumps(card_of(write, GENERIC)).encode())
+    ]
+    assert ["/id" in one for one in places] == [True, False]
 
 
 def test_G4_G5_what_the_reference_calls_optional_is_filled(write: Write) -> None:
@@ -196,10 +206,12 @@ def test_G7_a_protocol_is_no_binding(write: Write) -> None:
 
 
 def test_G9_a_list_of_names_becomes_requirements(write: Write) -> None:
-    """With a warning."""
-    card = built(write("source.json", json.dumps(GENERIC)), url=None)
-    assert json.loads(card.document)["securityRequirements"] == [{"schemes": {"oauth2": {}}}]
-    assert any("becomes a requirement" in one.message for one in card.reasons)
+    """With a warning, which A2A's own form does not draw."""
+    for security, is_told in ((["oauth2"], True), ([{"oauth2": []}], False)):
+        source = json.dumps(GENERIC | {"security": security})
+        card = built(write("source.json", source), url=None)
+        assert json.loads(card.document)["securityRequirements"] == [{"schemes": {"oauth2": {}}}]
+        assert any("becomes a requirement" in one.message for one in card.reasons) is is_told
 
 
 def test_G16_missing_modes_are_filled_and_listed(write: Write) -> None:

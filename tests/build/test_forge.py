@@ -10,7 +10,9 @@ import pytest
 from making import URL, Build, Write, built, codes
 
 from cardsign.build import BuildOptions, build_card
+from cardsign.diff import diff_cards
 from cardsign.errors import BuildRefused
+from cardsign.lint import lint_card
 
 FORGE = "agent_id: weather-agent\nversion: 0.4.2\n"
 MAIN = "---\nname: weather\ndescription: Says how the weather will be\n---\n"
@@ -71,6 +73,31 @@ def test_F10_the_url_follows_from_the_base_url(folder: Path) -> None:
     assert card["url"] == "https://w.example/"
 
 
+@pytest.mark.parametrize(
+    ("base", "found"),
+    [
+        ("https://w.example", []),
+        ("http://w.example", ["meaning.http"]),
+        ("http://localhost:8080", ["secrets.internal-address"]),
+    ],
+)
+def test_F10_lint_objects_to_plain_http_outside_this_machine(
+    folder: Path, base: str, found: list[str]
+) -> None:
+    """The seed's own url is that of a developer's machine."""
+    card = build_card([folder], BuildOptions(base_url=base)).document
+    assert [one.rule.id for one in lint_card(card).findings] == found
+
+
+def test_F12_another_protocol_version_is_a_change(folder: Path) -> None:
+    """Of the interface, for a caller; the same version is none."""
+    old, new = (built(folder, a2a=version).document for version in ("0.3", "1.0"))
+    assert diff_cards(old, built(folder).document).changes == ()
+    effects = {one.effect: one.message for one in diff_cards(old, new).changes}
+    assert "JSONRPC 0.3.0" in effects["breaking"]
+    assert "JSONRPC 1.0" in effects["additive"]
+
+
 def test_F11_a_source_without_a_version_gets_0_0_0(folder: Path, write: Write) -> None:
     """And a warning; with one there is none."""
     assert not [one for one in built(folder).reasons if "0.0.0" in one.message]
@@ -85,6 +112,8 @@ def test_F13_modes_default_to_text_and_JSON(folder: Path, build: Build) -> None:
     card = build(folder)
     assert card["defaultInputModes"] == ["text/plain", "application/json"]
     assert card["defaultOutputModes"] == ["text/plain", "application/json"]
+    said = build(folder, members={"defaultInputModes": "image/png"})
+    assert said["defaultInputModes"] == ["image/png"]
 
 
 def test_F14_F32_skills_and_tools_are_one_list(folder: Path, build: Build, write: Write) -> None:

@@ -9,6 +9,7 @@ import pytest
 from making import Build, Write, built
 
 from cardsign.errors import BuildRefused
+from cardsign.lint import fix, lint_card
 
 AGENT = """name = "code-reviewer"
 version = "0.3.0"
@@ -82,6 +83,23 @@ def test_O3_the_seeds_example_comes_out(build: Build, write: Write) -> None:
         ],
     }
     assert {name: card[name] for name in expected} == expected
+
+
+def test_O2_modes_that_are_no_media_types_are_found_and_fixed(build: Build, write: Write) -> None:
+    """Those of the seed's example; the card that is built has none."""
+    card = build(write("agent.toml", AGENT))
+    seed = card | {"defaultInputModes": ["text"], "defaultOutputModes": ["text"]}
+    for document, number in ((seed, 2), (card, 0)):
+        data = json.dumps(document).encode()
+        rules = [one.rule.id for one in lint_card(data).findings]
+        assert rules.count("meaning.media-type") == number
+        assert json.loads(fix(data).document)["defaultInputModes"] == ["text/plain"]
+
+
+def test_O30_without_a_version_the_protocols_is_not_taken(build: Build, write: Write) -> None:
+    """It is 0.0.0, as of every source that says none."""
+    card = build(write("agent.toml", AGENT.replace('version = "0.3.0"\n', "")))
+    assert card["version"] == "0.0.0"
 
 
 def test_O31_a_hand_becomes_a_card(write: Write) -> None:

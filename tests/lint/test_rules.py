@@ -473,6 +473,12 @@ def test_the_other_spelling_of_a_missing_member_is_named() -> None:
 def test_B13_two_to_five_skills_are_recommended() -> None:
     """As a note."""
     assert contract_findings({"/skills/1": ...}) == ["contract.skill-count"]
+    assert contract_findings({}) == []  # of two
+    (skill, *_) = Example({}, "contract").document()["skills"]
+    for number in (5, 6):
+        many = [{**skill, "skill_id": f"iam.check_tides{one}"} for one in range(number)]
+        found_ones = contract_findings({"/skills": many})
+        assert ("contract.skill-count" in found_ones) is (number == 6)
     assert RULES["contract.skill-count"].severity == "note"
 
 
