@@ -134,7 +134,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         NGINX,
         PUBLIC,
         0.75,
-        "half of it or more is the server's own: see the constant by granian in the table below",
+        "most of it is granian's own: see its constant in the table below",
     ),
     (
         "the same, CPU of a request, in nginx's",
@@ -142,7 +142,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         PUBLIC,
         NGINX,
         -1.7,
-        "the same; ours is a look at the newest generation and at what the caller may have",
+        "the same",
     ),
     (
         "the extended card by a static token, in requests/s of the public one",

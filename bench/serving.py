@@ -58,9 +58,12 @@ http {{
 """
 
 
-#: The least that an answer from Python is.
+#: The least that an answer from Python is: the card, with most of its headers.
 _CONSTANT: Final = """\
-HEADERS = [("Content-Type", "application/a2a+json")]
+import json
+
+[CARD] = [one for one in json.load(open("out/objects.json"))["objects"] if "card" in one["key"]]
+HEADERS = [*CARD["headers"].items(), ("ETag", '"' + CARD["sha256"] + '"')]
 BODY = open("out/site/.well-known/agent-card.json", "rb").read()
 
 

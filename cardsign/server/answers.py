@@ -1,8 +1,7 @@
-"""A whole HTTP answer, and those that need no generation: refusals by HTTP, and for probes."""
+"""A whole HTTP answer, and refusals by HTTP itself."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,7 +18,7 @@ METRICS_PATH: Final = "/metrics"
 #: Asked for by machines of the operator, which are neither limited nor logged.
 PROBES: Final = frozenset({HEALTH_PATH, READY_PATH, METRICS_PATH})
 JSON: Final = ("Content-Type", "application/json")
-_UNCACHED: Final = ("Cache-Control", "no-store")
+UNCACHED: Final = ("Cache-Control", "no-store")
 _METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
 _GRPC_STATUSES: Final = {
     400: "INVALID_ARGUMENT",
@@ -69,13 +68,7 @@ def error_answer(http_status: int, message: str, *headers: tuple[str, str]) -> A
     """A refusal by HTTP itself, as JSON that no cache keeps."""
     grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
     body = status_body(http_status, grpc_status, message)
-    return json_answer(body, http_status, _UNCACHED, NO_SNIFF, *headers)
-
-
-def health_answer(status: str, **count: int) -> Answer:
-    """What a probe reads; 503 for any other status than "ok" and "ready"."""
-    body = json.dumps({"status": status, **count}, separators=(",", ":")).encode()
-    return json_answer(body, 200 if status in ("ok", "ready") else 503, _UNCACHED)
+    return json_answer(body, http_status, UNCACHED, NO_SNIFF, *headers)
 
 
 def json_answer(body: bytes, http_status: int, *headers: tuple[str, str]) -> Answer:

@@ -16,16 +16,7 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.layout import NO_SNIFF
 from cardsign.records import dataclass
 from cardsign.server import jsonrpc
-from cardsign.server.answers import (
-    HEALTH_PATH,
-    PREFLIGHT,
-    READY_PATH,
-    Answer,
-    allow,
-    error_answer,
-    health_answer,
-    json_answer,
-)
+from cardsign.server.answers import PREFLIGHT, Answer, allow, error_answer, json_answer
 from cardsign.server.documents import PRIVATE, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused
@@ -66,9 +57,6 @@ def routes_of(views: Views) -> Flask:
     app.url_map.merge_slashes = False  # which would redirect
     for path in paths.public:
         app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
-    if views.probes:
-        app.add_url_rule(HEALTH_PATH, view_func=views.probe)
-        app.add_url_rule(READY_PATH, view_func=views.probe)
     for path in _routable(paths.extended.keys() - paths.public.keys()):
         app.add_url_rule(path, view_func=views.extended_card)
     for path in _routable(paths.rpc):
@@ -81,13 +69,11 @@ def routes_of(views: Views) -> Flask:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What answers at the routes of the generation with a number; probes only where wanted."""
+    """What answers at the routes of one generation."""
 
-    number: int
     paths: Paths
     cards: ExtendedCards
     now: Callable[[], float]
-    probes: bool
 
     @classmethod
     def of(
@@ -99,16 +85,11 @@ class Views:
     ) -> Views:
         """As for :func:`create_app`; the providers are those of the settings, which remember."""
         cards = ExtendedCards(generation, providers, now)
-        return cls(generation.number, Paths.of(generation, settings), cards, now, settings.health)
+        return cls(Paths.of(generation, settings), cards, now)
 
     def public(self) -> Answer:
         """A document for everybody."""
         return public_answer(self.paths.public[request.path], request.environ, self.now())
-
-    def probe(self) -> Answer:
-        """The process answers, and so has a good generation: it is ready too."""
-        status = "ok" if request.path == HEALTH_PATH else "ready"
-        return health_answer(status, generation=self.number)
 
     def extended_card(self) -> Answer:
         """GET of the extended card (A2A 1.0 11.3)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -37,46 +37,57 @@ class Document:
     Attributes:
         body: The final bytes.
         etag: The strong entity tag, quotes included.
-        last_modified: Aware UTC in whole seconds; None if unknown.
-        headers: What a 200 and a 304 share, but for the lifetime.
-        entity: What a 200 has besides: media type, length, date of change.
-        file: What it was made of; None if it is private.
+        published: Aware UTC in whole seconds; None if unknown.
+        entity: The headers of a 200 alone: media type, length, date of change.
+        headers: Those that a 304 has too, but for the lifetime.
+        lifetime: The value of ``Cache-Control`` at a Unix time.
         older: What is served instead to clients that ask for A2A 0.3; None for the same.
     """
 
     body: bytes
     etag: str
-    last_modified: datetime | None
-    headers: Headers
+    published: datetime | None
     entity: Headers
-    file: PublicFile | None = None
+    headers: Headers
+    lifetime: Callable[[float], str]
     older: Document | None = None
     _whole: dict[str, Answer] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
+    def of(
+        cls,
+        body: bytes,
+        media_type: str,
+        published: datetime | None,
+        headers: Headers,
+        lifetime: Callable[[float], str],
+    ) -> Document:
+        """Reckon the tag, and the headers that follow from the bytes and the date."""
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
+        entity = ("Content-Type", media_type), ("Content-Length", str(len(body)))
+        changed = (("Last-Modified", http_date(published)),) if published else ()
+        shared = ("ETag", etag), *headers, NO_SNIFF
+        return cls(body, etag, published, (*entity, *changed), shared, lifetime)
+
+    @classmethod
     def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
         """A document for everybody."""
-        etag = _etag(file.body)
-        shared = (("ETag", etag), *ANY_ORIGIN, *file.headers, NO_SNIFF)
-        entity = _entity(file.media_type, file.body, published)
-        return cls(file.body, etag, published, shared, entity, file)
+        headers = *ANY_ORIGIN, *file.headers
+        return cls.of(file.body, file.media_type, published, headers, file.cache_control)
 
     @classmethod
     def of_extended(cls, body: bytes, published: datetime) -> Document:
-        """An extended card, for one audience."""
-        etag = _etag(body)
-        shared = (("ETag", etag), *PRIVATE, NO_SNIFF)
-        entity = _entity("application/a2a+json", body, published)
-        return cls(body, etag, published, shared, entity)
+        """An extended card, for one audience: shared caches keep out."""
+        (_, lifetime), *headers = PRIVATE
+        return cls.of(body, "application/a2a+json", published, tuple(headers), lambda _: lifetime)
 
     def whole(self, now: float) -> Answer:
         """Answer GET without conditions, at a Unix time; kept while it is the same."""
-        lifetime = self.file.cache_control(now) if self.file else ""
+        lifetime = self.lifetime(now)
         found = self._whole.get(lifetime)
         if found is None:
-            lasts = [("Cache-Control", lifetime)] if lifetime else []
             self._whole.clear()
-            headers = [*self.entity, *self.headers, *lasts]
+            headers = *self.entity, *self.headers, ("Cache-Control", lifetime)
             found = self._whole[lifetime] = Answer(self.body, 200, headers)
         return found
 
@@ -93,20 +104,7 @@ class Document:
         if tags is not None:
             return parse_etags(tags).contains_weak(self.etag[1:-1])
         since = parse_date(environ.get("HTTP_IF_MODIFIED_SINCE"))
-        if since is None or self.last_modified is None:
-            return False
-        return self.last_modified <= since
-
-
-def _entity(media_type: str, body: bytes, published: datetime | None) -> Headers:
-    found = ("Content-Type", media_type), ("Content-Length", str(len(body)))
-    if published is None:
-        return found
-    return *found, ("Last-Modified", http_date(published))  # for a 304 the tag is enough
-
-
-def _etag(body: bytes) -> str:
-    return f'"{hashlib.sha256(body).hexdigest()}"'
+        return bool(since and self.published and self.published <= since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ name is found by its whole path. At the root stands a card only where it is clea
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +19,15 @@ from urllib.parse import parse_qs
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE, read_pointer
-from cardsign.publish.layout import PublicFile
+from cardsign.publish.layout import NO_SNIFF, PublicFile
 from cardsign.server.answers import (
     HEALTH_PATH,
     READY_PATH,
+    UNCACHED,
     Answer,
+    allow,
     error_answer,
-    health_answer,
+    json_answer,
 )
 from cardsign.server.app import Views, public_answer
 from cardsign.server.documents import Document
@@ -162,13 +165,9 @@ class Host:
         path = environ["PATH_INFO"]
         if path == self.settings.catalogue != "":
             return self._catalogue(environ), environ
+        if path in (HEALTH_PATH, READY_PATH) and self.settings.health:
+            return self._probe(environ), environ
         root = self._root()
-        if not self._is_one or root is None:
-            if path == HEALTH_PATH and self.settings.health:
-                return health_answer("ok", agents=len(self._agents)), environ
-            if path == READY_PATH and self.settings.health:
-                status = "ready" if self._agents else "no agent"
-                return health_answer(status, agents=len(self._agents)), environ
         below = self._below.fullmatch(path)
         if below and below["name"] in self._agents:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
@@ -304,6 +303,19 @@ class Host:
         self._views, self._claims, self._contested = views, claims, contested
 
     # ------------------------------------------------------------------ what the host itself says
+
+    def _probe(self, environ: WSGIEnvironment) -> Answer:
+        """The process answers; it is ready if there is an agent."""
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return error_answer(405, "Method Not Allowed", allow({"GET", "HEAD"}))
+        if agent := self._agents.get(""):
+            agent.look()
+        status = "ok"
+        if environ["PATH_INFO"] == READY_PATH:
+            status = "ready" if self._agents else "no agent"
+        count = {"generation": self.number} if self.number else {"agents": len(self._agents)}
+        body = json.dumps({"status": status, **count}, separators=(",", ":")).encode()
+        return json_answer(body, 503 if status == "no agent" else 200, UNCACHED, NO_SNIFF)
 
     def _catalogue(self, environ: WSGIEnvironment) -> Answer:
         """The cards of all agents, as signed: ``{"agents": [...], "total": N}``."""

@@ -314,6 +314,25 @@ def test_O12_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: 
         assert [served.status(path) for path in ("/healthz", "/readyz")] == [404, 404]
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_probe_is_of_this_moment_and_is_only_read(
+    serve: Callable[..., Served], tmp_path: Path, key: PrivateKey, path: str
+) -> None:
+    """It names a newer generation at once, no cache keeps it, and nobody writes to it."""
+    serve("tides")
+    one = Served(tmp_path / "all/tides", ServerSettings())
+    publish_cards(tmp_path / "all/tides", key, card("waves"), "staff")
+    one.seconds += 1
+    answer = one.client.get(path)
+    assert answer.json is not None
+    assert answer.json["generation"] == 2
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        refused = one.client.open(path, method=method)
+        assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
+
+
 def test_nobody_is_served_where_two_agents_name_the_same_place(
     serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
 ) -> None:

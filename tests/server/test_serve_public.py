@@ -184,7 +184,7 @@ def test_a_preflight_lets_any_page_read_and_revalidate(site: Site) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-@pytest.mark.parametrize("path", [CARD, JWKS, "/healthz"])
+@pytest.mark.parametrize("path", [CARD, JWKS])
 def test_nobody_writes_to_a_public_path(site: Site, method: str, path: str) -> None:
     """405 with what is allowed, in JSON."""
     answer = site.client.open(path, method=method)
@@ -222,15 +222,6 @@ def test_anything_else_is_404_in_json(site: Site, path: str, method: str) -> Non
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.json is not None
     assert answer.json["error"]["status"] == "NOT_FOUND"
-
-
-def test_health_names_the_generation(site: Site) -> None:
-    """For probes: never cached."""
-    answer = site.client.get("/healthz")
-
-    assert answer.json == {"status": "ok", "generation": 1}
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 @pytest.mark.parametrize("headers", [{}, {"A2A-Version": "99.0"}, {"Authorization": "Bearer no"}])

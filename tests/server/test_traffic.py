@@ -8,11 +8,20 @@ from urllib.parse import unquote
 
 import pytest
 from exchange import Fields, asked, scope_of
+from publications import NOW
 from served import Site
 from werkzeug.wrappers import Response
 
 from cardsign.errors import UsageFault
-from cardsign.server import AccessLog, RateGate, RsgiApplication, ServerSettings, client_of, serve
+from cardsign.server import (
+    AccessLog,
+    Host,
+    RateGate,
+    RsgiApplication,
+    ServerSettings,
+    client_of,
+    serve,
+)
 
 CARD = "/.well-known/agent-card.json"
 
@@ -24,11 +33,11 @@ class Around:
         self.log: list[str] = []
         self.lines: list[str] = []
         read, now = ServerSettings(**settings), lambda: 1_800_000_000.5
-        live = site.client.application
+        host = Host(site.directory, site.client.application._settings, now=NOW.timestamp)
         self.application = RsgiApplication(
-            live,
-            prepared=live.prepared,
-            at_once=live.at_once,
+            host,
+            prepared=host.prepared,
+            at_once=host.at_once,
             gate=RateGate(read, now=now, log=self.log.append) if read.rate else None,
             witnesses=(AccessLog(read, now=now, write=self.lines.append),)
             if read.access_log
