@@ -16,7 +16,7 @@ from cardsign.build.kind import BuildOptions, Kind
 from cardsign.build.reading import Place, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
 from cardsign.card.document import Card, render
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import Json, members_of, objects_in, parse_object
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside
 from cardsign.reasons import Reason
@@ -222,8 +222,7 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
             hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
             message = "no source says where the agent is called"
             raise refusal("build.missing", message, place, hint=hint)
-        first = listed[0]
-        return str(first.get("url")) if isinstance(first, dict) else ""
+        return str(members_of(listed[0]).get("url", ""))
     url = template.replace("{name}", _slug(name))
     example = "'https://agents.example.com/{name}'" if said == "--url" else "https://a.example"
     hint = f"Such as: {said} {example}"
@@ -234,8 +233,7 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
         parse_url(url)
     except CardRefused as refused:
         raise UsageFault("usage.invalid", refused.message, path=said, hint=hint) from refused
-    listed = draft.value("supportedInterfaces")
-    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    known = [one for _, one in objects_in(draft.value("supportedInterfaces"))]
     first, *others = known or [{}]
     for one in others:
         text = f"{one.get('protocolBinding') or 'JSONRPC'} {one.get('url')}"
@@ -302,7 +300,6 @@ def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
     The form of 0.2 holds only what the sources say: its readers know of no default.
     """
     card = draft.document(filled=version != "0.2")
-    interfaces = card.get("supportedInterfaces")
     card["supportedInterfaces"] = [
         {
             "url": one.get("url"),
@@ -310,8 +307,7 @@ def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
             **({"tenant": one["tenant"]} if "tenant" in one else {}),
             "protocolVersion": one.get("protocolVersion") or PROTOCOL_VERSIONS[version],
         }
-        for one in (interfaces if isinstance(interfaces, list) else [])
-        if isinstance(one, dict)
+        for _, one in objects_in(card.get("supportedInterfaces"))
     ]
     return card
 

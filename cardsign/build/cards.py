@@ -15,7 +15,7 @@ from cardsign.build.kind import BuildOptions, Kind, each, first_in
 from cardsign.build.reading import Document, Location, Place, of_card, read_one
 from cardsign.card.convert import KEPT_OF_CARD, Conversion, convert_card, kept_of
 from cardsign.card.providers import MAX_ALTERNATIVES
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import lint_document
 from cardsign.lint.fixing import camel_case
@@ -85,9 +85,7 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
     if isinstance(extensions := given.pop("extensions", None), list):
         text = "extensions belong into capabilities"
         draft.warn("build.changed", text, document.place("extensions"))
-        capabilities = given.get("capabilities")
-        before = capabilities if isinstance(capabilities, dict) else {}
-        given["capabilities"] = {**before, "extensions": extensions}
+        given["capabilities"] = {**members_of(given.get("capabilities")), "extensions": extensions}
     if isinstance(skills := given.get("skills"), list):
         given["skills"] = [_skill(one) for one in skills]
     elif isinstance(words := given.get("capabilities"), list) and all(
@@ -203,9 +201,8 @@ def _take_document(card: Mapping[str, Json], document: Document, draft: Draft) -
     for name, value in kept.items():
         if name != "skills":
             draft.keep(name, value, document.place(name))
-    skills = kept.get("skills")
-    for skill, members in skills.items() if isinstance(skills, dict) else ():
-        for member, value in members.items() if isinstance(members, dict) else ():
+    for skill, members in members_of(kept.get("skills")).items():
+        for member, value in members_of(members).items():
             draft.keep_of_skill(skill, member, value, document.place("skills"))
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, Document, Location, Place, refusal
 from cardsign.card.convert import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.providers import DerivedSecurity
-from cardsign.card.schema import CARD_1_0, AgentSkill, Field, Message
+from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field, Message
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.reasons import Reason
@@ -25,7 +25,7 @@ from cardsign.records import dataclass
 Target = tuple[str, ...]
 #: Places of what no file says.
 FILLED: Final = Place("filled by a rule")
-_SKILL: Final = list(get_type_hints(AgentSkill))
+_SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
 
 

@@ -7,14 +7,13 @@ Scalars are those of YAML's 1.2 core schema, so `no` is a word and `1:30` a text
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, parse_object
+from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, offsets, parse_object
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.reasons import hint_for
@@ -255,7 +254,12 @@ def read_json(data: bytes, file: str) -> tuple[Document, ...]:
     except JsonRefused as exc:
         place, hint = Place(file, exc.line or 0), hint_for(exc.code)
         raise refusal("build.syntax", exc.message, place, hint=hint) from exc
-    return (Document(file, value, _json_lines(data.decode())),)
+    lines: dict[Location, int] = {}
+    text, line, before = data.decode(), 1, 0
+    for location, _, at in offsets(text):
+        line, before = line + text.count("\n", before, at), at
+        lines[location] = line
+    return (Document(file, value, lines),)
 
 
 _READERS: Final[Mapping[str, Callable[[bytes, str], tuple[Document, ...]]]] = {
@@ -277,46 +281,6 @@ def _decoded(data: bytes, file: str) -> str:
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
         raise refusal("build.syntax", "it is not UTF-8", Place(file, line)) from exc
-
-
-# ------------------------------------------------------------------ the lines of JSON
-
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|\n|[^\s"\[\]{},:]+')
-
-
-def _json_lines(text: str) -> dict[Location, int]:
-    """Where each value of a text stands that the strict reader has read before."""
-    places: dict[Location, int] = {}
-    tokens = _json_tokens(text)
-
-    def place(token: str, line: int, at: Location) -> None:
-        places[at] = line
-        if token not in ("[", "{"):
-            return
-        index = 0
-        for inner, below in tokens:
-            if inner in "]}":
-                return
-            if inner == ",":
-                continue
-            if token == "[":  # noqa: S105
-                place(inner, below, (*at, index))
-                index += 1
-            else:
-                next(tokens)  # the colon
-                place(*next(tokens), (*at, str(json.loads(inner))))
-
-    place(*next(tokens), ())
-    return places
-
-
-def _json_tokens(text: str) -> Iterator[tuple[str, int]]:
-    line = 1
-    for match in _JSON_TOKEN.finditer(text):
-        if match[0] == "\n":
-            line += 1
-        else:
-            yield match[0], line
 
 
 # ------------------------------------------------------------------ YAML

@@ -40,7 +40,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
-from cardsign.card.document import Card, unproven_parts
+from cardsign.card.document import Card, unproven_parts, unsigned
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
@@ -78,8 +78,7 @@ class Unsigned:
     """
 
     def __init__(self, card: Card | Mapping[str, Json]) -> None:
-        document = card.document if isinstance(card, Card) else card
-        self.members = {name: value for name, value in document.items() if name != "signatures"}
+        self.members = unsigned(card.document if isinstance(card, Card) else card)
         if isinstance(card, Card):
             vars(self)["unproven"] = card.unproven
 

@@ -13,11 +13,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
+from cardsign.card.document import extensions_of
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
 from cardsign.card.providers import SchemeNames, authentication_schemes, check_alternatives
-from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCapabilities, AgentSkill
+from cardsign.card.schema import CAPABILITIES_1_0, CARD_1_0, SKILL_1_0
 from cardsign.card.security import SCHEME_TYPES, flat_requirements, unwrapped
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -113,7 +114,7 @@ def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[st
     """The card with our extension, whose `params` are `kept`; without it, where that is empty."""
     card = dict(document)
     capabilities = _object(card.get("capabilities"), "capabilities")
-    others = [one for one in _list(capabilities.get("extensions")) if not _is_ours(one)]
+    others = [one for one in elements_of(capabilities.get("extensions")) if not _is_ours(one)]
     ours: list[Json] = []
     if kept:
         text = "Members of the agent's manifest for which A2A has no place"
@@ -129,19 +130,15 @@ def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[st
 
 def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
     """What our extension holds; only its closed list of members."""
-    capabilities = document.get("capabilities")
-    found = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    for one in _list(found):
-        params = one.get("params") if isinstance(one, dict) and _is_ours(one) else None
+    for one in extensions_of(document):
+        params = members_of(one).get("params") if _is_ours(one) else None
         if isinstance(params, dict):
             kept = {
                 name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
             }
-            skills = params.get("skills")
-            named = skills.items() if isinstance(skills, dict) else ()
             chosen: dict[str, Json] = {
                 skill: {name: one for name, one in members.items() if name in KEPT_OF_SKILL}
-                for skill, members in named
+                for skill, members in members_of(params.get("skills")).items()
                 if isinstance(members, dict)
             }
             return kept | ({"skills": chosen} if chosen else {})
@@ -211,12 +208,12 @@ class _Upgrade:
                     {"url": one.url, "protocolBinding": one.binding, "protocolVersion": spoken},
                 )
         found = list(old.values())
-        original = _list(self.kept.get("supportedInterfaces"))
+        original = elements_of(self.kept.get("supportedInterfaces"))
         if original and _called(original) == _called(found):
             found = original
         elif found:
             self.change("url and interfaces become supportedInterfaces", "/url")
-        listed = _list(self.document.get("supportedInterfaces"))
+        listed = elements_of(self.document.get("supportedInterfaces"))
         if listed or found:
             self.card["supportedInterfaces"] = [
                 *listed,
@@ -238,7 +235,7 @@ class _Upgrade:
                     )
                     self.change(text, "/capabilities/stateTransitionHistory")
                     self.kept[name] = one
-            elif name not in AgentCapabilities.__annotations__:
+            elif name not in CAPABILITIES_1_0.fields:
                 self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
             elif one is not None:
                 known[name] = one
@@ -269,7 +266,7 @@ class _Upgrade:
             words = [_word(one) for one in originals.values()]
             if originals and authentication == {"schemes": words}:
                 schemes = originals
-                requirements = _list(kept.get("securityRequirements"))
+                requirements = elements_of(kept.get("securityRequirements"))
             else:
                 derived = authentication_schemes(authentication)
                 schemes, requirements = dict(derived.schemes), list(derived.requirements)
@@ -360,7 +357,7 @@ class _Upgrade:
             made: dict[str, Json] = {}
             own = dict(_object(ours.pop(str(skill.get("id")), None), "skills"))
             for name, value in skill.items():
-                if name in AgentSkill.__annotations__:
+                if name in SKILL_1_0.fields:
                     made |= {} if value is None else {name: value}
                 elif name == "security" or value in (None, {}):
                     continue
@@ -426,7 +423,12 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
 
 
 _ORDER: Final[Mapping[A2aVersion, tuple[str, ...]]] = {
-    "0.3": ("protocolVersion", *(one for one in CARD_0_3.fields if one != "protocolVersion")),
+    "0.3": (
+        *("protocolVersion", "name", "description", "url", "preferredTransport"),
+        *("additionalInterfaces", "provider", "version", "documentationUrl", "iconUrl"),
+        *("capabilities", "supportsAuthenticatedExtendedCard", "securitySchemes", "security"),
+        *("defaultInputModes", "defaultOutputModes", "skills", "signatures"),
+    ),
     "0.2": (
         *("name", "description", "url", "version", "protocolVersion", "preferredTransport"),
         *("additionalInterfaces", "documentationUrl", "iconUrl", "capabilities"),
@@ -443,7 +445,7 @@ def _downgrade_interfaces(
     to: A2aVersion,
     change: _Change,
 ) -> None:
-    listed = [one for one in _list(card.get("supportedInterfaces")) if isinstance(one, dict)]
+    listed = [one for _, one in objects_in(card.get("supportedInterfaces"))]
     if not listed:
         return
     major = to[:3]
@@ -530,7 +532,7 @@ def _downgraded_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Jso
 
 def _flat(scheme: Json) -> Json:
     """A scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
-    found = unwrapped(scheme) if isinstance(scheme, dict) else None
+    found = unwrapped(members_of(scheme))
     if found is None:
         return scheme
     kind, members = found
@@ -556,7 +558,7 @@ def _word(scheme: Json) -> str:
 
 
 def _is_ours(extension: Json) -> bool:
-    return isinstance(extension, dict) and extension.get("uri") == FIELDS_URI
+    return members_of(extension).get("uri") == FIELDS_URI
 
 
 def _object(value: Json, name: str) -> dict[str, Json]:
@@ -565,7 +567,3 @@ def _object(value: Json, name: str) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise CardRefused("card.type", f"{name}: expected an object", path=f"/{name}")
     return value
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []

@@ -27,7 +27,7 @@ from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, is_paranoid
+from cardsign.card.strictjson import Json, is_paranoid, members_of
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -57,8 +57,7 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
             value = write(node)
             return isinstance(value, list) and _same_interfaces(value, payload)
         case ("supportsAuthenticatedExtendedCard",):
-            capabilities = payload.value.get("capabilities")
-            flag = capabilities.get("extendedAgentCard") if isinstance(capabilities, dict) else None
+            flag = members_of(payload.value.get("capabilities")).get("extendedAgentCard")
             return isinstance(node.value, bool) and node.value is (flag is True)
         case ("security",):
             return write(node) == flat_requirements(payload.value)

@@ -11,8 +11,11 @@ from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     Json,
+    children_of,
     count_values,
+    elements_of,
     is_paranoid,
+    members_of,
     parse_object,
     read_fast,
 )
@@ -84,8 +87,7 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        unsigned = {name: value for name, value in document.items() if name != "signatures"}
-        unproven = unproven_parts(unsigned)
+        unproven = unproven_parts(unsigned(document))
         # All names of a portable card are those of the schema, no two of which fall together.
         looked_at = document
         if unproven is not None and not is_paranoid():
@@ -124,8 +126,17 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
 
 def has_too_many_values(document: Mapping[str, Json]) -> bool:
     """Whether a card is made of more than :data:`MAX_CARD_VALUES`."""
-    unsigned = {name: value for name, value in document.items() if name != "signatures"}
-    return count_values(unsigned) > MAX_CARD_VALUES
+    return count_values(unsigned(document)) > MAX_CARD_VALUES
+
+
+def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
+    """The members of a card but for its signatures; their values are the caller's."""
+    return {name: value for name, value in document.items() if name != "signatures"}
+
+
+def extensions_of(document: Mapping[str, Json]) -> list[Json]:
+    """The elements of `capabilities.extensions`; none where that is no list."""
+    return elements_of(members_of(document.get("capabilities")).get("extensions"))
 
 
 def render(document: Mapping[str, Json]) -> bytes:
@@ -327,13 +338,9 @@ def _messages(
     value: Json, source: Source, is_map: bool
 ) -> Iterator[tuple[Source, dict[str, Json]]]:
     """The message objects that a field's value holds, with where they stand."""
-    if isinstance(value, list):
-        for index, element in enumerate(value):
-            if isinstance(element, dict):
-                yield Source(source, index), element
-    elif isinstance(value, dict) and is_map:
-        for key, entry in value.items():
-            if isinstance(entry, dict):
-                yield Source(source, key), entry
-    elif isinstance(value, dict):
+    if isinstance(value, dict) and not is_map:
         yield source, value
+        return
+    for token, one in children_of(value):
+        if isinstance(one, dict):
+            yield Source(source, token), one

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from string import ascii_letters, digits
 from typing import Final, TypeGuard
 
-from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_INTEGER, Json, append, is_paranoid
+from cardsign.card.document import Card, extensions_of, unsigned
+from cardsign.card.strictjson import MAX_INTEGER, Json, append, children_of, is_paranoid, members_of
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.records import dataclass
@@ -68,8 +68,7 @@ def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool =
         any_spelling: Accept ``supportsExtendedAgentCard`` too, which neither version defines and
             some cards have.
     """
-    capabilities = document.get("capabilities")
-    if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
+    if members_of(document.get("capabilities")).get("extendedAgentCard") is True:
         return True
     if any_spelling and document.get("supportsExtendedAgentCard") is True:
         return True
@@ -106,9 +105,8 @@ def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
     Raises:
         CardRefused: ``extended.marker``: it is malformed, there twice, or out of its place.
     """
-    card = {name: value for name, value in document.items() if name != "signatures"}
-    extensions = enumerate(_extensions(card))
-    ours = {index: one for index, one in extensions if _is_marker(one)}
+    card = unsigned(document)
+    ours = {index: one for index, one in enumerate(extensions_of(card)) if _is_marker(one)}
     for source in _mentions(card, Source()):
         match source.tokens:
             case ("capabilities", "extensions", int(index), "uri") if index in ours:
@@ -146,7 +144,7 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
         "description": _DESCRIPTION,
         "params": dict(zip(_PARAMS, params, strict=True)),
     }
-    extensions = [ours if _is_marker(one) else one for one in _extensions(document)]
+    extensions = [ours if _is_marker(one) else one for one in extensions_of(document)]
     if ours not in extensions:
         extensions.append(ours)
     marked = {**document, "capabilities": {**capabilities, "extensions": extensions}}
@@ -159,30 +157,17 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
 
 def _mentions(value: Json, source: Source) -> Iterator[Source]:
     """Every string and every member with a name in which our UUID is, in document order."""
-    if isinstance(value, str):
-        if _names_us(value):
-            yield source
-    elif isinstance(value, dict):
-        for name, child in value.items():
-            if _names_us(name):
-                yield Source(source, name)
-            if isinstance(child, str | dict | list):
-                yield from _mentions(child, Source(source, name))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            if isinstance(child, str | dict | list):
-                yield from _mentions(child, Source(source, index))
+    if isinstance(value, str) and _names_us(value):
+        yield source
+    for token, child in children_of(value):
+        if isinstance(token, str) and _names_us(token):
+            yield Source(source, token)
+        if isinstance(child, str | dict | list):
+            yield from _mentions(child, Source(source, token))
 
 
 def _names_us(text: str) -> bool:
     return len(text) >= len(_UUID) and _UUID in _NOISE.sub("", text).lower()
-
-
-def _extensions(document: Mapping[str, Json]) -> list[Json]:
-    """The elements of `capabilities.extensions`; none where that is no list."""
-    capabilities = document.get("capabilities")
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    return extensions if isinstance(extensions, list) else []
 
 
 def _is_marker(extension: Json) -> TypeGuard[dict[str, Json]]:

@@ -1,8 +1,9 @@
 """The one description of the A2A 1.0 and 0.3 Agent Card fields.
 
-The TypedDicts say everything: type, REQUIRED, proto `optional`, free-form, security.
-From them are derived the tables below, which canonicalization, coverage and spelling checks
-walk, and the type check of :mod:`cardsign.card.members`.
+The TypedDicts say everything: type, REQUIRED, proto `optional`, free-form, security, and which
+version alone has a member. :class:`AgentCard` is the type for readers of either. From them are
+derived the tables below, which canonicalization, coverage and spelling checks walk, and the type
+check of :mod:`cardsign.card.members`.
 
 Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/src/types.ts`.
 """
@@ -22,12 +23,16 @@ PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from un
 SECURITY: Final = "security"  # who may call, and how; never excused when uncovered
 INHERITS: Final = "inherits"  # without it the card's own default holds; an empty list says "none"
 ONEOF: Final = "oneof"  # at most one of the message's members so marked may be set
+REQUIRED: Final = "required"  # where a reader of either version cannot count on it
+NEW: Final = "1.0"  # A2A 1.0 alone has the member
+OLD: Final = "0.3"  # A2A 0.3 alone has it
 
 Struct = dict[str, Any]  # google.protobuf.Struct: free-form JSON object
 
 _Url = Annotated[str, PRESENCE]
 _Flag = Annotated[bool, PRESENCE]
 _Modes = Annotated[list[str], INHERITS]
+_OldText = Annotated[str, OLD]
 
 
 class AgentInterface(TypedDict, total=False):
@@ -37,6 +42,13 @@ class AgentInterface(TypedDict, total=False):
     protocolBinding: Required[str]
     tenant: str
     protocolVersion: Required[str]
+
+
+class AgentInterface03(TypedDict, total=False):
+    """A2A 0.3.0 5.5.5."""
+
+    url: Required[str]
+    transport: Required[str]
 
 
 class AgentProvider(TypedDict, total=False):
@@ -56,12 +68,13 @@ class AgentExtension(TypedDict, total=False):
 
 
 class AgentCapabilities(TypedDict, total=False):
-    """A2A 1.0 4.4.3."""
+    """A2A 1.0 4.4.3, 0.3.0 5.5.2."""
 
     streaming: _Flag
     pushNotifications: _Flag
+    stateTransitionHistory: Annotated[bool, PRESENCE, OLD]
     extensions: list[AgentExtension]
-    extendedAgentCard: _Flag
+    extendedAgentCard: Annotated[bool, PRESENCE, NEW]
 
 
 class StringList(TypedDict, total=False):
@@ -77,7 +90,7 @@ class SecurityRequirement(TypedDict, total=False):
 
 
 class AgentSkill(TypedDict, total=False):
-    """A2A 1.0 4.4.5."""
+    """A2A 1.0 4.4.5, 0.3.0 5.5.4."""
 
     id: Required[str]
     name: Required[str]
@@ -86,7 +99,8 @@ class AgentSkill(TypedDict, total=False):
     examples: list[str]
     inputModes: _Modes
     outputModes: _Modes
-    securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
+    securityRequirements: Annotated[list[SecurityRequirement], SECURITY, NEW]
+    security: Annotated[list[dict[str, list[str]]], SECURITY, OLD]
 
 
 class APIKeySecurityScheme(TypedDict, total=False):
@@ -179,72 +193,6 @@ class MutualTlsSecurityScheme(TypedDict, total=False):
     description: str
 
 
-class SecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.1: exactly one of the five."""
-
-    apiKeySecurityScheme: Annotated[APIKeySecurityScheme, ONEOF]
-    httpAuthSecurityScheme: Annotated[HTTPAuthSecurityScheme, ONEOF]
-    oauth2SecurityScheme: Annotated[OAuth2SecurityScheme, ONEOF]
-    openIdConnectSecurityScheme: Annotated[OpenIdConnectSecurityScheme, ONEOF]
-    mtlsSecurityScheme: Annotated[MutualTlsSecurityScheme, ONEOF]
-
-
-class AgentCardSignature(TypedDict, total=False):
-    """A2A 1.0 4.4.7, 0.3.0 5.5.6; the same in both generations."""
-
-    protected: Required[str]
-    signature: Required[str]
-    header: Struct
-
-
-class AgentCard10(TypedDict, total=False):
-    """A2A 1.0 4.4.1."""
-
-    name: Required[str]
-    description: Required[str]
-    supportedInterfaces: Required[list[AgentInterface]]
-    provider: AgentProvider
-    version: Required[str]
-    documentationUrl: _Url
-    capabilities: Required[AgentCapabilities]
-    securitySchemes: Annotated[dict[str, SecurityScheme], SECURITY]
-    securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
-    defaultInputModes: Required[list[str]]
-    defaultOutputModes: Required[list[str]]
-    skills: Required[list[AgentSkill]]
-    signatures: list[AgentCardSignature]
-    iconUrl: _Url
-
-
-class AgentInterface03(TypedDict, total=False):
-    """A2A 0.3.0 5.5.5."""
-
-    url: Required[str]
-    transport: Required[str]
-
-
-class AgentCapabilities03(TypedDict, total=False):
-    """A2A 0.3.0 5.5.2."""
-
-    streaming: _Flag
-    pushNotifications: _Flag
-    stateTransitionHistory: _Flag
-    extensions: list[AgentExtension]
-
-
-class AgentSkill03(TypedDict, total=False):
-    """A2A 0.3.0 5.5.4."""
-
-    id: Required[str]
-    name: Required[str]
-    description: Required[str]
-    tags: Required[list[str]]
-    examples: list[str]
-    inputModes: _Modes
-    outputModes: _Modes
-    security: Annotated[list[dict[str, Any]], SECURITY]
-
-
 class OAuthFlow03(TypedDict, total=False):
     """A2A 0.3.0: the members of all four OAuth flows."""
 
@@ -264,89 +212,68 @@ class OAuthFlows03(TypedDict, total=False):
 
 
 # `in` is a keyword, hence the call form. Which members are REQUIRED hangs on `type`.
-SecurityScheme03 = TypedDict(
-    "SecurityScheme03",
+FlatScheme = TypedDict(
+    "FlatScheme",
     {
-        "type": str,
-        "description": str,
-        "name": str,
-        "in": str,
-        "scheme": str,
-        "bearerFormat": str,
-        "flows": OAuthFlows03,
-        "oauth2MetadataUrl": str,
-        "openIdConnectUrl": str,
+        "type": _OldText,
+        "description": _OldText,
+        "name": _OldText,
+        "in": _OldText,
+        "scheme": _OldText,
+        "bearerFormat": _OldText,
+        "flows": Annotated[OAuthFlows03, OLD],
+        "oauth2MetadataUrl": _OldText,
+        "openIdConnectUrl": _OldText,
     },
     total=False,
 )
 
 
-class AgentCard03(TypedDict, total=False):
-    """A2A 0.3.0 5.5."""
+class SecurityScheme(FlatScheme, total=False):
+    """A2A 1.0 4.5.1: exactly one of the five wrappers; 0.3: flat."""
 
-    name: Required[str]
-    description: Required[str]
-    url: Required[str]
-    preferredTransport: str
-    additionalInterfaces: list[AgentInterface03]
-    provider: AgentProvider
-    version: Required[str]
-    protocolVersion: Required[str]
-    documentationUrl: _Url
-    iconUrl: _Url
-    capabilities: Required[AgentCapabilities03]
-    supportsAuthenticatedExtendedCard: _Flag
-    securitySchemes: Annotated[dict[str, SecurityScheme03], SECURITY]
-    security: Annotated[list[dict[str, Any]], SECURITY]
-    defaultInputModes: Required[list[str]]
-    defaultOutputModes: Required[list[str]]
-    skills: Required[list[AgentSkill03]]
-    signatures: list[AgentCardSignature]
+    apiKeySecurityScheme: Annotated[APIKeySecurityScheme, ONEOF, NEW]
+    httpAuthSecurityScheme: Annotated[HTTPAuthSecurityScheme, ONEOF, NEW]
+    oauth2SecurityScheme: Annotated[OAuth2SecurityScheme, ONEOF, NEW]
+    openIdConnectSecurityScheme: Annotated[OpenIdConnectSecurityScheme, ONEOF, NEW]
+    mtlsSecurityScheme: Annotated[MutualTlsSecurityScheme, ONEOF, NEW]
 
 
-class AnyCapabilities(AgentCapabilities, total=False):
-    """The capabilities of a card of any A2A version."""
+class AgentCardSignature(TypedDict, total=False):
+    """A2A 1.0 4.4.7, 0.3.0 5.5.6."""
 
-    stateTransitionHistory: bool
-
-
-class AnySkill(AgentSkill, total=False):
-    """A skill of a card of any A2A version."""
-
-    security: list[dict[str, list[str]]]
-
-
-class AnySecurityScheme(SecurityScheme, SecurityScheme03, total=False):
-    """A security scheme of a card of any A2A version: wrapped (1.0) or flat (0.3)."""
+    protected: Required[str]
+    signature: Required[str]
+    header: Struct
 
 
 class AgentCard(TypedDict, total=False):
     """A card of any A2A version, for readers: ``card["skills"][0]["id"]`` needs no cast.
 
-    It describes what the schemas name. A card may have more members, and a signature does not
-    say that a member has its type.
+    It describes what the schemas name (A2A 1.0 4.4.1, 0.3.0 5.5). A card may have more members,
+    and a signature does not say that a member has its type.
     """
 
-    name: str
-    description: str
-    version: str
+    name: Annotated[str, REQUIRED]
+    description: Annotated[str, REQUIRED]
+    supportedInterfaces: Annotated[list[AgentInterface], REQUIRED, NEW]
+    url: Annotated[str, REQUIRED, OLD]
+    preferredTransport: _OldText
+    additionalInterfaces: Annotated[list[AgentInterface03], OLD]
     provider: AgentProvider
-    documentationUrl: str
-    iconUrl: str
-    defaultInputModes: list[str]
-    defaultOutputModes: list[str]
+    version: Annotated[str, REQUIRED]
+    protocolVersion: Annotated[str, REQUIRED, OLD]
+    documentationUrl: _Url
+    capabilities: Annotated[AgentCapabilities, REQUIRED]
+    supportsAuthenticatedExtendedCard: Annotated[bool, PRESENCE, OLD]
+    securitySchemes: Annotated[dict[str, SecurityScheme], SECURITY]
+    securityRequirements: Annotated[list[SecurityRequirement], SECURITY, NEW]
+    security: Annotated[list[dict[str, list[str]]], SECURITY, OLD]
+    defaultInputModes: Annotated[list[str], REQUIRED]
+    defaultOutputModes: Annotated[list[str], REQUIRED]
+    skills: Annotated[list[AgentSkill], REQUIRED]
     signatures: list[AgentCardSignature]
-    supportedInterfaces: list[AgentInterface]
-    capabilities: AnyCapabilities
-    securitySchemes: dict[str, AnySecurityScheme]
-    securityRequirements: list[SecurityRequirement]
-    skills: list[AnySkill]
-    url: str
-    preferredTransport: str
-    additionalInterfaces: list[AgentInterface03]
-    protocolVersion: str
-    supportsAuthenticatedExtendedCard: bool
-    security: list[dict[str, list[str]]]
+    iconUrl: _Url
 
 
 # The fields of a card as walks need them: tables derived from the types above.
@@ -420,19 +347,26 @@ def fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
+_hints = cache(get_type_hints)
+
+
 @cache
-def _message(typed_dict: Any) -> Message:
-    hints = get_type_hints(typed_dict, include_extras=True)
-    return Message(typed_dict.__name__, {name: _field(name, hint) for name, hint in hints.items()})
+def _message(typed_dict: Any, version: str) -> Message:
+    hints = _hints(typed_dict, include_extras=True)
+    fields = (_field(name, hint, version) for name, hint in hints.items())
+    return Message(typed_dict.__name__, {one.name: one for one in fields if one is not None})
 
 
-def _field(name: str, hint: Any) -> Field:
+def _field(name: str, hint: Any, version: str) -> Field | None:
+    """The field of one version; None where only the other has it."""
     required = get_origin(hint) is Required
     if required:
         (hint,) = get_args(hint)
     hint, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if (OLD if version == NEW else NEW) in marks:
+        return None
     shape, kind_type = _shape(hint)
-    message = _message(kind_type) if is_typeddict(kind_type) else None
+    message = _message(kind_type, version) if is_typeddict(kind_type) else None
     kind: Kind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
     if message:
         kind = "message"
@@ -441,7 +375,7 @@ def _field(name: str, hint: Any) -> Field:
         kind=kind,
         shape=shape,
         message=message,
-        required=required,
+        required=required or REQUIRED in marks,
         presence=PRESENCE in marks or (shape == "one" and kind in ("message", "free")),
         security=SECURITY in marks,
         oneof=ONEOF in marks,
@@ -459,5 +393,7 @@ def _shape(hint: Any) -> tuple[Shape, Any]:
     return "one", hint
 
 
-CARD_1_0: Final = _message(AgentCard10)
-CARD_0_3: Final = _message(AgentCard03)
+CARD_1_0: Final = _message(AgentCard, NEW)
+CARD_0_3: Final = _message(AgentCard, OLD)
+CAPABILITIES_1_0: Final = _message(AgentCapabilities, NEW)
+SKILL_1_0: Final = _message(AgentSkill, NEW)

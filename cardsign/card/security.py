@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, Literal
 
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.records import dataclass
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
@@ -92,9 +92,8 @@ class Scheme:
 
 def schemes_of(document: Mapping[str, Json]) -> dict[str, Scheme]:
     """The schemes that a card declares, by name; those of no known form have no type."""
-    declared = document.get("securitySchemes")
-    named = declared.items() if isinstance(declared, dict) else ()
-    return {name: _scheme(name, value) for name, value in named}
+    declared = members_of(document.get("securitySchemes"))
+    return {name: _scheme(name, value) for name, value in declared.items()}
 
 
 def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[str]]]:
@@ -103,17 +102,14 @@ def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[s
     An empty one lets everybody in.
     """
     for member in ("securityRequirements", "security"):
-        requirements = owner.get(member)
-        for one in requirements if isinstance(requirements, list) else ():
-            if isinstance(one, dict):
-                schemes = one.get("schemes", one if member == "security" else {})
-                named = schemes.items() if isinstance(schemes, dict) else ()
-                yield {name: _scopes(value) for name, value in named}
+        for _, one in objects_in(owner.get(member)):
+            schemes = members_of(one.get("schemes", one if member == "security" else {}))
+            yield {name: _scopes(value) for name, value in schemes.items()}
 
 
 def _scopes(value: Json) -> frozenset[str]:
-    listed = value.get("list", []) if isinstance(value, dict) else value
-    return frozenset(map(str, listed)) if isinstance(listed, list) else frozenset()
+    listed = value.get("list") if isinstance(value, dict) else value
+    return frozenset(map(str, elements_of(listed)))
 
 
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:

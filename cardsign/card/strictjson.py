@@ -15,9 +15,9 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from cardsign.errors import JsonRefused
 
@@ -53,6 +53,47 @@ def split(text: str) -> tuple[str, ...]:
         raise ValueError("not a JSON Pointer: expected /token/..., with ~ written ~0 and / as ~1")
     # `~1` first: the other order would read `~01`, which means `~1`, as `/`.
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+# Looking into a value whose type nobody has checked.
+
+
+def members_of(value: Json) -> dict[str, Json]:
+    """An object's members; none of any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def elements_of(value: Json) -> list[Json]:
+    """A list's elements; none of any other value."""
+    return value if isinstance(value, list) else []
+
+
+def objects_in(value: Json) -> Iterator[tuple[int, dict[str, Json]]]:
+    """Those elements of a list that are objects, each with its index."""
+    return ((at, one) for at, one in enumerate(elements_of(value)) if isinstance(one, dict))
+
+
+def children_of(value: Json) -> Iterable[tuple[str | int, Json]]:
+    """What stands in an object or list, each with its token; nothing in any other value."""
+    return value.items() if isinstance(value, dict) else enumerate(elements_of(value))
+
+
+def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -> Json:
+    """The value at the place to which reference tokens lead.
+
+    Raises:
+        KeyError: There is none.
+    """
+    value: Any = document
+    for token in tokens:
+        if isinstance(value, Mapping):
+            value = value[token]
+        elif isinstance(value, list) and str(token).isdecimal() and int(token) < len(value):
+            value = value[int(token)]
+        else:
+            raise KeyError(token)
+    found: Json = value
+    return found
 
 
 # The definition of what strict JSON is: one scanner that reads it or says where it is none.
@@ -388,9 +429,46 @@ def levels(value: Json) -> Iterator[list[Json]]:
         level = below
 
 
+def is_deeper(value: Json, max_depth: int) -> bool:
+    """Whether a JSON value has more levels of arrays and objects."""
+    below = next(islice(levels(value), max_depth, None), [])
+    return any(isinstance(one, dict | list) for one in below)
+
+
 def count_values(value: Json) -> int:
     """How many values a JSON value is made of, itself and containers included."""
     return sum(map(len, levels(value)))
+
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+
+
+def offsets(text: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    """Where each value of a text begins that was read strictly before.
+
+    Yields:
+        The value's tokens, where its name begins (of what has none, the value), where it begins.
+    """
+    path: list[str | int] = []
+    is_name, name = False, -1
+    for found in _TOKEN.finditer(text):
+        part, at = found[0], found.start()
+        if part in "}]":
+            path.pop()
+        elif part == ",":
+            last = path[-1]
+            is_name = isinstance(last, str)
+            path[-1] = last if isinstance(last, str) else last + 1
+        elif part == ":":
+            is_name = False
+        elif is_name:
+            path[-1], name = json.loads(part), at
+        else:
+            yield tuple(path), at if name < 0 else name, at
+            name = -1
+            if part in "{[":
+                is_name = part == "{"
+                path.append("" if is_name else 0)
 
 
 def _decode(untrusted_bytes: bytes) -> str:
@@ -421,10 +499,8 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
         if not isinstance(value, dict):
             return None
         opened = text.count("{") + text.count("[")
-        if opened > max_depth:
-            below = next(islice(levels(value), max_depth, None), [])
-            if any(isinstance(one, dict | list) for one in below):
-                return None
+        if opened > max_depth and is_deeper(value, max_depth):
+            return None
         if "\\ud" in text or "\\uD" in text:  # the only way to a surrogate in decoded UTF-8
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
-from cardsign.card.strictjson import Json, pointer
+from cardsign.card.document import unsigned
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.strictjson import Json, children_of, pointer
 from cardsign.records import dataclass
 
 #: ``member`` of an object for which a schema has a message; ``element`` of a list or map that a
@@ -52,16 +53,15 @@ class Spot:
         return pointer(*self.tokens)
 
 
-def walk(document: Mapping[str, Json], *, any_spelling: bool = False) -> Iterator[Spot]:
+def walk(document: Mapping[str, Json]) -> Iterator[Spot]:
     """Every member and element of a card but `signatures`, in document order, each before its own.
+
+    Fields of 1.0 are found in both spellings of proto3 JSON, those of 0.3 as they are.
 
     Args:
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
-        any_spelling: Find fields as the most lenient reader does, without case and underscores;
-            else those of 1.0 in both spellings of proto3 JSON, and those of 0.3 as they are.
     """
-    members = {name: value for name, value in document.items() if name != "signatures"}
-    return _members(members, (), CARD_1_0, CARD_0_3, False, any_spelling)
+    return _members(unsigned(document), (), CARD_1_0, CARD_0_3, False)
 
 
 def _members(
@@ -70,51 +70,38 @@ def _members(
     message: Message | None,
     old: Message | None,
     security: bool,
-    any_spelling: bool,
 ) -> Iterator[Spot]:
     for name, value in owner.items():
-        field, old_field = _fields(name, message, old, any_spelling)
+        field = message.spelled.get(name) if message else None
+        old_field = old.fields.get(field.name if field else name) if old else None
         secure = security or any(one is not None and one.security for one in (field, old_field))
         known = message, field, old_field, secure, old
         spot = Spot((*above, name), name, value, "member", owner, *known)
         yield spot
-        yield from _inside(spot, value, any_spelling)
+        yield from _inside(spot, value)
 
 
-def _fields(
-    name: str, message: Message | None, old: Message | None, any_spelling: bool
-) -> tuple[Field | None, Field | None]:
-    if any_spelling:
-        folded = fold(name)
-        return (
-            message.folded.get(folded) if message else None,
-            old.folded.get(folded) if old else None,
-        )
-    field = message.spelled.get(name) if message else None
-    return field, old.fields.get(field.name if field else name) if old else None
-
-
-def _inside(spot: Spot, value: Json, any_spelling: bool) -> Iterator[Spot]:
+def _inside(spot: Spot, value: Json) -> Iterator[Spot]:
     """What a member holds: the elements or entries of its field, or its one value's members."""
     field = spot.field or spot.old_field
     if field is None or not isinstance(value, dict | list):
         yield from _below(spot, value, "outside")
     elif field.shape == "one":
-        yield from _content(spot, field, value, any_spelling)
+        yield from _content(spot, field, value)
     elif isinstance(value, list if field.shape == "list" else dict):
         for element in _elements(spot, value, "element"):
             yield element
-            yield from _content(element, field, element.value, any_spelling)
+            yield from _content(element, field, element.value)
     else:
         yield from _below(spot, value, "outside")
 
 
-def _content(spot: Spot, field: Field, value: Json, any_spelling: bool) -> Iterator[Spot]:
+def _content(spot: Spot, field: Field, value: Json) -> Iterator[Spot]:
     """What one value of a field holds."""
     if field.message is not None and isinstance(value, dict):
         message = spot.field.message if spot.field else None
         old = spot.old_field.message if spot.old_field else None
-        yield from _members(value, spot.tokens, message, old, spot.security, any_spelling)
+        yield from _members(value, spot.tokens, message, old, spot.security)
     else:
         free = spot.field is not None and field.kind == "free" and isinstance(value, dict)
         yield from _below(spot, value, "free" if free else "outside")
@@ -130,8 +117,7 @@ def _below(spot: Spot, value: Json, role: Role) -> Iterator[Spot]:
 
 def _elements(spot: Spot, value: dict[str, Json] | list[Json], role: Role) -> Iterator[Spot]:
     named = isinstance(value, dict)
-    children = value.items() if isinstance(value, dict) else enumerate(value)
-    for token, child in children:
+    for token, child in children_of(value):
         text = str(token)
         yield Spot(
             (*spot.tokens, text),

@@ -17,7 +17,7 @@ from cardsign.card.convert import kept_of
 from cardsign.card.document import Card
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json, append, pointer
+from cardsign.card.strictjson import Json, append, elements_of, members_of, objects_in, pointer
 from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas
 from cardsign.urls import without_userinfo
 
@@ -220,7 +220,7 @@ def _shown(one: Interface) -> str:
 
 
 def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
-    before, after = _object(old.get("capabilities")), _object(new.get("capabilities"))
+    before, after = members_of(old.get("capabilities")), members_of(new.get("capabilities"))
     path = pointer("capabilities")
     was, now = _flags(old, before), _flags(new, after)
     for name in dict.fromkeys((*was, *now)):
@@ -391,8 +391,8 @@ def _skills(
     work = Work()
     were, are = _schemas_of(old, before), _schemas_of(new, after)
     # A2A has no member for the mark, so a built card keeps it in our extension.
-    kept = _object(kept_of(old).get("skills"))
-    announced = {name for name, one in kept.items() if _object(one).get("deprecated") is True}
+    kept = members_of(kept_of(old).get("skills"))
+    announced = {name for name, one in kept.items() if members_of(one).get("deprecated") is True}
     for what, member, default in _MODES:
         if not before or any(not one.get(member) for _, one in before.values()):
             yield from _modes(what, old.get(default), new.get(default), append("", default))
@@ -474,10 +474,7 @@ def _contract(
 
 
 def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
-    was, now = (
-        dict.fromkeys(map(repr, modes if isinstance(modes, list) else ()))
-        for modes in (before, after)
-    )
+    was, now = (dict.fromkeys(map(repr, elements_of(modes))) for modes in (before, after))
     for mode in was:
         if mode not in now:
             yield Change("breaking", path, f"{what} mode {mode} was removed")
@@ -489,12 +486,7 @@ def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
 def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:
     """The objects of a list by what names them, each with its place in the list."""
     found: dict[str, tuple[str, Mapping[str, Json]]] = {}
-    for index, one in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(one, dict):
-            name = next((str(one[n]) for n in names if isinstance(one.get(n), str)), f"#{index}")
-            found.setdefault(name, (append("", index), one))
+    for index, one in objects_in(value):
+        name = next((str(one[n]) for n in names if isinstance(one.get(n), str)), f"#{index}")
+        found.setdefault(name, (append("", index), one))
     return found
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, dict) else {}

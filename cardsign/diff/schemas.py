@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import Json, append, elements_of
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
@@ -290,8 +290,7 @@ class _Comparison:
             yield from self.compare(rest, after, place)
 
     def _branches(self, name: str, old: Json, new: Json, path: str) -> Iterator[_Step]:
-        before = old if isinstance(old, list) else []
-        after = new if isinstance(new, list) else []
+        before, after = elements_of(old), elements_of(new)
         if not before and not after:
             return
         if not before or not after:
@@ -564,7 +563,7 @@ def _items(schema: _Schema) -> tuple[list[Json], Json]:
     items, prefix = schema.get("items", True), schema.get("prefixItems")
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
-    return (prefix if isinstance(prefix, list) else []), items
+    return elements_of(prefix), items
 
 
 def _named(schema: _Schema) -> _Schema:
@@ -573,7 +572,7 @@ def _named(schema: _Schema) -> _Schema:
 
 
 def _strings(value: Json) -> set[str]:
-    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+    return {one for one in elements_of(value) if isinstance(one, str)}
 
 
 def _are_disjoint(branches: Sequence[Json]) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import Payload, ProfileName, Unsigned, canonicalize
 from cardsign.card.coverage import Payloads
-from cardsign.card.document import parse_card
-from cardsign.card.strictjson import Json
+from cardsign.card.document import parse_card, unsigned
+from cardsign.card.strictjson import Json, value_at
 from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.explain.repairs import COMMON, Candidate, Suspect, made_by, respelt
@@ -19,7 +19,6 @@ from cardsign.explain.report import (
     HeldAt,
     Parting,
     Signed,
-    at,
     members_around,
     shown,
 )
@@ -242,7 +241,7 @@ def _at_made_up(source: Source, payloads: Sequence[Payload]) -> Parting:
 
 def _held(payload: Payload, tokens: _Tokens, pointer: str) -> HeldAt | None:
     try:
-        return HeldAt((pointer,), shown(at(payload.value, tokens)))
+        return HeldAt((pointer,), shown(value_at(payload.value, tokens)))
     except KeyError:
         return None
 
@@ -289,7 +288,7 @@ class Against:
 
     def __init__(self, untrusted_bytes: bytes, received: Mapping[str, Json]) -> None:
         self._bytes = untrusted_bytes
-        self._received = {name: one for name, one in received.items() if name != "signatures"}
+        self._received = unsigned(received)
         try:
             self._document: dict[str, Json] | None = parse_card(untrusted_bytes)
         except JsonRefused:

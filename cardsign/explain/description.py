@@ -13,7 +13,7 @@ from cardsign.card.extended import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.security import Scheme, schemes_of
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
 
@@ -36,7 +36,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "requirements": [
             {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
         ],
-        "skills": [_skill(one) for one in _list(document.get("skills")) if isinstance(one, dict)],
+        "skills": [_skill(one) for _, one in objects_in(document.get("skills"))],
         "signature_block": "signature" in document,
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
         "profiles": list(_profiles(card)),
@@ -49,12 +49,12 @@ def describe_card(card: Card) -> dict[str, Any]:
 
 def _capabilities(document: Mapping[str, Json]) -> list[str]:
     """The capabilities that the card says it has; extensions by their URI."""
-    said = document.get("capabilities")
-    if not isinstance(said, dict):
-        return []
-    found = sorted(name for name, value in said.items() if value is True)
-    extensions = [one.get("uri") for one in _list(said.get("extensions")) if isinstance(one, dict)]
-    return [*found, *(f"extension {uri}" for uri in extensions)]
+    said = members_of(document.get("capabilities"))
+    extensions = objects_in(said.get("extensions"))
+    return [
+        *sorted(name for name, value in said.items() if value is True),
+        *(f"extension {one.get('uri')}" for _, one in extensions),
+    ]
 
 
 def _scheme(scheme: Scheme) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
 def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     """Each alternative: the schemes that it takes together, with their scopes."""
     for member in ("securityRequirements", "security"):
-        for one in _list(document.get(member)):
+        for one in elements_of(document.get(member)):
             taken = (
                 one.get("schemes", one if member == "security" else {})
                 if isinstance(one, dict)
@@ -83,7 +83,7 @@ def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
 
 def _scopes(said: Json) -> list[Json]:
     """Scopes, as A2A 1.0 or 0.3 writes them."""
-    return _list(said.get("list") if isinstance(said, dict) else said)
+    return elements_of(said.get("list") if isinstance(said, dict) else said)
 
 
 def _skill(skill: Mapping[str, Json]) -> dict[str, Any]:
@@ -112,7 +112,3 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,
         }
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []

@@ -32,6 +32,7 @@ from cardsign.card.document import (
     Generation,
     has_too_many_values,
     parse_card,
+    unsigned,
 )
 from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
 from cardsign.card.serialize import jcs
@@ -39,6 +40,10 @@ from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     MAX_DEPTH,
     Json,
+    children_of,
+    elements_of,
+    is_deeper,
+    members_of,
     parse_object,
 )
 from cardsign.card.tree import read
@@ -190,7 +195,7 @@ def _trust_in(issuer: TrustedIssuer | None) -> IssuerTrust | None:
 
 def _header(untrusted_entry: Json) -> dict[str, Json] | None:
     """The protected header, whatever it says; None where there is none that can be read."""
-    protected = untrusted_entry.get("protected") if isinstance(untrusted_entry, dict) else None
+    protected = members_of(untrusted_entry).get("protected")
     if not isinstance(protected, str):
         return None
     try:
@@ -331,14 +336,11 @@ def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
 
 def _names(document: Mapping[str, Json]) -> Iterator[str]:
     """Every member name, at any depth; those in `signatures` are not the card's."""
-    pending: list[Json] = [{name: one for name, one in document.items() if name != "signatures"}]
+    pending: list[Json] = [unsigned(document)]
     while pending:
         value = pending.pop()
-        if isinstance(value, dict):
-            yield from value
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)
+        yield from members_of(value)
+        pending.extend(child for _, child in children_of(value))
 
 
 # ------------------------------------------------------------------ reading
@@ -382,8 +384,7 @@ def read_card(untrusted_bytes: bytes) -> Reading:
         message = "the `signature` member is not an A2A signature and is ignored"
         code = "card.single_signature_block"
         problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
-    entries = document.get("signatures")
-    signatures = tuple(entries) if isinstance(entries, list) else ()
+    signatures = tuple(elements_of(document.get("signatures")))
     listed, left_out = signatures[:MAX_LISTED], len(signatures[MAX_LISTED:])
     return Reading(document, generation, listed, left_out, tuple(problems), read_on)
 
@@ -403,8 +404,7 @@ def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
 
 def _generation(document: Mapping[str, Json]) -> tuple[Generation | None, list[CardRefused]]:
     refusals: list[CardRefused] = []
-    unsigned = {name: value for name, value in document.items() if name != "signatures"}
-    for shown in (document, unsigned):
+    for shown in (document, unsigned(document)):
         try:
             return Card.from_object(shown).generation, refusals
         except CardRefused as refusal:
@@ -424,18 +424,6 @@ def _read_leniently(untrusted_bytes: bytes) -> dict[str, Json] | None:
         value, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or not _is_shallow(value):
+    if not isinstance(value, dict) or is_deeper(value, MAX_DEPTH):
         return None
     return None if has_too_many_values(value) else value
-
-
-def _is_shallow(document: dict[str, Json]) -> bool:
-    level: list[Json] = [document]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, dict | list)
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-    return not any(isinstance(child, dict | list) for child in level)

@@ -16,9 +16,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.canonical import PROFILES, Payload, canonicalize
 from cardsign.card.coverage import Payloads
+from cardsign.card.document import unsigned
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, append, count_values, split
+from cardsign.card.strictjson import Json, append, children_of, count_values, split
 from cardsign.card.walk import walk
 from cardsign.errors import SignatureRefused
 from cardsign.explain.report import Change, Signed, shown
@@ -146,7 +147,7 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
         have been. First what is left out, in document order, then REQUIRED members at their
         default, then the others.
     """
-    card = {name: value for name, value in document.items() if name != "signatures"}
+    card = unsigned(document)
     for spot in walk(card):
         yield Change(spot.pointer, None, shown(spot.value)), _without(card, spot.tokens)
     schema = CARD_0_3 if is_0_3 else CARD_1_0
@@ -178,7 +179,7 @@ def _absent_below(
     if field.shape == "one":
         yield from _absent(value, message, pointer)
     else:
-        for token, child in _children(value):
+        for token, child in children_of(value):
             yield from _absent(child, message, append(pointer, token))
 
 
@@ -190,14 +191,6 @@ def _default(field: Field, pointer: str, message: Message) -> Json:
     if field.kind == "bool":
         return False
     return "" if field.kind == "string" else {}
-
-
-def _children(value: Json) -> Iterator[tuple[str, Json]]:
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield str(index), child
 
 
 def _without(card: dict[str, Json], tokens: tuple[str, ...]) -> dict[str, Json]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final, Literal
 
 from cardsign.card.canonical import ProfileName
 from cardsign.card.document import Generation
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, children_of, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -235,38 +235,15 @@ def shown(value: Json) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
-def at(document: Json, tokens: Sequence[str]) -> Json:
-    """The value at the place to which reference tokens lead.
-
-    Raises:
-        KeyError: There is none.
-    """
-    for token in tokens:
-        if isinstance(document, dict):
-            document = document[token]
-        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
-            document = document[int(token)]
-        else:
-            raise KeyError(token)
-    return document
-
-
 def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple[str, ...]:
     """The member or element at a place, one line for it and each neighbour."""
-    parent, last = at(dict(document), tokens[:-1]), tokens[-1]
-    if isinstance(parent, dict):
-        here = next(number for number, name in enumerate(parent) if name == last)
-    elif isinstance(parent, list):
-        here = int(last)
-    else:
-        return ()
+    parent, last = value_at(document, tokens[:-1]), tokens[-1]
+    here = list(parent).index(last) if isinstance(parent, dict) else int(last)
     first = max(0, here - _AROUND)
-    children: Iterable[tuple[str | int, Json]] = (
-        parent.items() if isinstance(parent, dict) else enumerate(parent)
-    )
+    children = islice(children_of(parent), first, here + _AROUND + 1)
     return tuple(
         f"{_HERE if number == here else _BESIDE}{_called(token)} {shown(child)}"
-        for number, (token, child) in enumerate(islice(children, first, here + _AROUND + 1), first)
+        for number, (token, child) in enumerate(children, first)
     )
 
 

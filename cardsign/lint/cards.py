@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Final
 from cardsign.card.contract import kept
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, elements_of, members_of, offsets
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
 from cardsign.lint import contract as contract  # their rules bind themselves
 from cardsign.lint import meaning as meaning
@@ -197,11 +196,6 @@ def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
     return None, ended
 
 
-# Where a finding stands in the text.
-
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
-
-
 def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     """The findings with line and column of their members, in a text that was read strictly."""
     wanted = {one.tokens for one in findings}
@@ -209,46 +203,17 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
         return ()
     text = data.decode("utf-8")
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    named = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
     places = {
-        tokens: (bisect.bisect_right(starts, at), at)
-        for tokens, at in _offsets(text)
-        if tokens in wanted
+        tokens: (bisect.bisect_right(starts, at), at) for tokens, at in named if tokens in wanted
     }
     placed_findings = []
     for one in findings:
-        found = places.get(one.tokens)
-        if found is not None and one.tokens:
+        if (found := places.get(one.tokens)) is not None:
             line, at = found
             one = replace(one, line=line, column=at - starts[line - 1] + 1)
         placed_findings.append(one)
     return tuple(placed_findings)
-
-
-def _offsets(text: str) -> Iterator[tuple[Tokens, int]]:
-    """Each member and element of a sound JSON text, with where its name or value begins."""
-    path: list[str | int] = []
-    is_name = False
-    for found in _JSON_TOKEN.finditer(text):
-        part = found[0]
-        if part in "{[":
-            if path and isinstance(path[-1], int):
-                yield tuple(map(str, path)), found.start()
-            path.append("" if part == "{" else 0)
-            is_name = part == "{"
-        elif part in "}]":
-            path.pop()
-        elif part == ",":
-            last = path[-1]
-            is_name = isinstance(last, str)
-            if isinstance(last, int):
-                path[-1] = last + 1
-        elif part == ":":
-            is_name = False
-        elif is_name:
-            path[-1] = json.loads(part)
-            yield tuple(map(str, path)), found.start()
-        elif path and isinstance(path[-1], int):
-            yield tuple(map(str, path)), found.start()
 
 
 # Cards that speak of one another.
@@ -383,8 +348,7 @@ def _references(
     tokens, metadata = kept(document, "metadata")
     if not isinstance(metadata, dict):
         return
-    specialists = metadata.get("specialists")
-    for index, one in enumerate(specialists if isinstance(specialists, list) else ()):
+    for index, one in enumerate(elements_of(metadata.get("specialists"))):
         place = (*tokens, "specialists", str(index))
         yield from _named(str(one), name, "foreman", place, cards)
     foreman = metadata.get("foreman")
@@ -399,8 +363,7 @@ def _named(
     if report is None or report.document is None:
         yield Finding(_SPECIALISTS, place, f"there is no card of {other[:60]!r}")
         return
-    _, metadata = kept(report.document, "metadata")
-    said = metadata.get(back) if isinstance(metadata, dict) else None
+    said = members_of(kept(report.document, "metadata")[1]).get(back)
     if said is not None and name not in (said if isinstance(said, list) else [said]):
         yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")
 

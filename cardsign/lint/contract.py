@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cardsign.card.contract import SCHEMA_MEMBERS, kept, skill_schemas
 from cardsign.card.providers import authentication_schemes
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
 from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
@@ -41,9 +41,7 @@ _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for 
 
 def is_contract(document: Mapping[str, Json]) -> bool:
     """Whether a card follows the standard: it has a `skill_id` or a `spiffe_id`."""
-    skills = document.get("skills")
-    listed = skills if isinstance(skills, list) else []
-    if any(isinstance(one, dict) and "skill_id" in one for one in listed):
+    if any("skill_id" in one for _, one in objects_in(document.get("skills"))):
         return True
     return kept(document, "spiffe_id")[1] is not None
 
@@ -182,14 +180,12 @@ def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str,
         if not isinstance(one, dict) or depth > _MAX_DEPTH:
             continue
         yield at, one, is_field
-        fields = one.get("properties")
-        for name, child in fields.items() if isinstance(fields, dict) else ():
+        for name, child in members_of(one.get("properties")).items():
             pending.append(((*at, "properties", name), child, True, depth + 1))
         if isinstance(one.get("items"), dict):
             pending.append(((*at, "items"), one["items"], True, depth + 1))
         for member in ("anyOf", "oneOf", "allOf"):
-            branches = one.get(member)
-            for index, child in enumerate(branches if isinstance(branches, list) else ()):
+            for index, child in enumerate(elements_of(one.get(member))):
                 pending.append(((*at, member, str(index)), child, False, depth + 1))
 
 
@@ -355,8 +351,8 @@ def undescribed(subject: Subject) -> Iterator[Found]:
     """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
     for one in skill_schemas(subject.document):
         value = one.schema
-        fields = value.get("properties") if isinstance(value, dict) else None
-        if not isinstance(value, dict) or not isinstance(fields, dict) or not fields:
+        fields = members_of(members_of(value).get("properties"))
+        if not isinstance(value, dict) or not fields:
             continue
         if "required" not in value:
             yield one.tokens, "has no `required`"
@@ -399,8 +395,7 @@ def names(subject: Subject) -> Iterator[Found]:
     """Names of one word are in both styles."""
     styles: dict[str, str] = {}
     for _, one, _ in _all_places(subject):
-        fields = one.get("properties")
-        for name in fields if isinstance(fields, dict) else ():
+        for name in members_of(one.get("properties")):
             if re.fullmatch(r"[a-z0-9]+(?:_[a-z0-9]+)+", name):
                 styles.setdefault("snake_case", name)
             elif re.fullmatch(r"[a-z0-9]+(?:[A-Z][a-z0-9]*)+", name):

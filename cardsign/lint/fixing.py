@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from cardsign.card.document import Card, render
+from cardsign.card.document import Card, render, unsigned
 from cardsign.card.strictjson import Json
 from cardsign.lint.cards import RULES
 from cardsign.lint.portability import lint_portability
@@ -63,10 +63,9 @@ def fix(untrusted_bytes: bytes, target: str | None = None) -> FixResult:
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
     while fixable := tuple(one for one in left if one.fixable):
         fixed += fixable
-        unsigned = {name: value for name, value in document.items() if name != "signatures"}
         # Of two findings at one place, what is dropped need not be renamed.
         by_place = sorted(fixable, key=lambda one: one.rule.id != _RENAMED)
-        document = _members(unsigned, (), {one.tokens: one.rule for one in by_place})
+        document = _members(unsigned(document), (), {one.tokens: one.rule for one in by_place})
         left = _findings(document, target)
     if not fixed:
         return FixResult(untrusted_bytes, (), left, 0)

@@ -8,10 +8,11 @@ from typing import Final
 
 from semver import Version
 
+from cardsign.card.document import extensions_of
 from cardsign.card.extended import declares_extended_card, find_marker
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
-from cardsign.card.strictjson import Json, split
+from cardsign.card.strictjson import Json, members_of, split
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
 from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
@@ -409,9 +410,8 @@ def marker(subject: Subject) -> Iterator[Found]:
 def extension(subject: Subject) -> Iterator[Found]:
     """Its form alone; nothing is asked."""
     seen: set[Json] = set()
-    extensions = subject.object("capabilities").get("extensions")
-    for index, one in enumerate(extensions if isinstance(extensions, list) else ()):
-        uri = one.get("uri") if isinstance(one, dict) else None
+    for index, one in enumerate(extensions_of(subject.document)):
+        uri = members_of(one).get("uri")
         place = ("capabilities", "extensions", str(index))
         if not isinstance(uri, str) or not _URI.fullmatch(uri):
             yield place, f"{uri!r:.60} is no URI"

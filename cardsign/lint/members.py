@@ -7,7 +7,7 @@ from typing import Final
 
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.schema import snake
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, split
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, members_of, split, value_at
 from cardsign.errors import InputRefused
 from cardsign.lint.rules import Example, Finding, Found, Rule, Subject, add_rule, card_rule
 from cardsign.reasons import REASONS
@@ -90,12 +90,8 @@ def missing(subject: Subject) -> Iterator[Found]:
 
 def _said_otherwise(document: Mapping[str, Json], tokens: tuple[str, ...]) -> str:
     """A hint at the member's protobuf spelling, where the card has that."""
-    owner: Json = dict(document)
-    for token in tokens[:-1]:
-        owner = owner[int(token)] if isinstance(owner, list) else owner
-        owner = owner.get(token) if isinstance(owner, dict) else owner
     other = snake(tokens[-1])
-    is_there = isinstance(owner, dict) and other != tokens[-1] and other in owner
+    is_there = other != tokens[-1] and other in members_of(value_at(document, tokens[:-1]))
     return f"; the card spells it {other}, which few readers know" if is_there else ""
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.document import Card, Generation
 from cardsign.card.members import MemberProblem, check_members
-from cardsign.card.strictjson import Json, pointer, split
+from cardsign.card.strictjson import Json, objects_in, pointer, split, value_at
 from cardsign.card.walk import Spot, walk
 from cardsign.reasons import Severity
 from cardsign.records import dataclass
@@ -53,9 +53,7 @@ class Example:
         document: dict[str, Any] = json.loads(json.dumps(BASES[self.base]))
         for where, value in self.changes.items():
             *above, last = split(where)
-            owner: Any = document
-            for token in above:
-                owner = owner[int(token)] if isinstance(owner, list) else owner[token]
+            owner: Any = value_at(document, above)
             if value is ...:
                 del owner[int(last) if isinstance(owner, list) else last]
             elif isinstance(owner, list):
@@ -216,14 +214,8 @@ class Subject:
     @cached_property
     def skills(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
         """The skills that are objects, with their places."""
-        skills = self.document.get("skills")
-        listed = enumerate(skills) if isinstance(skills, list) else ()
-        return tuple((("skills", str(at)), one) for at, one in listed if isinstance(one, dict))
-
-    def object(self, name: str) -> Mapping[str, Json]:
-        """A member that is an object; an empty one where it is none."""
-        value = self.document.get(name)
-        return value if isinstance(value, dict) else {}
+        listed = objects_in(self.document.get("skills"))
+        return tuple((("skills", str(at)), one) for at, one in listed)
 
 
 ALL_RULES: Final[dict[str, Rule]] = {}
@@ -276,16 +268,9 @@ def asked(one: Rule, subject: Subject) -> Iterator[Finding]:
         for tokens, message in one.on_card(subject):
             fixable = False
             if one.repair is not None:
-                value = _value_at(subject.document, tokens)
+                value = value_at(subject.document, tokens)
                 fixable = one.repair(value) != value
             yield Finding(one, tokens, message, fixable)
-
-
-def _value_at(document: Json | Mapping[str, Json], tokens: Tokens) -> Json:
-    value: Any = document
-    for token in tokens:
-        value = value[int(token)] if isinstance(value, list) else value[token]
-    return value  # type: ignore[no-any-return]
 
 
 def weighed(finding: Finding, settings: LintSettings) -> Finding:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import Json, elements_of, members_of, objects_in, parse_object
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry
@@ -67,10 +67,8 @@ def scheme(subject: Subject) -> Iterator[Found]:
 
 
 def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    flows = one.members.get("flows")
-    for name, flow in flows.items() if isinstance(flows, dict) else ():
-        if isinstance(flow, dict):
-            yield name, flow
+    for name, flow in members_of(one.members.get("flows")).items():
+        yield name, members_of(flow)
 
 
 @card_rule(
@@ -265,8 +263,7 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
 def open_door(subject: Subject) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
     for tokens, owner in _places(subject):
-        listed = owner.get("securityRequirements")
-        flat = sum(map(_is_flat, listed)) if isinstance(listed, list) else 0
+        flat = sum(map(_is_flat, elements_of(owner.get("securityRequirements"))))
         if sum(not names for names in requirements_of(owner)) > flat:
             yield tokens, "an alternative without schemes lets everybody in"
 
@@ -297,7 +294,7 @@ def open_door(subject: Subject) -> Iterator[Found]:
 def scope(subject: Subject) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
-        name: {scope for _, flow in _flows(one) for scope in _object(flow.get("scopes"))}
+        name: {scope for _, flow in _flows(one) for scope in members_of(flow.get("scopes"))}
         for name, one in schemes_of(subject.document).items()
         if one.type == "oauth2"
     }
@@ -308,20 +305,13 @@ def scope(subject: Subject) -> Iterator[Found]:
                     yield tokens, f"{name[:40]!r} does not offer {str(one)[:40]!r}"
 
 
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
 def _asked_scopes(owner: Mapping[str, Json]) -> Iterator[tuple[str, list[Json]]]:
     for member in ("securityRequirements", "security"):
-        listed = owner.get(member)
-        for one in listed if isinstance(listed, list) else ():
-            schemes = _object(one)
+        for _, one in objects_in(owner.get(member)):
             if member == "securityRequirements":
-                schemes = _object(schemes.get("schemes"))
-            for name, scopes in schemes.items():
-                found = scopes.get("list") if isinstance(scopes, dict) else scopes
-                yield name, found if isinstance(found, list) else []
+                one = members_of(one.get("schemes"))
+            for name, scopes in one.items():
+                yield name, elements_of(scopes.get("list") if isinstance(scopes, dict) else scopes)
 
 
 # Signatures.
@@ -338,16 +328,23 @@ _SOUND: Final = Example({"/signatures": [_ENTRY]})
 
 
 def _entries(subject: Subject) -> Iterator[tuple[Tokens, Json]]:
-    signatures = subject.document.get("signatures")
-    for index, entry in enumerate(signatures if isinstance(signatures, list) else ()):
+    for index, entry in enumerate(elements_of(subject.document.get("signatures"))):
         yield ("signatures", str(index)), entry
+
+
+def _refused(subject: Subject) -> Iterator[tuple[Tokens, SignatureRefused]]:
+    """The entries that a verifier cannot read, and why."""
+    for tokens, entry in _entries(subject):
+        try:
+            read_entry(entry)
+        except SignatureRefused as refusal:
+            yield tokens, refusal
 
 
 def _header(entry: Json) -> dict[str, Json]:
     """What the protected header says, and the other one, if they can be read."""
-    unprotected = entry.get("header") if isinstance(entry, dict) else None
-    found = dict(unprotected) if isinstance(unprotected, dict) else {}
-    protected = entry.get("protected") if isinstance(entry, dict) else None
+    found = dict(members_of(members_of(entry).get("header")))
+    protected = members_of(entry).get("protected")
     if isinstance(protected, str):
         with suppress(base64url.Base64urlError, JsonRefused):
             found |= parse_object(base64url.decode(protected))
@@ -366,12 +363,9 @@ def _header(entry: Json) -> dict[str, Json]:
 )
 def signature(subject: Subject) -> Iterator[Found]:
     """Read as a verifier reads it; an algorithm or kid has a rule of its own."""
-    for tokens, entry in _entries(subject):
-        try:
-            read_entry(entry)
-        except SignatureRefused as refusal:
-            if refusal.code not in ("sig.alg_forbidden", "sig.kid_missing"):
-                yield tokens, refusal.message
+    for tokens, refusal in _refused(subject):
+        if refusal.code not in ("sig.alg_forbidden", "sig.kid_missing"):
+            yield tokens, refusal.message
 
 
 @card_rule(
@@ -386,12 +380,9 @@ def signature(subject: Subject) -> Iterator[Found]:
 )
 def signature_alg(subject: Subject) -> Iterator[Found]:
     """By the closed list of the verifier."""
-    for tokens, entry in _entries(subject):
-        try:
-            read_entry(entry)
-        except SignatureRefused as refusal:
-            if refusal.code == "sig.alg_forbidden":
-                yield (*tokens, "protected"), refusal.message
+    for tokens, refusal in _refused(subject):
+        if refusal.code == "sig.alg_forbidden":
+            yield (*tokens, "protected"), refusal.message
 
 
 @card_rule(
@@ -406,12 +397,9 @@ def signature_alg(subject: Subject) -> Iterator[Found]:
 )
 def signature_kid(subject: Subject) -> Iterator[Found]:
     """In the protected header, where A2A wants it."""
-    for tokens, entry in _entries(subject):
-        try:
-            read_entry(entry)
-        except SignatureRefused as refusal:
-            if refusal.code == "sig.kid_missing":
-                yield (*tokens, "protected"), refusal.message
+    for tokens, refusal in _refused(subject):
+        if refusal.code == "sig.kid_missing":
+            yield (*tokens, "protected"), refusal.message
 
 
 @card_rule(
@@ -446,7 +434,7 @@ def signature_key(subject: Subject) -> Iterator[Found]:
 def signature_copied(subject: Subject) -> Iterator[Found]:
     """By how the signature begins."""
     for tokens, entry in _entries(subject):
-        value = entry.get("signature") if isinstance(entry, dict) else None
+        value = members_of(entry).get("signature")
         if isinstance(value, str) and value.startswith(_SHOWN_SIGNATURES):
             yield (*tokens, "signature"), "is the example of A2A's specification"
 

@@ -33,7 +33,7 @@ def marked(root: Message, mark: str) -> set[str]:
 
 
 REQUIRED_1_0 = {
-    "AgentCard10": "name description supportedInterfaces version capabilities "
+    "AgentCard": "name description supportedInterfaces version capabilities "
     "defaultInputModes defaultOutputModes skills",
     "AgentInterface": "url protocolBinding protocolVersion",
     "AgentProvider": "url organization",
@@ -66,8 +66,8 @@ def test_what_1_0_calls_optional() -> None:
     }
 
     assert scalars == {
-        "AgentCard10.documentationUrl",
-        "AgentCard10.iconUrl",
+        "AgentCard.documentationUrl",
+        "AgentCard.iconUrl",
         "AgentCapabilities.streaming",
         "AgentCapabilities.pushNotifications",
         "AgentCapabilities.extendedAgentCard",
@@ -99,14 +99,14 @@ def test_free_form_places_and_maps() -> None:
         (
             CARD_1_0,
             {
-                "AgentCard10.securitySchemes",
-                "AgentCard10.securityRequirements",
+                "AgentCard.securitySchemes",
+                "AgentCard.securityRequirements",
                 "AgentSkill.securityRequirements",
             },
         ),
         (
             CARD_0_3,
-            {"AgentCard03.securitySchemes", "AgentCard03.security", "AgentSkill03.security"},
+            {"AgentCard.securitySchemes", "AgentCard.security", "AgentSkill.security"},
         ),
     ],
     ids=["1.0", "0.3"],
