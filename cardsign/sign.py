@@ -29,7 +29,7 @@ from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
 from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
-from cardsign.card.profiles.prune import without_empties
+from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
 from cardsign.card.strictjson import Json, is_paranoid
 from cardsign.card.tree import Listed, listed, read

@@ -8,10 +8,8 @@ if TYPE_CHECKING:
     from cardsign.build.assemble import KINDS as KINDS
     from cardsign.build.assemble import BuiltCard as BuiltCard
     from cardsign.build.assemble import build_card as build_card
-    from cardsign.build.draft import Draft as Draft
     from cardsign.build.draft import Fact as Fact
     from cardsign.build.kind import BuildOptions as BuildOptions
-    from cardsign.build.kind import Kind as Kind
     from cardsign.build.live import ask_mcp as ask_mcp
     from cardsign.build.live import run_mcp as run_mcp
     from cardsign.build.reading import Document as Document

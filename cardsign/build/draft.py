@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, Document, Location, Place, refusal
@@ -27,6 +28,12 @@ Target = tuple[str, ...]
 FILLED: Final = Place("filled by a rule")
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
+#: What a source may say of a skill in the words of A2A 1.0, besides what every skill has.
+MORE_OF_SKILL: Final = {
+    "examples": "examples",
+    "inputModes": "inputModes",
+    "outputModes": "outputModes",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +127,37 @@ class Draft:
         *,
         name: str | None,
         description: str | None,
-        tags: Sequence[str],
         place: Place,
+        tags: Sequence[str] = (),
         described: Place | None = None,
         tagged: Place | None = None,
-        otherwise: str = "skill",
+        tool: str | None = None,
     ) -> None:
-        """Take what every skill has; tags differ in more than case, and one is always there."""
+        """Take what every skill has; tags differ in more than case, and one is always there.
+
+        A `tool` is a skill, too; one without a description gets a sentence (F47).
+        """
         to = ("skills", skill)
+        if tool is not None:
+            description = description or f"Can use the {tool} tool"
         self.take((*to, "id"), skill, place)
         self.take((*to, "name"), name or skill, place)
         self.take((*to, "description"), description, described or place)
         folded: dict[str, str] = {}
         for tag in tags:
             folded.setdefault(tag.casefold(), tag)
-        self.take((*to, "tags"), list(folded.values()) or [otherwise], tagged or place)
+        found = list(folded.values()) or ["skill" if tool is None else "tool"]
+        self.take((*to, "tags"), list(found), tagged or place)
 
-    def take_listed_skill(self, document: Document, at: Location) -> str:
-        """Take a skill of a source's list, with the place of each member; the result is its id.
+    def take_listed_skill(
+        self, document: Document, at: Location, table: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Take a skill of a source's list, with the place of each member.
+
+        Args:
+            document: The source.
+            at: Where the skill stands.
+            table: As for :meth:`take_members`: what is taken besides.
 
         Raises:
             BuildRefused: ``build.missing``: it has neither id nor name.
@@ -154,30 +174,7 @@ class Draft:
             described=document.place(*at, "description"),
             tagged=document.place(*at, "tags"),
         )
-        return skill
-
-    def take_tool(
-        self,
-        skill: str,
-        *,
-        name: str,
-        tool: str,
-        description: str | None,
-        place: Place,
-        described: Place | None = None,
-        tags: Sequence[str] = (),
-    ) -> None:
-        """Take a tool as a skill; one without a description gets a sentence (F47)."""
-        text = description or f"Can use the {tool} tool"
-        self.take_skill(
-            skill,
-            name=name,
-            description=text,
-            tags=tags,
-            place=place,
-            described=described,
-            otherwise="tool",
-        )
+        self.take_members(document, table, at=at, to=("skills", skill))
 
     def take_security(self, derived: DerivedSecurity, place: Place) -> None:
         """Add schemes to those that are there, and requirements if there are none."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft
+from cardsign.build.draft import MORE_OF_SKILL, Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
 from cardsign.build.reading import Document, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
@@ -29,15 +29,10 @@ SPECIFICATION: Final = {
     "provider": "provider",
     "documentationUrl": "documentationUrl",
 }
-#: Of `a2a` in agent.json: capabilities of a card, and members of a skill.
+#: Of `a2a` in agent.json: the capabilities of a card.
 CAPABILITIES: Final = {
     "streaming": "capabilities.streaming",
     "pushNotifications": "capabilities.pushNotifications",
-}
-SKILL: Final = {
-    "examples": "examples",
-    "inputModes": "inputModes",
-    "outputModes": "outputModes",
 }
 _NAMES: Final = ("forge.yaml", "forge.yml", "forge.yaml.example")
 _SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
@@ -73,8 +68,7 @@ def _take_specification(document: Document, draft: Draft) -> None:
     history = document.flag("a2a", "capabilities", "stateTransitionHistory")
     draft.keep("stateTransitionHistory", history, document.place("a2a", "capabilities"))
     for at in document.rows("a2a", "skills"):
-        skill = draft.take_listed_skill(document, at)
-        draft.take_members(document, SKILL, at=at, to=("skills", skill))
+        draft.take_listed_skill(document, at, MORE_OF_SKILL)
 
 
 def _take_security(document: Document, draft: Draft) -> None:
@@ -113,7 +107,7 @@ def _take_tools(document: Document, draft: Draft) -> None:
         if tool is None:
             raise document.refuse("build.missing", "the tool has no name", *at)
         text = document.text(*at, "description") if at[0] == "tools" else None
-        draft.take_tool(tool, name=tool, tool=tool, description=text, place=document.place(*at))
+        draft.take_skill(tool, name=tool, tool=tool, description=text, place=document.place(*at))
 
 
 def _take_skills(document: Document, folder: Path, draft: Draft, options: BuildOptions) -> None:

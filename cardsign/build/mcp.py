@@ -98,7 +98,7 @@ def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> N
     title = document.text(*at, "title") or tool
     text = document.text(*at, "description")
     place = document.place(*at)
-    draft.take_tool(skill, name=title, tool=tool, description=text, place=place)
+    draft.take_skill(skill, name=title, tool=tool, description=text, place=place)
     for member in ("inputSchema", "outputSchema"):
         schema = document.table(*at, member)
         draft.keep_of_skill(skill, member, schema, document.place(*at, member))

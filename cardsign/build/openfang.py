@@ -74,7 +74,7 @@ def _take_tools(
         skill = tool_id(tool)
         name = tool.replace("_", " ")
         place = document.place(*at, index)
-        draft.take_tool(skill, name=name, tool=tool, description=None, tags=tags, place=place)
+        draft.take_skill(skill, name=name, tool=tool, description=None, tags=tags, place=place)
 
 
 def _take_configuration(document: Document, draft: Draft) -> None:

@@ -163,7 +163,7 @@ def _take_agent(agent: _Resource, pool: _Pool, draft: Draft, options: BuildOptio
 def _take_tool(tool: _Resource, draft: Draft) -> None:
     document = tool.document
     tags = [*document.texts("spec", "capabilities"), *document.texts("spec", "operation_classes")]
-    draft.take_tool(
+    draft.take_skill(
         tool.name,
         name=tool.name,
         tool=tool.name,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft
+from cardsign.build.draft import MORE_OF_SKILL, Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in
 from cardsign.build.reading import Document, Place, read_one, refusal
 from cardsign.card.schema import CARD_1_0
@@ -21,7 +21,6 @@ TABLE: Final = {
     for name in CARD_1_0.fields
     if name not in ("skills", "signatures", "securitySchemes", "capabilities")
 }
-SKILL: Final = {"examples": "examples", "inputModes": "inputModes", "outputModes": "outputModes"}
 
 
 def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
@@ -50,8 +49,7 @@ def _take(document: Document, draft: Draft) -> None:
         place = document.place(*_TABLE, "url")
         draft.take(("supportedInterfaces",), [{"url": url}], place)
     for at in document.rows(*_TABLE, "skills"):
-        skill = draft.take_listed_skill(document, at)
-        draft.take_members(document, SKILL, at=at, to=("skills", skill))
+        draft.take_listed_skill(document, at, MORE_OF_SKILL)
     draft.take_members(document, PROJECT, at=("project",))
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
     from cardsign.card.members import check_members as check_members
-    from cardsign.card.profiles.prune import upgrade as upgrade
+    from cardsign.card.profiles.rules import upgrade as upgrade
     from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
     from cardsign.card.providers import AUTHENTICATION as AUTHENTICATION
     from cardsign.card.providers import PROVIDERS as PROVIDERS
@@ -56,9 +56,7 @@ if TYPE_CHECKING:
     from cardsign.card.schema import CARD_1_0 as CARD_1_0
     from cardsign.card.schema import AgentCard as AgentCard
     from cardsign.card.schema import Field as Field
-    from cardsign.card.schema import Kind as Kind
     from cardsign.card.schema import Message as Message
-    from cardsign.card.schema import Shape as Shape
     from cardsign.card.schema import fold as fold
     from cardsign.card.security import Scheme as Scheme
     from cardsign.card.security import flat_requirements as flat_requirements
@@ -76,8 +74,6 @@ if TYPE_CHECKING:
     from cardsign.card.strictjson import pointer as pointer
     from cardsign.card.strictjson import split as split
     from cardsign.card.tree import Node as Node
-    from cardsign.card.tree import Source as Source
-    from cardsign.card.tree import read as read
     from cardsign.card.tree import write as write
 
 __getattr__ = lazy_names(__name__)

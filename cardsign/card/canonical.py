@@ -15,7 +15,7 @@ By default a signer serves these four, and a verifier may accept them:
     Only 1.0 schema members, under either proto3 JSON spelling; proto defaults go; then null,
     "", [] and {} recursively, in lists and free-form content too.
 ``prune-empty-upgraded`` (lossy)
-    :mod:`cardsign.card.profiles.prune` first, then ``prune-empty``.
+    :mod:`cardsign.card.profiles.rules` first, then ``prune-empty``.
 
 A signer who names one of these serves it besides; no verifier of ours ever accepts them:
 
@@ -42,9 +42,8 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unproven_parts, unsigned
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
-from cardsign.card.profiles.prune import prune_empty, upgrade
+from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
@@ -278,13 +277,13 @@ PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
         Profile("served-as-is", "full", lambda card: card.tree, lambda _: True),
-        Profile("rule-1-as-written", "full", lambda card: rule1.as_written(card.tree, CARD_1_0)),
+        Profile("rule-1-as-written", "full", lambda card: as_written(card.tree, CARD_1_0)),
         Profile("prune-empty", "lossy", lambda card: card.pruned),
         Profile("prune-empty-upgraded", "lossy", lambda card: card.upgraded),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
-            lambda card: rule1.over_schema(card.tree, CARD_1_0),
+            lambda card: over_schema(card.tree, CARD_1_0),
             lambda _: False,
         ),
         Profile(

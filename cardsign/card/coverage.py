@@ -23,7 +23,7 @@ from cardsign.card.canonical import (
 )
 from cardsign.card.document import Card
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
-from cardsign.card.profiles.prune import without_empties
+from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs

@@ -347,12 +347,14 @@ def fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-_hints = cache(get_type_hints)
+@cache
+def _hints(typed_dict: Any) -> dict[str, Any]:
+    return get_type_hints(typed_dict, include_extras=True)
 
 
 @cache
 def _message(typed_dict: Any, version: str) -> Message:
-    hints = _hints(typed_dict, include_extras=True)
+    hints = _hints(typed_dict)
     fields = (_field(name, hint, version) for name, hint in hints.items())
     return Message(typed_dict.__name__, {one.name: one for one in fields if one is not None})
 

@@ -44,7 +44,6 @@ from cardsign.card.strictjson import (
     elements_of,
     is_deeper,
     members_of,
-    parse_object,
 )
 from cardsign.card.tree import read
 from cardsign.errors import (
@@ -66,7 +65,7 @@ from cardsign.explain.report import (
     lines_around,
 )
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
+from cardsign.jose.jws import header_members, read_entry
 from cardsign.reasons import Reason, hint_for
 from cardsign.records import dataclass
 from cardsign.trust.policy import Holder, Limits, Policy, TrustedIssuer
@@ -199,9 +198,8 @@ def _header(untrusted_entry: Json) -> dict[str, Json] | None:
     if not isinstance(protected, str):
         return None
     try:
-        data = decode_part(protected, "protected")
-        return parse_object(data, max_bytes=MAX_HEADER_BYTES, max_depth=MAX_HEADER_DEPTH)
-    except InputRefused:
+        return header_members(protected)
+    except SignatureRefused:
         return None
 
 

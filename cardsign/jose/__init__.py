@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import TYP_COMPAT as TYP_COMPAT
     from cardsign.jose.jws import TYP_JOSE as TYP_JOSE
     from cardsign.jose.jws import Entry as Entry
-    from cardsign.jose.jws import ProtectedHeader as ProtectedHeader
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.jws import check_entry as check_entry
     from cardsign.jose.jws import read_entry as read_entry

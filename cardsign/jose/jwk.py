@@ -138,14 +138,14 @@ def read_key(encoded: bytes) -> Ed25519PublicKey:
             curve, or a point of order 1, 2, 4 or 8.
     """
     if len(encoded) != KEY_BYTES:
-        raise _refused(f"has {len(encoded)} bytes, expected {KEY_BYTES}")
+        _malformed("x", f"has {len(encoded)} bytes, expected {KEY_BYTES}")
     y = int.from_bytes(encoded, "little") & ~(1 << 255)
     if y >= _FIELD:
-        raise _refused("is no reduced coordinate, expected the one spelling of a point")
+        _malformed("x", "is no reduced coordinate, expected the one spelling of a point")
     if not _is_on_curve(y):
-        raise _refused("is no point of the curve Ed25519")
+        _malformed("x", "is no point of the curve Ed25519")
     if y in _SMALL_ORDER_Y:
-        raise _refused("is a point of small order, under which anybody can sign")
+        _malformed("x", "is a point of small order, under which anybody can sign")
     return Ed25519PublicKey.from_public_bytes(encoded)
 
 
@@ -153,10 +153,6 @@ def _is_on_curve(y: int) -> bool:
     """Whether x^2 = (y^2 - 1) / (d y^2 + 1) has a solution, by Euler's criterion."""
     square = y * y
     return pow((square - 1) * (_D * square + 1), (_FIELD - 1) // 2, _FIELD) != _FIELD - 1
-
-
-def _refused(fault: str) -> KeyRefused:
-    return KeyRefused("key.malformed", f"the member 'x' {fault}", path="/x")
 
 
 NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey

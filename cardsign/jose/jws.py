@@ -92,7 +92,7 @@ def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> Prot
 @lru_cache(maxsize=MAX_HEADERS)
 def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     algorithms = choose(accepted)
-    members = _read_members(untrusted_protected)
+    members = header_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
     if algorithm is None:
@@ -144,7 +144,12 @@ def decode_part(text: str, name: str) -> bytes:
         ) from exc
 
 
-def _read_members(untrusted_protected: str) -> dict[str, Json]:
+def header_members(untrusted_protected: str) -> dict[str, Json]:
+    """What a protected header holds, whatever that says.
+
+    Raises:
+        SignatureRefused: ``sig.base64url``, ``sig.header``.
+    """
     text = decode_part(untrusted_protected, "protected")
     try:
         return parse_object(text, max_bytes=MAX_HEADER_BYTES, max_depth=MAX_HEADER_DEPTH)

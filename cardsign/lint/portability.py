@@ -22,7 +22,6 @@ from cardsign.card.strictjson import Json
 from cardsign.card.walk import Spot, walk
 from cardsign.errors import UsageFault
 from cardsign.lint.rules import Example, Finding, always, rule, rules_of
-from cardsign.records import dataclass
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _TYPES: Final[dict[Kind, type]] = {"string": str, "bool": bool, "message": dict, "free": dict}
@@ -263,7 +262,7 @@ def _is_empty(value: Json) -> bool:
 
 
 # Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
-# a2a-sdk's rewriting (cardsign.card.profiles.prune).
+# a2a-sdk's rewriting (cardsign.card.profiles.rules).
 _REWRITTEN: Final = frozenset(
     {
         "url",
@@ -384,43 +383,15 @@ def number(spot: Spot) -> str | None:
 _PORTABLE: Final = "portable"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One kind of reader, or all of them.
-
-    Attributes:
-        name: What ``--for`` takes; its own rules carry it in their ids.
-        summary: What a card without findings is; for after that verb.
-    """
-
-    name: str
-    summary: str
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The groups of rules that it takes; every target takes the portable ones."""
-        return tuple(dict.fromkeys((_PORTABLE, self.name)))
-
-
-TARGETS: Final[dict[str, Target]] = {
-    target.name: target
-    for target in (
-        Target(
-            _PORTABLE,
-            "one for which the four default profiles make the same bytes, so that one signature "
-            "serves them all",
-        ),
-        Target(
-            "js-resolver",
-            "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the same "
-            "bytes (profile `js-instance`)",
-        ),
-        Target(
-            "py-1.1",
-            "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
-            "`sdk-1.0-legacy`)",
-        ),
-    )
+#: What ``--for`` takes, and what a card without findings is for it. Each takes the portable rules,
+#: and its own, which carry its name in their ids.
+TARGETS: Final[dict[str, str]] = {
+    _PORTABLE: "one for which the four default profiles make the same bytes, so that one signature "
+    "serves them all",
+    "js-resolver": "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the "
+    "same bytes (profile `js-instance`)",
+    "py-1.1": "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
+    "`sdk-1.0-legacy`)",
 }
 
 
@@ -446,7 +417,9 @@ def lint_portability(
         known = ", ".join(TARGETS)
         raise UsageFault("usage.conflict", f"unknown target {target!r}; known are {known}")
     walked = tuple(walk(document)) if spots is None else spots
-    return tuple(one for group in TARGETS[target].groups for one in _findings(walked, group))
+    return tuple(
+        one for group in dict.fromkeys((_PORTABLE, target)) for one in _findings(walked, group)
+    )
 
 
 def _findings(spots: Iterable[Spot], group: str) -> Iterator[Finding]:

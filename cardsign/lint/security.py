@@ -36,6 +36,19 @@ _KEYS_IN_HEADER: Final = ("jku", "jwk", "x5u", "x5c")
 #: How the signatures begin that A2A's specification shows; nobody has the key.
 _SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9",)
 _HARBOUR: Final = "/securitySchemes/harbour"
+_TOKEN_URL: Final = "https://l.example/t"
+
+
+def _with_login(url: str) -> Example:
+    return Example({_HARBOUR: {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}})
+
+
+def _declares(kind: str, **members: Any) -> Example:
+    return Example({_HARBOUR: {"type": kind, **members}}, "0.3")
+
+
+def _flow(**scopes: str) -> dict[str, Any]:
+    return {"clientCredentials": {"tokenUrl": _TOKEN_URL, "scopes": scopes}}
 
 
 # Schemes.
@@ -78,16 +91,8 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
     why="A client sends its secret to the token endpoint.",
     fix="Name an https URL.",
     reference="RFC 6749 3.2",
-    bad=Example({_HARBOUR: {"openIdConnectSecurityScheme": {"openIdConnectUrl": "login.example"}}}),
-    good=Example(
-        {
-            _HARBOUR: {
-                "openIdConnectSecurityScheme": {
-                    "openIdConnectUrl": f"https://login.example{_DISCOVERY}"
-                }
-            }
-        }
-    ),
+    bad=_with_login("login.example"),
+    good=_with_login(f"https://login.example{_DISCOVERY}"),
 )
 def scheme_url(subject: Subject) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
@@ -114,18 +119,8 @@ def _is_https(text: str) -> bool:
     why="Clients read the endpoints from it; an issuer's bare URL answers something else.",
     fix=f"Add {_DISCOVERY} to the issuer.",
     reference="OpenID Connect Discovery 4; row F19",
-    bad=Example(
-        {_HARBOUR: {"type": "openIdConnect", "openIdConnectUrl": "https://login.example"}}, "0.3"
-    ),
-    good=Example(
-        {
-            _HARBOUR: {
-                "type": "openIdConnect",
-                "openIdConnectUrl": f"https://login.example{_DISCOVERY}",
-            }
-        },
-        "0.3",
-    ),
+    bad=_declares("openIdConnect", openIdConnectUrl="https://login.example"),
+    good=_declares("openIdConnect", openIdConnectUrl=f"https://login.example{_DISCOVERY}"),
 )
 def discovery_url(subject: Subject) -> Iterator[Found]:
     """By its path; OAuth's own discovery document is taken, too."""
@@ -144,24 +139,8 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
     "passwords go to the client.",
     fix="Offer authorizationCode with PKCE, or clientCredentials.",
     reference="A2A 1.0 4.5.7, RFC 9700; row G17",
-    bad=Example(
-        {_HARBOUR: {"type": "oauth2", "flows": {"password": {"tokenUrl": "https://l.example/t"}}}},
-        "0.3",
-    ),
-    good=Example(
-        {
-            _HARBOUR: {
-                "type": "oauth2",
-                "flows": {
-                    "clientCredentials": {
-                        "tokenUrl": "https://l.example/t",
-                        "scopes": {"read": "Read"},
-                    }
-                },
-            }
-        },
-        "0.3",
-    ),
+    bad=_declares("oauth2", flows={"password": {"tokenUrl": _TOKEN_URL}}),
+    good=_declares("oauth2", flows=_flow(read="Read")),
 )
 def old_flow(subject: Subject) -> Iterator[Found]:
     """By the flow's name."""
@@ -275,20 +254,7 @@ def open_door(subject: Subject) -> Iterator[Found]:
     why="The authorization server refuses a token for it.",
     fix="Add the scope to the flow, or require one that is there.",
     reference="A2A 1.0 4.5.8",
-    bad=Example(
-        {
-            _HARBOUR: {
-                "type": "oauth2",
-                "flows": {
-                    "clientCredentials": {
-                        "tokenUrl": "https://l.example/t",
-                        "scopes": {"write": "Write"},
-                    }
-                },
-            }
-        },
-        "0.3",
-    ),
+    bad=_declares("oauth2", flows=_flow(write="Write")),
     good=Example({}, "0.3"),
 )
 def scope(subject: Subject) -> Iterator[Found]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cardsign.verify.report import NoVerdict as NoVerdict
     from cardsign.verify.report import Report as Report
     from cardsign.verify.report import SignatureReport as SignatureReport
-    from cardsign.verify.report import SignatureVerdict as SignatureVerdict
     from cardsign.verify.report import StatementUsed as StatementUsed
     from cardsign.verify.report import Verdict as Verdict
     from cardsign.verify.report import VerificationError as VerificationError

@@ -97,9 +97,9 @@ def lint() -> str:
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     groups = {name: f"Of {about}." for name, about in GROUPS.items()}
     readers = {
-        one.name: f"A card without findings is {one.summary}."
-        for one in TARGETS.values()
-        if one.name not in GROUPS
+        name: f"A card without findings is {about}."
+        for name, about in TARGETS.items()
+        if name not in GROUPS
     }
     for name, about in (groups | readers).items():
         rows = []

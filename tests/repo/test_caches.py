@@ -22,8 +22,9 @@ ELSEWHERE = {
 #: Functions whose results are all kept: their arguments are our own constants and types.
 OF_OUR_OWN = {
     *("net.fetch.user_agent", "config._model", "card.serialize._encoder"),
-    *("card.document._known", "card.profiles.rule1._default", "card.schema._message"),
-    *("card.schema.snake", "jose.jwk._small_primes", "jose.jwk._product_of_small_primes"),
+    *("card.document._known", "card.profiles.rules._default", "card.schema._message"),
+    *("card.schema._hints", "card.schema.snake"),
+    *("jose.jwk._small_primes", "jose.jwk._product_of_small_primes"),
     *("jose.jwk._powers_of_the_flaw", "keys.model._adapter", "statements.words._wordlist"),
 }
 

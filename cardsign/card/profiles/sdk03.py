@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from cardsign.card.profiles.prune import without_empties
+from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, Field, Message, snake
 from cardsign.card.tree import Node, list_of, object_of, refuse
 from cardsign.errors import CanonicalizationError
