@@ -36,7 +36,7 @@ _KEYS_IN_HEADER: Final = ("jku", "jwk", "x5u", "x5c")
 #: How the signatures begin that A2A's specification shows; nobody has the key.
 _SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9",)
 _HARBOUR: Final = "/securitySchemes/harbour"
-_TOKEN_URL: Final = "https://l.example/t"
+_ISSUING: Final = "https://l.example/t"
 
 
 def _with_login(url: str) -> Example:
@@ -48,7 +48,7 @@ def _declares(kind: str, **members: Any) -> Example:
 
 
 def _flow(**scopes: str) -> dict[str, Any]:
-    return {"clientCredentials": {"tokenUrl": _TOKEN_URL, "scopes": scopes}}
+    return {"clientCredentials": {"tokenUrl": _ISSUING, "scopes": scopes}}
 
 
 # Schemes.
@@ -139,7 +139,7 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
     "passwords go to the client.",
     fix="Offer authorizationCode with PKCE, or clientCredentials.",
     reference="A2A 1.0 4.5.7, RFC 9700; row G17",
-    bad=_declares("oauth2", flows={"password": {"tokenUrl": _TOKEN_URL}}),
+    bad=_declares("oauth2", flows={"password": {"tokenUrl": _ISSUING}}),
     good=_declares("oauth2", flows=_flow(read="Read")),
 )
 def old_flow(subject: Subject) -> Iterator[Found]:
