@@ -46,17 +46,12 @@ _FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known
 
 def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take cards: files, or folders with one at its usual place."""
-    each(sources, draft, lambda source: _take(_found(source, draft), draft))
+    each(sources, draft, lambda source: _take(source, draft))
 
 
-def _found(source: Path, draft: Draft) -> Path:
-    if not os.path.isdir(source):
-        return source
-    return first_in(source, _FOLDER, draft) or source
-
-
-def _take(path: Path, draft: Draft) -> None:
-    document = read_one(path)
+def _take(source: Path, draft: Draft) -> None:
+    found = first_in(source, _FOLDER, draft) if os.path.isdir(source) else None
+    document = read_one(found or source)
     if isinstance(document.get("signature"), dict):
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
@@ -124,17 +119,14 @@ def _harmless(metadata: Json, document: Document, draft: Draft) -> Json:
     told = {name for one in found for name in one.tokens[1:2]}
     kept: dict[str, Json] = {}
     for name, value in members.items():
-        if name and name not in told and not is_secret_name(name) and _is_plain(value):
+        plain = isinstance(value, str | int | float)
+        if name and name not in told and not is_secret_name(name) and plain:
             kept[name] = value
         else:
             text = "may hold what is not for everybody, and is left out"
             place = document.place("metadata", name)
             draft.warn("build.left_out", f"metadata {ascii(name)[:40]} {text}", place)
     return kept
-
-
-def _is_plain(value: Json) -> bool:
-    return isinstance(value, str | int | float)
 
 
 def _words(authentication: Json) -> Json:

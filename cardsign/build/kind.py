@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cardsign.build.draft import Draft
-from cardsign.build.reading import Document, Place, refusal
+from cardsign.build.reading import Document, Location, Place, refusal
 from cardsign.card.convert import A2aVersion
 from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, FetchFailed, FileFault
@@ -116,6 +116,14 @@ def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
     """The first of these files that a folder has; links as in :func:`found_in`."""
     found = (one for name in names for one in found_in(folder, (name,), draft))
     return next(found, None)
+
+
+def take_prompt(document: Document, at: Location, draft: Draft, options: BuildOptions) -> None:
+    """Take a missing description from a prompt, if that was asked for."""
+    prompt = excerpt(document.text(*at)) if options.prompt_excerpt else None
+    place = document.place(*at)
+    if prompt and draft.take(("description",), prompt, place):
+        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
 
 
 def excerpt(prompt: str | None) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import FILLED, Draft
-from cardsign.build.kind import BuildOptions, Kind, each, excerpt, found_in
+from cardsign.build.kind import BuildOptions, Kind, each, found_in, take_prompt
 from cardsign.build.reading import Document, read_one
 from cardsign.card.providers import Provider, provider_schemes
 
@@ -53,10 +53,7 @@ def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) 
 
 def _take_agent(document: Document, draft: Draft, options: BuildOptions) -> None:
     draft.take_members(document, AGENT)
-    prompt = excerpt(document.text("model", "system_prompt")) if options.prompt_excerpt else None
-    place = document.place("model", "system_prompt")
-    if prompt and draft.take(("description",), prompt, place):
-        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
+    take_prompt(document, ("model", "system_prompt"), draft, options)
     _take_tools(document, draft, ("capabilities", "tools"), ())
 
 

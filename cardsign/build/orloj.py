@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, excerpt, found_in
-from cardsign.build.reading import Document, Place, of_card, read_source, refusal
+from cardsign.build.kind import BuildOptions, Kind, found_in, take_prompt
+from cardsign.build.reading import Document, Location, Place, of_card, read_source, refusal
 from cardsign.card.providers import authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
@@ -37,58 +37,45 @@ class _Resource:
     document: Document
 
 
-class _Pool:
-    """All resources of all sources."""
+#: All resources of all sources, in their order, by kind, namespace and name.
+_Pool: TypeAlias = dict[tuple[str, str, str], _Resource]
 
-    def __init__(self) -> None:
-        self.all: list[_Resource] = []
 
-    def add(self, document: Document) -> None:
-        """Add a resource.
+def _add(document: Document, pool: _Pool) -> None:
+    """Add a resource; one of another apiVersion is refused (L18)."""
+    version, kind = document.text("apiVersion"), document.text("kind")
+    if version != API_VERSION:
+        message = f"apiVersion {version!r} is not read; {API_VERSION} is"
+        hint = "Write the resource in that version."
+        raise document.refuse("build.unsupported", message, "apiVersion", hint=hint)
+    name = document.text("metadata", "name")
+    if name is None or kind is None:
+        raise document.refuse("build.missing", "a resource needs kind and metadata.name")
+    namespace = document.text("metadata", "namespace") or _DEFAULT_NAMESPACE
+    if (kind, namespace, name) in pool:
+        message = f"{kind} {namespace}/{name} is defined twice"
+        raise document.refuse("build.reference", message, "metadata", "name")
+    pool[kind, namespace, name] = _Resource(kind, namespace, name, document)
 
-        Raises:
-            BuildRefused: ``build.unsupported``: it is of another apiVersion (L18);
-                ``build.missing``, ``build.reference``.
-        """
-        version, kind = document.text("apiVersion"), document.text("kind")
-        if version != API_VERSION:
-            message = f"apiVersion {version!r} is not read; {API_VERSION} is"
-            hint = "Write the resource in that version."
-            raise document.refuse("build.unsupported", message, "apiVersion", hint=hint)
-        name = document.text("metadata", "name")
-        if name is None or kind is None:
-            raise document.refuse("build.missing", "a resource needs kind and metadata.name")
-        namespace = document.text("metadata", "namespace") or _DEFAULT_NAMESPACE
-        if any((one.kind, one.namespace, one.name) == (kind, namespace, name) for one in self.all):
-            message = f"{kind} {namespace}/{name} is defined twice"
-            raise document.refuse("build.reference", message, "metadata", "name")
-        self.all.append(_Resource(kind, namespace, name, document))
 
-    def find(
-        self, kind: str, reference: str, owner: _Resource, at: tuple[str | int, ...]
-    ) -> _Resource:
-        """What a name refers to: in its owner's namespace, or in the one that it names.
-
-        Raises:
-            BuildRefused: ``build.reference``, with the line of the reference (L20).
-        """
-        before, slash, after = reference.partition("/")
-        namespace, name = (before, after) if slash else (owner.namespace, reference)
-        for one in self.all:
-            if (one.kind, one.namespace, one.name) == (kind, namespace, name):
-                return one
-        message = f"no source defines the {kind} {namespace}/{name} that {owner.name!r} names"
-        raise owner.document.refuse("build.reference", message, *at)
+def _find(kind: str, owner: _Resource, at: Location, reference: str, pool: _Pool) -> _Resource:
+    """What a name refers to: in its owner's namespace, or in the one that it names (L20)."""
+    before, slash, after = reference.partition("/")
+    namespace, name = (before, after) if slash else (owner.namespace, reference)
+    if found := pool.get((kind, namespace, name)):
+        return found
+    message = f"no source defines the {kind} {namespace}/{name} that {owner.name!r} names"
+    raise owner.document.refuse("build.reference", message, *at)
 
 
 def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take the one system of all sources, or the one that `agent` names."""
-    pool = _Pool()
+    pool: _Pool = {}
     for path in _files(sources, draft):
         try:
             for document in read_source(path):
                 if "apiVersion" in document.value or path in sources:
-                    pool.add(document)
+                    _add(document, pool)
         except (BuildRefused, FileFault) as refused:
             draft.leave_out(refused)
     system = _chosen(pool, options.agent, Place(str(sources[0])))
@@ -110,8 +97,8 @@ def _files(sources: Sequence[Path], draft: Draft) -> Iterator[Path]:
 
 
 def _chosen(pool: _Pool, wanted: str | None, place: Place) -> _Resource:
-    systems = [one for one in pool.all if one.kind == "AgentSystem"]
-    systems = systems or [one for one in pool.all if one.kind == "Agent"]
+    systems = [one for one in pool.values() if one.kind == "AgentSystem"]
+    systems = systems or [one for one in pool.values() if one.kind == "Agent"]
     enabled = [one for one in systems if one.document.flag("spec", "a2a", "enabled")]
     if wanted is not None:
         found = [one for one in systems if wanted in (one.name, f"{one.namespace}/{one.name}")]
@@ -141,7 +128,7 @@ def _agents(system: _Resource, pool: _Pool, draft: Draft) -> Iterator[_Resource]
         return
     for index, name in enumerate(system.document.texts("spec", "agents")):
         try:
-            yield pool.find("Agent", name, system, ("spec", "agents", index))
+            yield _find("Agent", system, ("spec", "agents", index), name, pool)
         except BuildRefused as refused:
             draft.leave_out(refused)
 
@@ -149,13 +136,10 @@ def _agents(system: _Resource, pool: _Pool, draft: Draft) -> Iterator[_Resource]
 def _take_agent(agent: _Resource, pool: _Pool, draft: Draft, options: BuildOptions) -> None:
     document = agent.document
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
-    place = document.place("spec", "prompt")
-    prompt = excerpt(document.text("spec", "prompt")) if options.prompt_excerpt else None
-    if prompt and draft.take(("description",), prompt, place):
-        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
+    take_prompt(document, ("spec", "prompt"), draft, options)
     for index, name in enumerate(document.texts("spec", "tools")):
         try:
-            _take_tool(pool.find("Tool", name, agent, ("spec", "tools", index)), draft)
+            _take_tool(_find("Tool", agent, ("spec", "tools", index), name, pool), draft)
         except BuildRefused as refused:
             draft.leave_out(refused)
 

@@ -54,8 +54,9 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
             members = payload.received.members
             return any(_same_connection(members, one) for one in _old_interfaces(payload))
         case ("additionalInterfaces",):
+            old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
             value = write(node)
-            return isinstance(value, list) and _same_interfaces(value, payload)
+            return isinstance(value, list) and all(jcs(one) in old for one in value)
         case ("supportsAuthenticatedExtendedCard",):
             flag = members_of(payload.value.get("capabilities")).get("extendedAgentCard")
             return isinstance(node.value, bool) and node.value is (flag is True)
@@ -105,11 +106,6 @@ def _same_version(one: Json, other: Json) -> bool:
     matches = [_VERSION.fullmatch(v) for v in (one, other) if isinstance(v, str)]
     versions = [match["minor"] for match in matches if match]
     return len(versions) == 2 and versions[0] == versions[1]
-
-
-def _same_interfaces(additional: list[Json], payload: Payload) -> bool:
-    current = {jcs({"url": one.url, "transport": one.binding}) for one in _old_interfaces(payload)}
-    return all(jcs(one) in current for one in additional)
 
 
 def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
@@ -280,7 +276,10 @@ class _Walk:
             else:
                 exact = field if field is not None and field.name == name else None
                 known = [one for one in (exact, old_field) if one is not None]
-                absent = (child.value is None and known) or _is_default(child, exact)
+                # Rule 1 reads a default as if the member were not there.
+                absent = (child.value is None and known) or (
+                    exact is not None and not exact.required and exact.is_default(child.value)
+                )
                 # Where absence means the card's own default, an empty list may say "none" (S11).
                 means_more = below.security or any(one.inherits for one in known)
                 excuse = self._excuse(child, field, bool(absent) and not means_more)
@@ -317,11 +316,6 @@ class _Walk:
 def _uncovered(node: Node, place: _Place, excuse: Excuse | None) -> Uncovered:
     assert node.source is not None  # noqa: S101 - a received node
     return Uncovered(node.source, place.security, excuse)
-
-
-def _is_default(node: Node, field: Field | None) -> bool:
-    """Whether rule 1 reads the value as if the member were not there."""
-    return field is not None and not field.required and field.is_default(node.value)
 
 
 def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:

@@ -111,7 +111,10 @@ def _provable(value: Json) -> Json:
         raise _NotProven
     if not all(_LEAST <= abs(one) < _MOST or one.is_integer() for one in fractions):
         raise _NotProven
-    return _with_numbers(value, _as_rfc_8785) if whole else value
+    if not whole:
+        return value
+    # RFC 8785 spells 100 for 100.0, and 0 for -0.0.
+    return _with_numbers(value, lambda one: int(one) if float(one).is_integer() else one)
 
 
 def _parts(value: Json) -> tuple[set[str], list[Json]]:
@@ -135,11 +138,6 @@ def _with_numbers(value: Json, change: Callable[[Any], Json]) -> Json:
     if isinstance(value, list):
         return [_with_numbers(child, change) for child in value]
     return change(value) if type(value) in _NUMBERS else value
-
-
-def _as_rfc_8785(number: Any) -> Json:
-    """100 for 100.0, as it spells it, and 0 for -0.0."""
-    return int(number) if float(number).is_integer() else number
 
 
 def python_json(value: Json) -> bytes:

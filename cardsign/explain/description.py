@@ -36,7 +36,10 @@ def describe_card(card: Card) -> dict[str, Any]:
         "requirements": [
             {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
         ],
-        "skills": [_skill(one) for _, one in objects_in(document.get("skills"))],
+        "skills": [
+            {name: one.get(name) for name in ("id", "name", "description", "tags")}
+            for _, one in objects_in(document.get("skills"))
+        ],
         "signature_block": "signature" in document,
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
         "profiles": list(_profiles(card)),
@@ -84,10 +87,6 @@ def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
 def _scopes(said: Json) -> list[Json]:
     """Scopes, as A2A 1.0 or 0.3 writes them."""
     return elements_of(said.get("list") if isinstance(said, dict) else said)
-
-
-def _skill(skill: Mapping[str, Json]) -> dict[str, Any]:
-    return {name: skill.get(name) for name in ("id", "name", "description", "tags")}
 
 
 def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:

@@ -67,9 +67,8 @@ from cardsign.explain.report import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import header_members, read_entry
 from cardsign.reasons import Reason, hint_for
-from cardsign.records import dataclass
-from cardsign.trust.policy import Holder, Limits, Policy, TrustedIssuer
-from cardsign.trust.resolve import IssuerTrust, resolve_issuer
+from cardsign.trust.policy import Holder, Limits, Policy
+from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.statements import NO_STATEMENTS
 from cardsign.verify.signature import examine_signature
 
@@ -99,32 +98,29 @@ def explain_card(
     Returns:
         The explanation. Nothing in the card or in `against` makes this function raise.
     """
-    reading = read_card(untrusted_bytes)
-    if reading.document is None:
-        return Explanation(None, False, None, reading.problems)
-    known = _payloads(reading.document)
+    document, begun = _read(untrusted_bytes)
+    if document is None:
+        return begun
+    known = _payloads(document)
     payloads = {name: known.made(name) for name in PROFILES}
     made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
-    signatures = tuple(_signatures(reading, known, made, jwks))
+    entries = elements_of(document.get("signatures"))[:MAX_LISTED]
+    signatures = tuple(_signatures(entries, known, made, jwks))
     if jwks is not None and made:
-        signatures = _with_what_was_signed(reading, known, signatures, jwks, against)
+        signatures = _with_what_was_signed(entries, begun, known, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
     partings, partings_left_out = find_partings(known.received, default)
-    predictable = jwks is not None and reading.generation is not None and not reading.read_on
-    return Explanation(
-        generation=reading.generation,
-        read_on=reading.read_on,
+    predictable = jwks is not None and begun.generation is not None and not begun.read_on
+    all_listed = not begun.signatures_left_out
+    return replace(
+        begun,
         portable=len(default) == len(DEFAULT_PROFILES) and not partings,
-        problems=reading.problems,
         profiles=tuple(_profiles(known, payloads)),
         partings=partings,
         partings_left_out=partings_left_out,
         signatures=signatures,
-        signatures_left_out=reading.left_out,
         predictions=tuple(
-            _predict(reading.document, payloads, signatures, all_listed=not reading.left_out)
-            if predictable
-            else ()
+            _predict(document, payloads, signatures, all_listed=all_listed) if predictable else ()
         ),
     )
 
@@ -167,12 +163,17 @@ def _profiles(
 
 
 def _signatures(
-    reading: Reading, known: Payloads, payloads: Mapping[ProfileName, Payload], jwks: JwkSet | None
+    entries: Sequence[Json],
+    known: Payloads,
+    payloads: Mapping[ProfileName, Payload],
+    jwks: JwkSet | None,
 ) -> Iterator[SignatureExplanation]:
     policy = Policy() if jwks is None else Policy.from_jwks(jwks, name=_HOLDER)
-    expect = Holder()
-    trust = _trust_in(policy.find(expect))
-    for index, entry in enumerate(reading.signatures):
+    expect, trust = Holder(), None
+    if (issuer := policy.find(expect)) is not None:
+        # Pinned keys have no deadlines, so that the time decides nothing.
+        trust = resolve_issuer(issuer, Limits(), NO_STATEMENTS, None, now=_ANY_TIME)
+    for index, entry in enumerate(entries):
         report = examine_signature(index, entry, known, expect=expect, policy=policy, trust=trust)
         # A signature fits one byte string, and so all the profiles that make it.
         fitted = payloads[report.profile].data if report.profile else None
@@ -183,13 +184,6 @@ def _signatures(
             tuple(name for name, payload in payloads.items() if payload.data == fitted),
             tuple(one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)),
         )
-
-
-def _trust_in(issuer: TrustedIssuer | None) -> IssuerTrust | None:
-    """Pinned keys have no deadlines, so that the time decides nothing."""
-    if issuer is None:
-        return None
-    return resolve_issuer(issuer, Limits(), NO_STATEMENTS, None, now=_ANY_TIME)
 
 
 def _header(untrusted_entry: Json) -> dict[str, Json] | None:
@@ -204,7 +198,8 @@ def _header(untrusted_entry: Json) -> dict[str, Json] | None:
 
 
 def _with_what_was_signed(
-    reading: Reading,
+    entries: Sequence[Json],
+    begun: Explanation,
     known: Payloads,
     signatures: tuple[SignatureExplanation, ...],
     jwks: JwkSet,
@@ -216,17 +211,17 @@ def _with_what_was_signed(
     for one in signatures:
         if one.verdict == "invalid":
             try:
-                suspects[one.index] = _suspect(reading.signatures[one.index], jwks)
+                suspects[one.index] = _suspect(entries[one.index], jwks)
             except SignatureRefused as refusal:
                 reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
                 completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
     if suspects and against is not None:
-        told = Against(against, reading.document or {})
+        told = Against(against, known.received.members)
         for suspect in suspects.values():
             suspect.signed = told.explains(suspect)
     left = [suspect for suspect in suspects.values() if suspect.signed is None]
-    if left and not reading.read_on:  # around an ambiguous text there is nothing to search
-        search(known, left, is_0_3=reading.generation == "0.3")
+    if left and not begun.read_on:  # around an ambiguous text there is nothing to search
+        search(known, left, is_0_3=begun.generation == "0.3")
     for index, suspect in suspects.items():
         completed[index] = replace(
             completed[index],
@@ -344,29 +339,12 @@ def _names(document: Mapping[str, Json]) -> Iterator[str]:
 # ------------------------------------------------------------------ reading
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What could be read, and what stands against it.
+def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanation]:
+    """Read a card strictly; where that fails say why, and read on as others would.
 
-    Attributes:
-        document: None where not even a lenient reader sees an object.
-        generation: None where the card is ambiguous or unreadable.
-        signatures: The first `MAX_LISTED` entries.
-        left_out: How many more there are.
-        problems: Why a verifier would refuse the card.
-        read_on: `document` is what a lenient reader sees.
+    The document is None where not even a lenient reader sees an object. The generation is None
+    where the card is ambiguous or unreadable.
     """
-
-    document: Mapping[str, Json] | None
-    generation: Generation | None
-    signatures: tuple[Json, ...]
-    left_out: int
-    problems: tuple[Problem, ...]
-    read_on: bool
-
-
-def read_card(untrusted_bytes: bytes) -> Reading:
-    """Read a card strictly; where that fails say why, and read on as others would."""
     problems = []
     try:
         document: Mapping[str, Json] | None = parse_card(untrusted_bytes)
@@ -374,7 +352,7 @@ def read_card(untrusted_bytes: bytes) -> Reading:
         problems.append(problem_of(refusal, untrusted_bytes))
         document = _read_leniently(untrusted_bytes)
     if document is None:
-        return Reading(None, None, (), 0, tuple(problems), False)
+        return None, Explanation(None, False, None, tuple(problems))
     read_on = bool(problems)
     generation, refusals = _generation(document)
     problems.extend(problem_of(refusal) for refusal in refusals)
@@ -382,9 +360,9 @@ def read_card(untrusted_bytes: bytes) -> Reading:
         message = "the `signature` member is not an A2A signature and is ignored"
         code = "card.single_signature_block"
         problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
-    signatures = tuple(elements_of(document.get("signatures")))
-    listed, left_out = signatures[:MAX_LISTED], len(signatures[MAX_LISTED:])
-    return Reading(document, generation, listed, left_out, tuple(problems), read_on)
+    left_out = len(elements_of(document.get("signatures"))[MAX_LISTED:])
+    begun = Explanation(generation, read_on, None, tuple(problems), signatures_left_out=left_out)
+    return document, begun
 
 
 def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -174,8 +175,10 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
     else:
         who = "A verifier that has no key of this card"
     until = f" It holds until {_time(report.valid_until)}." if report.valid_until else ""
-    asked = report.answers.to_json().items()
-    answers = [(_ASKED[name], _answer(str(value))) for name, value in asked]
+    answers = [
+        (_ASKED[name], html.element("span", _MARK[value], kind=_WEIGHT[value]))
+        for name, value in asdict(report.answers).items()
+    ]
     reasons = [
         html.joined(
             html.element("strong", f"{one.severity}: {one.message}"),
@@ -197,10 +200,6 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
         )
     why = (html.element("h3", "Why"), html.items(reasons)) if reasons else ()
     return html.joined(box, html.terms(answers, "answers"), *why)
-
-
-def _answer(value: Any) -> Html:
-    return html.element("span", _MARK[value], kind=_WEIGHT[value])
 
 
 def _agent(said: dict[str, Any]) -> Html:
@@ -358,12 +357,9 @@ def _keyset(keyset: KeysetStatement, before: KeysetStatement | None) -> Html:
         ("Changes", "; ".join(_changes(keyset, before)) or "nothing but its times"),
         ("Digest", html.element("code", keyset.digest)),
     ]
-    heading = f"Keyset {keyset.label}" + (", a new epoch" if _is_recovery(keyset, before) else "")
+    is_recovery = before is not None and before.epoch != keyset.epoch
+    heading = f"Keyset {keyset.label}" + (", a new epoch" if is_recovery else "")
     return html.joined(html.element("h3", heading), html.terms(pairs))
-
-
-def _is_recovery(keyset: KeysetStatement, before: KeysetStatement | None) -> bool:
-    return before is not None and before.epoch != keyset.epoch
 
 
 def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterator[str]:

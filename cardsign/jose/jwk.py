@@ -59,7 +59,7 @@ def refuse_weak(modulus: int, exponent: int) -> None:
     if (factor := math.gcd(modulus, _product_of_small_primes())) != 1:
         smallest = next(prime for prime in _small_primes() if factor % prime == 0)
         raise weak(f"the modulus is divisible by {smallest}")
-    if _has_roca_flaw(modulus):
+    if all(modulus % prime in powers for prime, powers in _powers_of_the_flaw()):
         raise weak("the modulus shows the flaw CVE-2017-15361 (ROCA) of its generator")
 
 
@@ -100,10 +100,6 @@ def _small_primes() -> tuple[int, ...]:
 @functools.cache
 def _product_of_small_primes() -> int:
     return math.prod(_small_primes())
-
-
-def _has_roca_flaw(modulus: int) -> bool:
-    return all(modulus % prime in powers for prime, powers in _powers_of_the_flaw())
 
 
 @functools.cache

@@ -216,7 +216,7 @@ class PublicKey:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a JWK, so that another process reads it as strictly as this one did."""
-        return _unpickled, (self.jwk(),)
+        return PublicKey.from_jwk, (self.jwk(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,10 +339,6 @@ def _fits_by_joserfc(key: PublicKey, signing_input: bytes, signature: bytes) -> 
 
     algorithm = JWSRegistry.algorithms[key.alg]
     return bool(algorithm.verify(signing_input, signature, JWKRegistry.import_key({**key.jwk()})))
-
-
-def _unpickled(jwk: Mapping[str, Json]) -> PublicKey:
-    return PublicKey.from_jwk(jwk)
 
 
 def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:

@@ -69,10 +69,6 @@ def _place(node: Node) -> Node:
     return node
 
 
-def _anything(node: Node) -> Node:
-    return node
-
-
 def _list_of(read: _Read) -> _Read:
     def read_list(node: Node) -> Node:
         return Node([read(element) for element in list_of(node)], node.source)
@@ -136,14 +132,10 @@ class _Model:
 
     def _present(self, members: Mapping[str, Node]) -> Iterator[tuple[str, _Read, Node]]:
         for name, read in {**self.required, **self.optional}.items():
-            child = _find(members, name)
+            # By its alias, else by its Python name.
+            child = members.get(name, members.get("in_" if name == "in" else snake(name)))
             if child is not None:
                 yield name, read, child
-
-
-def _find(members: Mapping[str, Node], name: str) -> Node | None:
-    """A member by its alias, else by its Python name."""
-    return members.get(name, members.get("in_" if name == "in" else snake(name)))
 
 
 def _scheme(node: Node) -> Node:
@@ -187,7 +179,7 @@ _SCHEMES: Final = (
 )
 _EXTENSION: Final = _Model(
     {"uri": _text},
-    {"description": _text, "required": _flag, "params": _map_of(_anything)},
+    {"description": _text, "required": _flag, "params": _map_of(lambda node: node)},
 )
 _OF_NAME: Final[Mapping[str, _Read]] = {
     "extensions": _list_of(_EXTENSION),
