@@ -22,9 +22,10 @@ from cardsign.card.canonical import (
     Compat,
     CompatWord,
     Payload,
+    Payloads,
     ProfileName,
 )
-from cardsign.card.coverage import Excuse, Payloads, Uncovered, uncovered_parts
+from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
 from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
@@ -288,7 +289,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
-    members = check_members(payloads.received.members, card.generation)
+    members = check_members(payloads.members, card.generation)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:
         problems.extend(_refusals_of_verifiers(document))
@@ -505,7 +506,7 @@ def _is_served_once_fixed(
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.fixing import fix
 
-    if payloads.received.is_portable:
+    if payloads.is_portable:
         return False  # there is nothing to fix in it
     fixed = fix(render(card.document), verifier.lint_target)
     if not fixed.fixed:

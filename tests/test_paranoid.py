@@ -15,6 +15,7 @@ from cardsign.card import (
     be_paranoid,
     cannot_name_us,
     is_paranoid,
+    left_open,
 )
 from cardsign.cli import run_words
 from cardsign.errors import JsonRefused
@@ -50,7 +51,7 @@ def payloads_of(data: bytes) -> list[bytes | str]:
     for name in PROFILES:
         payload = payloads.of(name)
         found.append(payload.data if payload else str(payloads.made(name)))
-        found.append(repr(payloads.left_open(payload).listed) if payload else "")
+        found.append(repr(left_open(payload).listed) if payload else "")
     return found
 
 

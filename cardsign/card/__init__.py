@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import Compat as Compat
     from cardsign.card.canonical import CompatWord as CompatWord
     from cardsign.card.canonical import Payload as Payload
+    from cardsign.card.canonical import Payloads as Payloads
     from cardsign.card.canonical import ProfileName as ProfileName
-    from cardsign.card.canonical import Unsigned as Unsigned
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.convert import FIELDS_URI as FIELDS_URI
     from cardsign.card.convert import A2aVersion as A2aVersion
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cardsign.card.convert import convert_card as convert_card
     from cardsign.card.convert import version_of as version_of
     from cardsign.card.coverage import Excuse as Excuse
-    from cardsign.card.coverage import Payloads as Payloads
     from cardsign.card.coverage import Uncovered as Uncovered
+    from cardsign.card.coverage import left_open as left_open
     from cardsign.card.coverage import uncovered_parts as uncovered_parts
     from cardsign.card.document import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES

@@ -69,17 +69,42 @@ CompatWord: TypeAlias = Literal["safe", "all", "none"]
 Compat: TypeAlias = CompatWord | tuple[ProfileName, ...]
 
 
-class Unsigned:
-    """A received card without its signatures, from which payloads are made.
+class Payloads:
+    """The payloads of one card, made when first asked for, and what their rules share.
+
+    A card may repeat one signature sixteen times; the work of making its payloads is done once.
+
+    Args:
+        card: The card, or its document as for :func:`canonicalize`.
+        refusal: Why it has no payload under any profile, where that is known.
 
     Attributes:
         members: The card's members but for `signatures`; they are the caller's values.
     """
 
-    def __init__(self, card: Card | Mapping[str, Json]) -> None:
+    def __init__(
+        self, card: Card | Mapping[str, Json], refusal: CanonicalizationError | None = None
+    ) -> None:
         self.members = unsigned(card.document if isinstance(card, Card) else card)
         if isinstance(card, Card):
             vars(self)["unproven"] = card.unproven
+        self._made: dict[str, Payload | CanonicalizationError] = (
+            {} if refusal is None else dict.fromkeys(PROFILES, refusal)
+        )
+
+    def made(self, profile: ProfileName) -> Payload | CanonicalizationError:
+        """The payload under one of :data:`PROFILES`, or why there is none."""
+        if profile not in self._made:
+            try:
+                self._made[profile] = make_payload(PROFILES[profile], self)
+            except CanonicalizationError as refusal:
+                self._made[profile] = refusal.with_traceback(None)
+        return self._made[profile]
+
+    def of(self, profile: ProfileName) -> Payload | None:
+        """The payload, or None where the profile has none for this card."""
+        made = self.made(profile)
+        return made if isinstance(made, Payload) else None
 
     @cached_property
     def unproven(self) -> list[Json] | None:
@@ -135,7 +160,7 @@ class Payload:
 
     profile: ProfileName
     data: bytes
-    received: Unsigned
+    received: Payloads
     rewritten: Node | None
 
     @property
@@ -188,8 +213,8 @@ class Profile:
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
-    rewrite: Callable[[Unsigned], Node]
-    changes_nothing: Callable[[Unsigned], bool] = lambda card: card.is_portable
+    rewrite: Callable[[Payloads], Node]
+    changes_nothing: Callable[[Payloads], bool] = lambda card: card.is_portable
     serialize: Callable[[Json], bytes] = jcs
 
 
@@ -221,10 +246,10 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             f"expected a card's bytes or its parsed object, not {type(document).__name__}: "
             f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
         )
-    return make_payload(rule, Unsigned(document))
+    return make_payload(rule, Payloads(document))
 
 
-def make_payload(rule: Profile, received: Unsigned) -> Payload:
+def make_payload(rule: Profile, received: Payloads) -> Payload:
     """The payload of a card that is read already.
 
     Raises:
@@ -249,7 +274,7 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     return payload
 
 
-def _unchanged(rule: Profile, received: Unsigned) -> Payload:
+def _unchanged(rule: Profile, received: Payloads) -> Payload:
     is_jcs = rule.serialize is jcs
     data = received.data if is_jcs else rule.serialize(received.members)
     return Payload(rule.name, data, received, None)
@@ -261,7 +286,7 @@ def _object(rewritten: Node) -> dict[str, Json]:
     return value
 
 
-def _is_plain_to_js(card: Unsigned) -> bool:
+def _is_plain_to_js(card: Payloads) -> bool:
     """Whether JavaScript's client holds a portable card as it is: no schemes, no ``__proto__``."""
     return (
         "securitySchemes" not in card.members

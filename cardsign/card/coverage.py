@@ -15,13 +15,8 @@ from typing import Final
 
 from cardsign.card.canonical import (
     FULL_PROFILES,
-    PROFILES,
     Payload,
-    ProfileName,
-    Unsigned,
-    make_payload,
 )
-from cardsign.card.document import Card
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
@@ -29,7 +24,6 @@ from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, is_paranoid, members_of
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
-from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 
 # Row (ii) of the closed table: does a 0.3 member say what the covered 1.0 data says?
@@ -180,54 +174,19 @@ class LeftOpen:
 _NOTHING: Final = LeftOpen(Listed(), (), False)
 
 
-class Payloads:
-    """The payloads of one card and what each leaves open, made when first asked for.
-
-    A card may repeat one signature sixteen times; the work of making its payloads is done once.
-
-    Args:
-        card: The card, or its document as for :func:`canonicalize`.
-        refusal: Why it has no payload under any profile, where that is known.
-    """
-
-    def __init__(
-        self,
-        card: Card | Mapping[str, Json],
-        refusal: CanonicalizationError | None = None,
-    ) -> None:
-        self.received = Unsigned(card)
-        self._made: dict[str, Payload | CanonicalizationError] = (
-            {} if refusal is None else dict.fromkeys(PROFILES, refusal)
-        )
-        self._open: dict[tuple[str, bool], LeftOpen] = {}
-
-    def made(self, profile: ProfileName) -> Payload | CanonicalizationError:
-        """The payload under one of :data:`PROFILES`, or why there is none."""
-        if profile not in self._made:
-            try:
-                self._made[profile] = make_payload(PROFILES[profile], self.received)
-            except CanonicalizationError as refusal:
-                self._made[profile] = refusal.with_traceback(None)
-        return self._made[profile]
-
-    def of(self, profile: ProfileName) -> Payload | None:
-        """The payload, or None where the profile has none for this card."""
-        made = self.made(profile)
-        return made if isinstance(made, Payload) else None
-
-    def left_open(self, payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
-        """What one of these payloads leaves open: :func:`uncovered_parts`, summed up."""
-        if payload.rewritten is None:
-            return _NOTHING
-        asked = payload.profile, accept_lossy
-        if asked not in self._open:
-            parts = uncovered_parts(payload, accept_lossy=accept_lossy)
-            found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-            shown = listed(part.source for part in found)
-            found.sort(key=lambda part: part.excuse is not None)
-            fails = bool(found) and found[0].excuse is None
-            self._open[asked] = LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
-        return self._open[asked]
+def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
+    """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
+    if payload.rewritten is None:
+        return _NOTHING
+    known: dict[bool, LeftOpen] = vars(payload).setdefault("left_open", {})
+    if accept_lossy not in known:
+        parts = uncovered_parts(payload, accept_lossy=accept_lossy)
+        found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
+        shown = listed(part.source for part in found)
+        found.sort(key=lambda part: part.excuse is not None)
+        fails = bool(found) and found[0].excuse is None
+        known[accept_lossy] = LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
+    return known[accept_lossy]
 
 
 @dataclass(frozen=True, slots=True)

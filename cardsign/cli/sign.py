@@ -13,7 +13,7 @@ import click
 
 from cardsign.card.canonical import PROFILES, Compat, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
-from cardsign.card.coverage import Payloads
+from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
@@ -286,7 +286,7 @@ def canonicalize(card: str, profile: ProfileName) -> None:
     if not is_json():
         write_output(STDIO, payload.data)
         return
-    found = Payloads(document).left_open(payload).listed
+    found = left_open(payload).listed
     print_json(
         {
             "profile": profile,

@@ -7,8 +7,7 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.canonical import Payload, ProfileName, Unsigned, canonicalize
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import Payload, Payloads, ProfileName, canonicalize
 from cardsign.card.document import parse_card, unsigned
 from cardsign.card.strictjson import Json, value_at
 from cardsign.card.tree import Node, Source, sources_held, write
@@ -96,7 +95,7 @@ _Tokens: TypeAlias = tuple[str, ...]
 
 
 def find_partings(
-    received: Unsigned, payloads: Sequence[Payload]
+    received: Payloads, payloads: Sequence[Payload]
 ) -> tuple[tuple[Parting, ...], int]:
     """List the members at which payloads of one card part.
 
@@ -179,7 +178,7 @@ def _parted(node: Node, readings: Sequence[_Reading]) -> Iterator[Node]:
             yield from _parted(child, readings)
 
 
-def _made_up(received: Unsigned, readings: Sequence[_Reading]) -> Iterator[Source]:
+def _made_up(received: Payloads, readings: Sequence[_Reading]) -> Iterator[Source]:
     """Where they part and no member is responsible: something that one profile puts in."""
     distinct = {one.payload.data: one for one in readings}.values()
     seen: set[tuple[str | int, ...]] = set()

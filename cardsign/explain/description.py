@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cardsign.card.canonical import DEFAULT_PROFILES
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import DEFAULT_PROFILES, Payloads
+from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
@@ -104,7 +104,7 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
         if isinstance(payload, CanonicalizationError):
             yield {"profile": name, "refused": payload.message, "path": payload.path}
             continue
-        found = payloads.left_open(payload).listed
+        found = left_open(payload).listed
         yield {
             "profile": name,
             "sha256": hashlib.sha256(payload.data).hexdigest(),

@@ -22,10 +22,10 @@ from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     PROFILES,
     Payload,
+    Payloads,
     ProfileName,
-    Unsigned,
 )
-from cardsign.card.coverage import Payloads
+from cardsign.card.coverage import left_open
 from cardsign.card.document import (
     MAX_SIGNATURES,
     Card,
@@ -109,13 +109,13 @@ def explain_card(
     if jwks is not None and made:
         signatures = _with_what_was_signed(entries, begun, known, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
-    partings, partings_left_out = find_partings(known.received, default)
+    partings, partings_left_out = find_partings(known, default)
     predictable = jwks is not None and begun.generation is not None and not begun.read_on
     all_listed = not begun.signatures_left_out
     return replace(
         begun,
         portable=len(default) == len(DEFAULT_PROFILES) and not partings,
-        profiles=tuple(_profiles(known, payloads)),
+        profiles=tuple(_profiles(payloads)),
         partings=partings,
         partings_left_out=partings_left_out,
         signatures=signatures,
@@ -131,14 +131,14 @@ def explain_card(
 def _payloads(document: Mapping[str, Json]) -> Payloads:
     known = Payloads(document)
     try:
-        jcs(known.received.members)
+        jcs(known.members)
     except CanonicalizationError as refusal:  # read on, past a number that no double holds
         return Payloads(document, refusal)
     return known
 
 
 def _profiles(
-    known: Payloads, payloads: Mapping[ProfileName, Payload | CanonicalizationError]
+    payloads: Mapping[ProfileName, Payload | CanonicalizationError],
 ) -> Iterator[ProfilePayload]:
     first: dict[bytes, str] = {}
     for name, payload in payloads.items():
@@ -147,7 +147,7 @@ def _profiles(
             yield ProfilePayload(name, standing, refusal=problem_of(payload))
             continue
         same_as = first.setdefault(payload.data, name)
-        found = known.left_open(payload).listed
+        found = left_open(payload).listed
         yield ProfilePayload(
             name,
             standing,
@@ -216,7 +216,7 @@ def _with_what_was_signed(
                 reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
                 completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
     if suspects and against is not None:
-        told = Against(against, known.received.members)
+        told = Against(against, known.members)
         for suspect in suspects.values():
             suspect.signed = told.explains(suspect)
     left = [suspect for suspect in suspects.values() if suspect.signed is None]
@@ -318,7 +318,7 @@ def _of_signatures(
 
 def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
     """Whether a profile reads the card, so that it is only the bytes that it does not have."""
-    received = Unsigned(document)
+    received = Payloads(document)
     received.tree = read(dict(document))  # an SDK reads the signatures, too
     try:
         PROFILES[profile].rewrite(received)

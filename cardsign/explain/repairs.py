@@ -14,8 +14,7 @@ from dataclasses import fields, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from cardsign.card.canonical import PROFILES, Payload, canonicalize
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import PROFILES, Payload, Payloads, canonicalize
 from cardsign.card.document import unsigned
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
@@ -305,9 +304,9 @@ def search(payloads: Payloads, suspects: Iterable[Suspect], *, is_0_3: bool) -> 
     left = list(suspects)
     as_received = made_by(payloads)
     seen = {payload.data for payload in as_received}
-    size = max(map(len, seen)) + VALUE_BYTES * count_values(payloads.received.members)
+    size = max(map(len, seen)) + VALUE_BYTES * count_values(payloads.members)
     tries = bytes_read = 0
-    for candidate in _candidates(payloads.received.members, as_received, is_0_3=is_0_3):
+    for candidate in _candidates(payloads.members, as_received, is_0_3=is_0_3):
         bytes_read += size
         if not left or bytes_read > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:
             break

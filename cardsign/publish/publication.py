@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.card.canonical import canonicalize
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import Payloads, canonicalize
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, ProfileName
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, Payloads, ProfileName
+from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
@@ -165,7 +165,7 @@ def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | No
     payload = payloads.made(profile)
     if isinstance(payload, CanonicalizationError):
         raise payload
-    accepted = payloads.left_open(payload, accept_lossy=True)
+    accepted = left_open(payload, accept_lossy=True)
     pointers = accepted.listed.pointers
     shown = ", ".join(pointers[:_MAX_SHOWN]) + (" and more" if len(pointers) > _MAX_SHOWN else "")
     if accepted.fails:

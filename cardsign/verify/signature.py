@@ -14,8 +14,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, Payload, ProfileName
-from cardsign.card.coverage import LeftOpen, Payloads
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    OPT_IN_PROFILES,
+    Payload,
+    Payloads,
+    ProfileName,
+)
+from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.extended import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, token_claims
@@ -211,7 +217,7 @@ def _judge(
     path = f"/signatures/{index}"
     issuer = trust.issuer
     allowed = _may_count(header, payload, issuer)  # (4)
-    left_open = payloads.left_open(payload, accept_lossy=allowed)
+    opened = left_open(payload, accept_lossy=allowed)
     marker, other_kind = read_marker(payload, expect)  # (5)
     refusals = [may_sign_now(key, trust), other_kind, *_no_card_of(payload, trust)]
     against = [reason for reason in refusals if reason is not None]
@@ -223,10 +229,10 @@ def _judge(
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
-        verdict, why_not = _why_not(header, payload, payloads, issuer, path)
+        verdict, why_not = _why_not(header, payload, issuer, path)
         reasons.insert(0, why_not)
     counts = allowed and verdict == "valid"
-    reasons.extend(_coverage_reasons(left_open, payload.profile))
+    reasons.extend(_coverage_reasons(opened, payload.profile))
     return SignatureReport(
         index=index,
         kid=header.kid,
@@ -236,15 +242,15 @@ def _judge(
         reasons=tuple(reasons),
         profile=payload.profile,
         counts=counts,
-        uncovered=left_open.listed.pointers,
-        uncovered_count=left_open.listed.count,
+        uncovered=opened.listed.pointers,
+        uncovered_count=opened.listed.count,
         holder=key.holder or None,
         payload_sha256=hashlib.sha256(payload.data).hexdigest(),
         answers=Answers(
             integrity="yes" if allowed else "no",
             authorised="no" if against else "yes",
             current=current,
-            complete="no" if left_open.fails else "yes",
+            complete="no" if opened.fails else "yes",
         ),
         ends=_ends(key, marker, trust),
     )
@@ -266,11 +272,7 @@ def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer)
 
 
 def _why_not(
-    header: ProtectedHeader,
-    payload: Payload,
-    payloads: Payloads,
-    issuer: TrustedIssuer,
-    path: str,
+    header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer, path: str
 ) -> tuple[SignatureVerdict, Reason]:
     profile = payload.profile
     if header.kind == "compat":
@@ -282,17 +284,17 @@ def _why_not(
     if profile in OPT_IN_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
-    return "other-profile", _not_accepted(payload, payloads, issuer, path)
+    return "other-profile", _not_accepted(payload, issuer, path)
 
 
-def _not_accepted(payload: Payload, payloads: Payloads, issuer: TrustedIssuer, path: str) -> Reason:
+def _not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
     """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
         return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
-    leaves = payloads.left_open(payload).listed
-    if_accepted = payloads.left_open(payload, accept_lossy=True)
+    leaves = left_open(payload).listed
+    if_accepted = left_open(payload, accept_lossy=True)
     unsigned = some_of(leaves.pointers, leaves.count)
     message = f"the signature is good, but made by the SDKs' rule {payload.profile}"
     message += f", which leaves {unsigned} unsigned" if unsigned else ""
@@ -316,14 +318,14 @@ def _no_card_of(payload: Payload, trust: IssuerTrust) -> Iterator[Reason]:
         yield Reason.from_error(refusal)
 
 
-def _coverage_reasons(left_open: LeftOpen, profile: str) -> Iterator[Reason]:
+def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
-    for part in left_open.first:
+    for part in opened.first:
         where = part.source.shown
         code, what = "coverage.uncovered", "is not signed"
         if part.security:
             code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"
         yield Reason.of(code, f"{where} {what} ({profile} leaves it out)", where)
-    if left_open.listed.left_out:
-        more = f"{left_open.listed.left_out} more places are not signed"
+    if opened.listed.left_out:
+        more = f"{opened.listed.left_out} more places are not signed"
         yield Reason.of("coverage.uncovered", more)

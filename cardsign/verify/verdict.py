@@ -20,8 +20,7 @@ from datetime import datetime
 from functools import cache as once
 from functools import partial
 
-from cardsign.card.canonical import FULL_PROFILES
-from cardsign.card.coverage import Payloads
+from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.strictjson import is_paranoid
 from cardsign.errors import InputRefused

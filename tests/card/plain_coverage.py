@@ -21,7 +21,7 @@ from cardsign.card import (
     Json,
     Message,
     Node,
-    Unsigned,
+    Payloads,
     append,
     jcs,
     split,
@@ -54,7 +54,7 @@ def plain_payload(document: Mapping[str, Json], profile: str) -> PlainPayload:
     members = {name: value for name, value in document.items() if name != "signatures"}
     rewrite = PROFILES[profile].rewrite
     tree = _read(members, "")
-    received = Unsigned(members)
+    received = Payloads(members)
     received.tree = tree
     rewritten: Any = tree if rewrite is None else rewrite(received)
     value: Any = write(rewritten)

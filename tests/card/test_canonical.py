@@ -15,7 +15,7 @@ from cardsign.card import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
-    Unsigned,
+    Payloads,
     canonicalize,
     jcs,
     plain_jcs,
@@ -373,11 +373,11 @@ def test_what_is_said_to_change_nothing_changes_nothing(share: int) -> None:
     for seed in range(share, EXAMPLES, SHARES):
         for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
             unsigned = {name: value for name, value in card.items() if name != "signatures"}
-            assert Unsigned(card).is_portable <= (not lint_portability(unsigned)), seed
-            assert Unsigned(card).data == plain_jcs(unsigned), seed
+            assert Payloads(card).is_portable <= (not lint_portability(unsigned)), seed
+            assert Payloads(card).data == plain_jcs(unsigned), seed
             for name, rule in PROFILES.items():
-                if rule.changes_nothing(Unsigned(card)):
-                    assert write(rule.rewrite(Unsigned(card))) == unsigned, (seed, name)
+                if rule.changes_nothing(Payloads(card)):
+                    assert write(rule.rewrite(Payloads(card))) == unsigned, (seed, name)
                     proven[name] += 1
 
     assert {*DEFAULT_PROFILES, "sdk-1.0-legacy", "js-instance"} == set(proven)
@@ -411,8 +411,8 @@ NOT_PORTABLE: dict[str, Any] = {
 @pytest.mark.parametrize("members", NOT_PORTABLE.values(), ids=NOT_PORTABLE)
 def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
     """Anything that some default profile changes, or that a card should not have."""
-    assert Unsigned(PORTABLE).is_portable
-    assert not Unsigned({**PORTABLE, **members}).is_portable
+    assert Payloads(PORTABLE).is_portable
+    assert not Payloads({**PORTABLE, **members}).is_portable
 
 
 NAMES: Final = ("\U0001f600", "\ufb01")  # JavaScript sorts the first before the second
@@ -427,7 +427,7 @@ FREE: dict[str, Any] = {
 @pytest.mark.parametrize("params", FREE.values(), ids=FREE)
 def test_what_the_schema_leaves_free_is_written_by_rfc_8785(params: dict[str, Any]) -> None:
     """What is proven of a portable card does not reach into it."""
-    card = Unsigned({**PORTABLE, "capabilities": {"extensions": [{"params": params}]}})
+    card = Payloads({**PORTABLE, "capabilities": {"extensions": [{"params": params}]}})
     assert card.is_portable
     assert card.data == plain_jcs(card.members)
 
@@ -435,14 +435,14 @@ def test_what_the_schema_leaves_free_is_written_by_rfc_8785(params: dict[str, An
 def test_the_names_of_a_map_are_sorted_by_rfc_8785() -> None:
     """Nor to names that the schema does not give."""
     scheme = {"mtlsSecurityScheme": {"description": "a"}}
-    card = Unsigned({**PORTABLE, "securitySchemes": dict.fromkeys(NAMES, scheme)})
+    card = Payloads({**PORTABLE, "securitySchemes": dict.fromkeys(NAMES, scheme)})
     assert card.is_portable
     assert card.data == plain_jcs(card.members)
 
 
 def test_what_is_too_much_in_a_free_place_is_refused() -> None:
     """A number that RFC 8785 has no form for is not written by an encoder."""
-    card = Unsigned({**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}})
+    card = Payloads({**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}})
     assert card.is_portable
     with pytest.raises(CanonicalizationError, match="RFC 8785"):
         _ = card.data
@@ -453,11 +453,11 @@ def test_what_is_proven_is_not_looked_through_again(monkeypatch: pytest.MonkeyPa
     asked: list[Any] = []
     monkeypatch.setattr("cardsign.card.serialize._provable", lambda one: asked.append(one) or one)
     card = {name: PORTABLE[name] for name in ("name", "version", "skills")}
-    _ = Unsigned(card).data
+    _ = Payloads(card).data
     assert asked == []
     params, scheme = {"a": [1]}, {"mtlsSecurityScheme": {"description": "a"}}
     card |= {"capabilities": {"extensions": [{"params": params}]}, "securitySchemes": {"s": scheme}}
-    _ = Unsigned(card).data
+    _ = Payloads(card).data
     assert asked == [[params, {"s": None}]]
 
 
