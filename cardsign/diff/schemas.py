@@ -98,6 +98,8 @@ _PER_TYPE: Final[dict[str, str]] = {
 }
 
 _Schema: TypeAlias = Mapping[str, Json]
+#: What changed, where as a JSON pointer, and in words.
+_Step: TypeAlias = tuple[_Kind, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +157,14 @@ def compare_schemas(
         try:
             found += _Comparison(old, new, work or Work()).compare(old, new, path)
         except _TooLarge:
-            found.append(_Step("unclear", path, "these schemas are too large to be compared whole"))
+            found.append(("unclear", path, "these schemas are too large to be compared whole"))
     effects = _EFFECTS[direction] | _ALWAYS
-    return list(dict.fromkeys(Change(effects[one.kind], one.path, one.message) for one in found))
+    return list(dict.fromkeys(Change(effects[kind], *told) for kind, *told in found))
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    kind: _Kind
-    path: str
-    message: str
-
-    @property
-    def hurts(self) -> bool:
-        return self.kind in ("narrower", "removed", "unclear")
+def _hurts(step: _Step) -> bool:
+    """Whether something that was valid may not be valid any more."""
+    return step[0] in ("narrower", "removed", "unclear")
 
 
 @dataclass(slots=True)
@@ -191,7 +187,7 @@ class _Comparison:
                 return
             found = self._looked_up(self.old_root, old), self._looked_up(self.new_root, new)
             if found[0] is None or found[1] is None or len(self.open) >= MAX_OPEN:
-                yield _Step("unclear", path, "a reference could not be followed")
+                yield "unclear", path, "a reference could not be followed"
                 return
             self.open.add(pair)
             try:
@@ -207,7 +203,7 @@ class _Comparison:
         elif old is False or new is False:
             if old is not new:
                 wider = old is False
-                yield _Step(
+                yield (
                     "wider" if wider else "narrower",
                     path,
                     "something is taken here now" if wider else "nothing is taken here any more",
@@ -217,14 +213,14 @@ class _Comparison:
         elif isinstance(new, Mapping) and old is True:
             yield from self._objects({}, new, path)
         elif old != new:
-            yield _Step("unclear", path, "this is no JSON Schema")
+            yield "unclear", path, "this is no JSON Schema"
 
     def _objects(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
         before, after = _types(old), _types(new)
         if gone := [one for one in before if one not in after]:
-            yield _Step("narrower", path, f"{_listed(gone)} is no longer taken")
+            yield "narrower", path, f"{_listed(gone)} is no longer taken"
         if come := [one for one in after if one not in before]:
-            yield _Step("wider", path, f"{_listed(come)} is taken now")
+            yield "wider", path, f"{_listed(come)} is taken now"
         shared = {one for one in before if one in after}
         yield from _values(old, new, path)
         if shared & {"integer", "fraction"}:
@@ -241,7 +237,7 @@ class _Comparison:
                 yield from _condition(name, old, new, path)
         for name in _ENTANGLED:
             if old.get(name) != new.get(name):
-                yield _Step("unclear", append(path, name), f"`{name}` changed")
+                yield "unclear", append(path, name), f"`{name}` changed"
         for name in ("anyOf", "oneOf", "allOf"):
             yield from self._branches(name, old.get(name), new.get(name), append(path, name))
         yield from _notes(old, new, path)
@@ -249,7 +245,7 @@ class _Comparison:
     def _arrays(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
         if bool(old.get("uniqueItems")) != bool(new.get("uniqueItems")):
             unique = bool(new.get("uniqueItems"))
-            yield _Step(
+            yield (
                 "narrower" if unique else "wider",
                 path,
                 f"its items {'have to differ now' if unique else 'may be equal now'}",
@@ -268,16 +264,16 @@ class _Comparison:
         for name in [*before, *(name for name in after if name not in before)]:
             place = append(there, name)
             if name not in after:
-                yield _Step("removed", place, f"{name!r} was removed")
+                yield "removed", place, f"{name!r} was removed"
             elif name not in before:
                 yield from self._new_member(name, old, after[name], place)
             else:
                 yield from self.compare(before[name], after[name], place)
         for name in sorted(is_needed - was_needed):
             what = "is required now" if name in before else "is new and required"
-            yield _Step("narrower", append(there, name), f"{name!r} {what}")
+            yield "narrower", append(there, name), f"{name!r} {what}"
         for name in sorted((was_needed - is_needed) & set(after)):
-            yield _Step("wider", append(there, name), f"{name!r} is optional now")
+            yield "wider", append(there, name), f"{name!r} is optional now"
         rest = (old.get("additionalProperties", True), new.get("additionalProperties", True))
         yield from self.compare(*rest, append(path, "additionalProperties"))
 
@@ -285,7 +281,7 @@ class _Comparison:
         rest = old.get("additionalProperties")
         if rest is None or rest is False:
             kind: _Kind = "added" if rest is None else "wider"
-            yield _Step(kind, place, f"{name!r} is new")
+            yield kind, place, f"{name!r} is new"
         else:
             yield from self.compare(rest, after, place)
 
@@ -295,14 +291,14 @@ class _Comparison:
             return
         if not before or not after:
             kind: _Kind = "wider" if before else "narrower"
-            yield _Step(kind, path, f"`{name}` is {'gone' if before else 'new'}")
+            yield kind, path, f"`{name}` is {'gone' if before else 'new'}"
             return
         if name == "anyOf" or (
             name == "oneOf" and self._disjoint(before) and self._disjoint(after)
         ):
             yield from self._alternatives(before, after, path)
         elif (steps := self._in_pairs(before, after, path)) is None:
-            yield _Step("unclear", path, f"`{name}` changed")
+            yield "unclear", path, f"`{name}` changed"
         else:
             yield from steps
 
@@ -315,7 +311,7 @@ class _Comparison:
         found: list[_Step] = []
         for index, pair in enumerate(zip(before, after, strict=True)):
             for step in self.compare(*pair, append(path, str(index))):
-                if step.kind != "wording":
+                if step[0] != "wording":
                     return None
                 found.append(step)
         return found
@@ -332,7 +328,7 @@ class _Comparison:
 
         def takes_no_more(one: Json, other: Json) -> bool:
             """Whether `other` takes whatever `one` takes."""
-            return not any(step.hurts for step in self.compare(one, other, path))
+            return not any(_hurts(step) for step in self.compare(one, other, path))
 
         swapped = _Comparison(self.new_root, self.old_root, self.work)
         old_texts, new_texts = self._texts(before), self._texts(after)
@@ -340,13 +336,13 @@ class _Comparison:
         for index, one in enumerate(before):
             if old_texts[index] not in kept and not any(takes_no_more(one, it) for it in after):
                 place = append(path, str(index))
-                yield _Step("narrower", place, "an alternative was removed or narrowed")
+                yield "narrower", place, "an alternative was removed or narrowed"
         for index, one in enumerate(after):
             if new_texts[index] not in kept and all(
-                any(step.hurts for step in swapped.compare(one, it, path)) for it in before
+                any(_hurts(step) for step in swapped.compare(one, it, path)) for it in before
             ):
                 place = append(path, str(index))
-                yield _Step("wider", place, "an alternative was added or widened")
+                yield "wider", place, "an alternative was added or widened"
 
     def _texts(self, schemas: Sequence[Json]) -> list[object]:
         """Equal for schemas that mean the same wherever they stand."""
@@ -406,12 +402,12 @@ def _values(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
     if before is None or after is None:
         narrower = before is None
         said = "only listed values are taken now" if narrower else "any value is taken now"
-        yield _Step("narrower" if narrower else "wider", path, said)
+        yield "narrower" if narrower else "wider", path, said
         return
     if gone := [value for key, value in before.items() if key not in after]:
-        yield _Step("narrower", path, f"no longer taken: {_shown(gone)}")
+        yield "narrower", path, f"no longer taken: {_shown(gone)}"
     if come := [value for key, value in after.items() if key not in before]:
-        yield _Step("wider", path, f"taken now: {_shown(come)}")
+        yield "wider", path, f"taken now: {_shown(come)}"
 
 
 def _numbers(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
@@ -424,15 +420,15 @@ def _numbers(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
             before is not None
             and (sign * after[0], not after[1]) > (sign * before[0], not before[1])
         ):
-            yield _Step("wider", path, f"its {name} was {_edge(before)}, and is {_edge(after)}")
+            yield "wider", path, f"its {name} was {_edge(before)}, and is {_edge(after)}"
         else:
-            yield _Step("narrower", path, f"its {name} was {_edge(before)}, and is {_edge(after)}")
+            yield "narrower", path, f"its {name} was {_edge(before)}, and is {_edge(after)}"
     before_of, after_of = _number(old.get("multipleOf")), _number(new.get("multipleOf"))
     if before_of != after_of:
         if not after_of or (before_of and before_of % after_of == 0):
-            yield _Step("wider", path, "fewer numbers are refused by `multipleOf`")
+            yield "wider", path, "fewer numbers are refused by `multipleOf`"
         else:
-            yield _Step("narrower", path, "more numbers are refused by `multipleOf`")
+            yield "narrower", path, "more numbers are refused by `multipleOf`"
 
 
 def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterator[_Step]:
@@ -443,7 +439,7 @@ def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterato
         return
     grew = before is not None and (after is None or after > before)
     said = f"`{name}` was {old if old is not None else 'not set'}, and is "
-    yield _Step(
+    yield (
         "wider" if grew == more else "narrower",
         path,
         said + f"{new if new is not None else 'not set'}",
@@ -453,18 +449,18 @@ def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterato
 def _condition(name: str, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
     if (name in old) == (name in new):
         if old.get(name) != new.get(name):
-            yield _Step("unclear", append(path, name), f"`{name}` changed")
+            yield "unclear", append(path, name), f"`{name}` changed"
     elif name in new:
-        yield _Step("narrower", append(path, name), f"`{name}` is new")
+        yield "narrower", append(path, name), f"`{name}` is new"
     else:
-        yield _Step("wider", append(path, name), f"`{name}` is gone")
+        yield "wider", append(path, name), f"`{name}` is gone"
 
 
 def _notes(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
     for name in dict.fromkeys((*old, *new)):
         is_note = name in _NOTES or name not in _DECIDED
         if is_note and name not in ("$defs", "definitions") and old.get(name) != new.get(name):
-            yield _Step("wording", append(path, name), f"its {name} changed")
+            yield "wording", append(path, name), f"its {name} changed"
 
 
 # ------------------------------------------------------------------ reading a schema
