@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from cardsign.card.strictjson import Json
+from cardsign.card.document import extensions_of
+from cardsign.card.strictjson import Json, members_of, objects_in
 from cardsign.records import dataclass
 
 _Tokens: TypeAlias = tuple[str, ...]
@@ -40,16 +41,12 @@ class SkillSchema:
 
 def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
     """The schemas of a card's skills: in the skills, then in the `params` of extensions."""
-    skills = document.get("skills")
-    for index, skill in enumerate(skills if isinstance(skills, list) else ()):
-        if isinstance(skill, dict):
-            name = skill.get("skill_id") or skill.get("id")
-            yield from _schemas(str(name or ""), skill, ("skills", str(index)))
+    for index, skill in objects_in(document.get("skills")):
+        name = skill.get("skill_id") or skill.get("id")
+        yield from _schemas(str(name or ""), skill, ("skills", str(index)))
     for tokens, params in _params(document):
-        kept = params.get("skills")
-        for name, skill in kept.items() if isinstance(kept, dict) else ():
-            if isinstance(skill, dict):
-                yield from _schemas(name, skill, (*tokens, "skills", name))
+        for name, kept_skill in members_of(params.get("skills")).items():
+            yield from _schemas(name, members_of(kept_skill), (*tokens, "skills", name))
 
 
 def _schemas(skill: str, owner: Mapping[str, Json], at: _Tokens) -> Iterator[SkillSchema]:
@@ -60,10 +57,8 @@ def _schemas(skill: str, owner: Mapping[str, Json], at: _Tokens) -> Iterator[Ski
 
 
 def _params(document: Mapping[str, Json]) -> Iterator[tuple[_Tokens, Mapping[str, Json]]]:
-    capabilities = document.get("capabilities")
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    for index, one in enumerate(extensions if isinstance(extensions, list) else ()):
-        params = one.get("params") if isinstance(one, dict) else None
+    for index, one in enumerate(extensions_of(document)):
+        params = members_of(one).get("params")
         if isinstance(params, dict):
             yield ("capabilities", "extensions", str(index), "params"), params
 

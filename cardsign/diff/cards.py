@@ -264,11 +264,11 @@ def _params(path: str, old: Json, new: Json) -> Iterator[Change]:
     known = frozenset({"skills"} if _holds_objects(was) and _holds_objects(now) else ())
     yield from _others(path, before, after, frozenset(), known)
     if known:
-        for skill in dict.fromkeys((*_object(was), *_object(now))):
-            one, other = _object(_object(was).get(skill)), _object(_object(now).get(skill))
-            yield from _others(
-                append(append(path, "skills"), skill), one, other, _SKILL_WORDS, _SCHEMAS
-            )
+        skills = members_of(was), members_of(now)
+        for skill in dict.fromkeys((*skills[0], *skills[1])):
+            one, other = (members_of(each.get(skill)) for each in skills)
+            place = append(append(path, "skills"), skill)
+            yield from _others(place, one, other, _SKILL_WORDS, _SCHEMAS)
 
 
 def _holds_objects(value: Json) -> bool:
