@@ -17,12 +17,16 @@ InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]
 DEFAULT_TRANSPORT: Final = "JSONRPC"
 
 _MEMBERS: Final[dict[str, InterfaceMember]] = {name: name for name in get_args(InterfaceMember)}
-_BINDING: Final[dict[InterfaceMember, str]] = {
+#: What names the binding of an interface, by the member under which it stands.
+BINDING_MEMBERS: Final[dict[InterfaceMember, str]] = {
     "supportedInterfaces": "protocolBinding",
+    "url": "preferredTransport",
     "additionalInterfaces": "transport",
 }
 # No two of these fall together: in an object of these names alone, each is read one way only.
-_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | {*_BINDING.values(), "tenant"}
+_NAMES: Final = (
+    CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | {*BINDING_MEMBERS.values(), "tenant"}
+)
 _FOLDED: Final = {fold(name): name for name in _NAMES}
 
 
@@ -101,7 +105,7 @@ def _element(
     if not isinstance(element, dict):
         return Interface((*tokens, "url"), member, None)
     members, spelled = _by_name(element, any_spelling)
-    binding = members.get(_BINDING[member])
+    binding = members.get(BINDING_MEMBERS[member])
     if any_spelling and binding is None:  # some readers of one form take the other's name
         binding = members.get("protocolBinding") or members.get("transport")
     version = (members if member == "supportedInterfaces" else root).get("protocolVersion")

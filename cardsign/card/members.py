@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cardsign.card.document import Generation
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
@@ -17,11 +17,6 @@ from cardsign.records import dataclass
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
 _Tokens: TypeAlias = tuple[str | int, ...]
-_KINDS: Final = {
-    "string": (str, "a string"),
-    "bool": (bool, "true or false"),
-    "free": (dict, "an object"),
-}
 
 
 def check_is_agent_card(payload: Mapping[str, Json]) -> None:
@@ -107,7 +102,7 @@ def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[Membe
 def _of_value(value: Json, field: Field, where: _Tokens) -> Sequence[MemberProblem]:
     if field.message is not None:
         return _of_message(value, field.message, where)
-    kind, wanted = _KINDS[field.kind]
+    kind, wanted = JSON_TYPES[field.kind]
     return () if isinstance(value, kind) else _wrong(wanted, where)
 
 

@@ -281,6 +281,13 @@ class AgentCard(TypedDict, total=False):
 
 Kind = Literal["string", "bool", "message", "free"]
 Shape = Literal["one", "list", "map"]
+#: The JSON type that a value of each kind has, and how messages call it.
+JSON_TYPES: Final[dict[Kind, tuple[type, str]]] = {
+    "string": (str, "a string"),
+    "bool": (bool, "true or false"),
+    "message": (dict, "an object"),
+    "free": (dict, "an object"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: there is one of each

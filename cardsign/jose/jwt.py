@@ -64,9 +64,7 @@ def read_token(
     return _object(parts[1], "payload", MAX_TOKEN_CHARS, MAX_CLAIMS_DEPTH)
 
 
-def check_claims(
-    claims: Mapping[str, Json], *, issuer: str, audience: str, now: float, leeway: int = LEEWAY
-) -> None:
+def check_claims(claims: Mapping[str, Json], *, issuer: str, audience: str, now: float) -> None:
     """Check by whom a token is, for whom, and when (RFC 7519 4.1, RFC 9068 4).
 
     Raises:
@@ -78,9 +76,9 @@ def check_claims(
     if audience not in (meant if isinstance(meant, list) else [meant]):
         raise _unfit("it is for another audience")
     end, start = claims.get("exp"), claims.get("nbf", 0)
-    if isinstance(end, bool) or not isinstance(end, int | float) or end + leeway <= now:
+    if isinstance(end, bool) or not isinstance(end, int | float) or end + LEEWAY <= now:
         raise _unfit("it has expired, or does not say when it does")
-    if isinstance(start, bool) or not isinstance(start, int | float) or start - leeway > now:
+    if isinstance(start, bool) or not isinstance(start, int | float) or start - LEEWAY > now:
         raise _unfit("it is not valid yet")
 
 

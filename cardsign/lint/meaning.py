@@ -10,7 +10,7 @@ from semver import Version
 
 from cardsign.card.document import extensions_of
 from cardsign.card.extended import declares_extended_card, find_marker
-from cardsign.card.interfaces import Interface, interfaces_of
+from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, members_of, split
 from cardsign.errors import CardRefused
@@ -19,11 +19,6 @@ from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
 
 _URL: Final = "/supportedInterfaces/0/url"
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
-_BINDING_MEMBERS: Final = {
-    "supportedInterfaces": "protocolBinding",
-    "url": "preferredTransport",
-    "additionalInterfaces": "transport",
-}
 _BLANKS: Final = " \t\r\n"
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
 _ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
@@ -154,7 +149,7 @@ def binding(subject: Subject) -> Iterator[Found]:
     for one in interfaces_of(subject.document):
         known = not isinstance(one.binding, str) or one.binding in _BINDINGS
         if not known and not _URI.fullmatch(str(one.binding)):
-            place = (*one.tokens[:-1], _BINDING_MEMBERS[one.member])
+            place = (*one.tokens[:-1], BINDING_MEMBERS[one.member])
             folded = re.sub(r"[^A-Z]", "", str(one.binding).upper())
             meant = next((b for b in _BINDINGS if re.sub(r"[^A-Z]", "", b) == folded), None)
             hint = f"; did you mean {meant}?" if meant else ""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from cardsign.card.schema import Field, Kind, Shape, fold
+from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.card.walk import Spot, walk
@@ -24,7 +24,6 @@ from cardsign.errors import UsageFault
 from cardsign.lint.rules import Example, Finding, always, rule, rules_of
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
-_TYPES: Final[dict[Kind, type]] = {"string": str, "bool": bool, "message": dict, "free": dict}
 _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
 
 
@@ -228,7 +227,7 @@ def _expected(spot: Spot) -> type | None:
     if field is None or spot.role not in ("member", "element"):
         return None
     whole = _CONTAINERS.get(field.shape) if spot.role == "member" else None
-    return whole or _TYPES[field.kind]
+    return whole or JSON_TYPES[field.kind][0]
 
 
 def _is_null(spot: Spot) -> bool:

@@ -281,10 +281,16 @@ def weighed(finding: Finding, settings: LintSettings) -> Finding:
 
 # The cards that examples change: each is without any finding.
 
-_MODERN: Final[dict[str, Any]] = {
+_COMMON: Final[dict[str, Any]] = {
     "name": "Tide tables",
     "description": "Says when the water comes",
     "version": "1.2.0",
+    "capabilities": {"streaming": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
+}
+_MODERN: Final[dict[str, Any]] = _COMMON | {
     "supportedInterfaces": [
         {
             "url": "https://tides.example/a2a",
@@ -293,26 +299,15 @@ _MODERN: Final[dict[str, Any]] = {
         }
     ],
     "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
-    "capabilities": {"streaming": True},
     "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
     "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
 }
-_OLD: Final[dict[str, Any]] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
+_OLD: Final[dict[str, Any]] = _COMMON | {
     "protocolVersion": "0.3.0",
     "url": "https://tides.example/old",
     "preferredTransport": "JSONRPC",
-    "capabilities": {"streaming": True},
     "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
     "security": [{"harbour": ["read"]}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
 }
 SOUND_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import Field, Message
+from cardsign.card.schema import JSON_TYPES, Field, Message
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.tree import Node, list_of, object_of, refuse
 
@@ -140,19 +140,10 @@ def _field(node: Node, field: Field) -> Node:
 def _one(node: Node, field: Field) -> Node:
     if field.message is not None:
         return prune_empty(node, field.message)
-    if field.kind == "string":
-        _expect(node, str, "a string")
-    elif field.kind == "bool":
-        _expect(node, bool, "true or false")
-    else:
-        _expect(node, dict, "an object")
-        return without_empties(node)
-    return node
-
-
-def _expect(node: Node, kind: type, wording: str) -> None:
+    kind, wording = JSON_TYPES[field.kind]
     if not isinstance(node.value, kind):
         refuse(node, f"expected {wording}")
+    return without_empties(node) if field.kind == "free" else node
 
 
 # The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
