@@ -117,7 +117,10 @@ const PROTECTED = ["alg", "kid", "typ", "crit", "b64"];
 
 const fold = (name) => name.replaceAll("_", "").toUpperCase().toLowerCase();
 
-/** How many values a card is made of. Two names of one object that a lenient reader takes for one are refused. */
+/**
+ * How many values a card is made of. Two names of one object that a lenient reader takes for one are refused; in
+ * members that A2A does not define too, since this verifier knows no schema.
+ */
 function values(value) {
   const inner = value instanceof Map ? [...value.values()] : Array.isArray(value) ? value : [];
   const names = value instanceof Map ? [...value.keys()].map(fold) : [];
@@ -142,10 +145,14 @@ export function verifyCard(bytes, keys) {
   const signatures = card.get("signatures") ?? [];
   card.delete("signatures");
   need(values(card) <= MOST_VALUES, "json.too_many_values", "more than 10,000 values");
-  const endpoints = card.get("supportedInterfaces") ?? (card.has("url") ? [card.get("url")] : []);
+  const lists = ["supportedInterfaces", "additionalInterfaces"].map((name) => card.get(name) ?? []); // the latter is of 0.3
+  if (!lists.every(Array.isArray)) return null;
+  const endpoints = lists.flat().map((each) => each instanceof Map && each.get("url"));
+  if ((card.get("url") ?? null) !== null) endpoints.push(card.get("url"));
   const named = typeof card.get("name") === "string" && card.get("name") !== "";
   const shaped = Array.isArray(card.get("skills")) || card.get("capabilities") instanceof Map;
-  if (!named || !shaped || !endpoints.length || !Array.isArray(signatures) || signatures.length > 16) return null;
+  const callable = endpoints.length > 0 && endpoints.every((url) => typeof url === "string" && url !== "");
+  if (!named || !shaped || !callable || !Array.isArray(signatures) || signatures.length > 16) return null;
   const payload = Buffer.from(canonical(card)).toString("base64url");
   for (const entry of signatures) {
     try {

@@ -284,6 +284,17 @@ VECTORS: Final = (
     Vector("signed-10-001-values", "One value more.",
            lambda: by_another_sdk(_of_values(10_001), ES, "served-as-is"), "invalid", (),
            "json.too_many_values"),
+    # ------------------------------------------------------------------ added in the third edition
+    Vector("interface-without-url", "One of two endpoints has no URL.",
+           lambda: by_another_sdk({**PORTABLE, "supportedInterfaces":
+                                   [*PORTABLE["supportedInterfaces"], {}]}, ES, "served-as-is"),
+           "untrusted", ("valid",), "card.interface_url"),
+    Vector("additional-without-url", "The same of 0.3's additional interfaces.",
+           lambda: by_another_sdk({**OLD, "additionalInterfaces": [{}]}, ES, "served-as-is"),
+           "untrusted", ("valid",), "card.interface_url"),
+    Vector("old-url-beside-none", "A card of 0.3 with an empty list of 1.0's interfaces.",
+           lambda: by_another_sdk({**OLD, "supportedInterfaces": []}, ES, "served-as-is"),
+           "trusted", ("valid",)),
 )  # fmt: skip
 
 
