@@ -1,10 +1,11 @@
-"""What all commands share of their arguments: groups of options, ``--json``, files and stdin."""
+"""What all commands are given alike: groups of options, ``--json``, files, stdin and the time."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -94,6 +95,11 @@ def paranoid_option(command: _Command) -> _Command:
         "slower, with the same answers unless cardsign has a bug."
     )
     return cast("_Command", option("--paranoid", told)(running))
+
+
+def moment() -> datetime:
+    """The time of a command, to the second, as statements have it."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:

@@ -8,8 +8,8 @@ import click
 
 from cardsign.cli.arguments import STDIO, option, read_input, refuse_two_documents, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.policy import statements_option, supplied_statements
 from cardsign.cli.talk import printed, say
+from cardsign.cli.verifier import statements_option, supplied_statements
 from cardsign.errors import UsageFault
 from cardsign.trust.bundle import write_bundle
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, option, read_input, write_output
+from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.options import moment
 from cardsign.cli.talk import is_json, print_json, safe, say
 from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault

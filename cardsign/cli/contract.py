@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from cardsign.api import verify_card
-from cardsign.cli.arguments import option, read_input
+from cardsign.cli.arguments import moment, option, read_input
 from cardsign.cli.commands import group
-from cardsign.cli.options import moment
 from cardsign.cli.talk import printed
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes

@@ -6,9 +6,8 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import option
+from cardsign.cli.arguments import moment, option
 from cardsign.cli.commands import command
-from cardsign.cli.options import moment
 from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.diff.cards import CardDiff, diff_cards

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cardsign.cli.arguments import option, read_input
+from cardsign.cli.arguments import moment, option, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.options import moment
 from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault

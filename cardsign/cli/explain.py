@@ -12,8 +12,8 @@ import click
 
 from cardsign.cli.arguments import STDIO, option, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.policy import TrustOptions, trust_options
 from cardsign.cli.talk import printed, safe
+from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import PATH, STDIO, option, option_group
+from cardsign.cli.arguments import PATH, STDIO, moment, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
@@ -17,7 +17,6 @@ from cardsign.cli.options import (
     actor,
     alg_option,
     leave,
-    moment,
     passphrase_options,
     read_place,
     recovery_passphrase_option,

@@ -9,9 +9,8 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import STDIO, option, read_input, write_output
+from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.options import moment
 from cardsign.cli.talk import printed, safe, say
 from cardsign.explain.description import describe_card
 from cardsign.files import read_bytes

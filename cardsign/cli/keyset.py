@@ -13,6 +13,7 @@ import click
 from cardsign.cli.arguments import (
     PATH,
     STDIO,
+    moment,
     option,
     option_group,
     read_input,
@@ -27,7 +28,6 @@ from cardsign.cli.options import (
     UnlockOptions,
     actor,
     keystore_options,
-    moment,
     project_config,
     publication_option,
     read_public,

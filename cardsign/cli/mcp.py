@@ -17,10 +17,16 @@ from pydantic import Field
 from cardsign import __version__
 from cardsign.card.document import Card
 from cardsign.check import check_card, check_url
+from cardsign.cli.arguments import moment
 from cardsign.cli.commands import command
-from cardsign.cli.options import moment
-from cardsign.cli.policy import TrustOptions, own_trust_options
-from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option, make_fetcher
+from cardsign.cli.verifier import (
+    TrustOptions,
+    VerifierOptions,
+    keep_lock,
+    loopback_option,
+    make_fetcher,
+    own_trust_options,
+)
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, UsageFault
 from cardsign.explain.description import describe_card

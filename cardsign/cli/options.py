@@ -7,20 +7,20 @@ import json
 import os
 import platform
 import shlex
+import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from cardsign.cli.arguments import PATH, option, option_group, read_input
+from cardsign.cli.arguments import PATH, moment, option, option_group, read_input
 from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.talk import safe, say
 from cardsign.config import CONFIG_FILE, ProjectCard, ProjectConfig, read_config
-from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.errors import CardsignError, PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.issuer.rotation import Unlocking
@@ -109,7 +109,7 @@ class KeystoreOptions:
         if self.place is not None or named:
             return self.place or read_place(named or "")
         configured = None if named == "" else project_config().keystore
-        return _allowed(configured or locate_keystore(None, {}, Path.cwd(), create=create))
+        return _allowed(configured or locate_keystore(Path.cwd(), create=create))
 
     def open(self, *, vouched: bool = True) -> KeyStore:
         """Open the key store, wherever it is.
@@ -404,12 +404,54 @@ def actor() -> str:
     return f"{account}@{platform.node()}"
 
 
-def moment() -> datetime:
-    """The time of a command, to the second, as statements have it."""
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:
     """Read a public key that the user hands over."""
     with of_the_user(name):
         return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
+
+
+# ``--watch``: a command that goes on, looks again each so many seconds, and follows.
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """Whether a command goes on, and how often it looks: each field is the option of its name."""
+
+    watch: bool
+    every: int
+
+    def repeat(self, look: Callable[[], int]) -> int:
+        """Look once, or again and again.
+
+        An error of the first look is raised. Later ones are said, each once while it lasts.
+        """
+        status, is_first, said = 0, True, ""
+        while is_first or self.watch:
+            try:
+                status, said = look(), ""
+            except CardsignError as error:
+                if is_first:
+                    raise
+                if str(error) != said:
+                    said = str(error)
+                    say(safe(said, limit=600))
+            is_first = False
+            if self.watch:
+                threading.Event().wait(self.every)
+        return status
+
+
+def watch_options(every: int, follows: str) -> Callable[..., Callable[..., object]]:
+    """``--watch`` and ``--every``, as `watching`."""
+    return option_group(
+        WatchOptions,
+        "watching",
+        option("--watch", f"Go on, and follow {follows}."),
+        option(
+            "--every SECONDS",
+            "How often --watch looks.",
+            type=click.IntRange(1, 86_400),
+            default=every,
+            show_default=True,
+        ),
+    )

@@ -12,7 +12,6 @@ import click
 from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.arguments import option
 from cardsign.cli.commands import group
-from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.talk import (
     Progress,
     complain_once,
@@ -25,7 +24,15 @@ from cardsign.cli.talk import (
     say,
     say_repeated,
 )
-from cardsign.cli.verifier import loopback_option, make_fetcher, summary
+from cardsign.cli.verifier import (
+    TrustOptions,
+    edit_options,
+    loopback_option,
+    make_fetcher,
+    raise_lock,
+    summary,
+    trust_options,
+)
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,

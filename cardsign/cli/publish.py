@@ -11,20 +11,20 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, option, read_input
+from cardsign.cli.arguments import PATH, moment, option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import begin_check, done, dry_run_option, to_change
 from cardsign.cli.options import (
     GuidedOptions,
     UnlockOptions,
-    moment,
+    WatchOptions,
     needed_cards,
     project_config,
     unlock_options,
+    watch_options,
 )
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members, say_progress, say_withheld
-from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes

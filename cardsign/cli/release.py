@@ -8,14 +8,13 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import option, option_group, read_input
+from cardsign.cli.arguments import moment, option, option_group, read_input
 from cardsign.cli.commands import group
 from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,
     keystore_options,
-    moment,
     project_cards,
     project_config,
     publication_option,

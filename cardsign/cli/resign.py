@@ -12,16 +12,21 @@ import click
 
 from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, STDIO, option, option_group, write_output
+from cardsign.cli.arguments import PATH, STDIO, moment, option, option_group, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import done, dry_run_option, to_change
-from cardsign.cli.options import UnlockOptions, moment, unlock_options
-from cardsign.cli.policy import accept_option, statements_option, trust_options
+from cardsign.cli.options import UnlockOptions, WatchOptions, unlock_options, watch_options
 from cardsign.cli.sign import CardOptions
 from cardsign.cli.talk import is_json, printed, safe, say, say_notes
-from cardsign.cli.verifier import VerifierOptions, keep_lock, loopback_option
+from cardsign.cli.verifier import (
+    VerifierOptions,
+    accept_option,
+    keep_lock,
+    loopback_option,
+    statements_option,
+    trust_options,
+)
 from cardsign.cli.views import render_verdict, say_updated
-from cardsign.cli.watch import WatchOptions, watch_options
 from cardsign.errors import (
     EXIT_OK,
     CardRefused,

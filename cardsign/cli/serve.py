@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import PATH, option
+from cardsign.cli.arguments import PATH, moment, option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import done, dry_run_option, to_change
-from cardsign.cli.options import moment, project_config
+from cardsign.cli.options import project_config
 from cardsign.cli.talk import is_json, printed, say
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault

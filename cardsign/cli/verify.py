@@ -27,7 +27,6 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import command
-from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import (
     Progress,
     complain,
@@ -41,9 +40,12 @@ from cardsign.cli.talk import (
 )
 from cardsign.cli.verifier import (
     VerifierOptions,
+    accept_option,
     keep_lock,
     loopback_option,
+    statements_option,
     summary,
+    trust_options,
     unnamed_policy,
 )
 from cardsign.cli.views import first_line, render_verdict

@@ -19,7 +19,7 @@ from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.signers import card_signers
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
@@ -115,7 +115,7 @@ def prepare_cards(
     roles = {role for key in store.load().keys for role in key.roles}
     if "card" in roles and not is_card_withdrawn(store):
         sign_cards(store, cards, access, now=now, build=build)
-    if "release" in roles and StatementHistory.of(store).newest_keyset() is not None:
+    if "release" in roles and kept_keyset(store) is not None:
         listed = ReleaseChanges(cards=to_list(cards), by_name=False)
         renew_release(
             store, access, now=now, directory=directory, settings=settings, changes=listed

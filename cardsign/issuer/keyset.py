@@ -40,7 +40,7 @@ from cardsign.issuer.release import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.keyset_drafts import (
     KEY_LIFETIME,
     KEYSET_LIFETIME,
@@ -202,7 +202,7 @@ def draft_keyset(
         UsageFault: The changes do not fit, or no verifier would take the statement;
             ``statement.not_yet``: the newest one is of later than `now`.
     """
-    previous = StatementHistory.of(store).newest_keyset()
+    previous = kept_keyset(store)
     check_begun(previous, now)
     plan = KeysetPlan.of(previous) if previous else _first_plan(store, origin or "")
     plan = plan.following(store.state, now=now, until=now + lifetime)
@@ -230,7 +230,7 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     """The key of the store, or of its newest keyset, that has this kid or thumbprint."""
     if any(name in record.names for record in store.state.keys):
         return store.state.find(name).public
-    keyset = StatementHistory.of(store).newest_keyset()
+    keyset = kept_keyset(store)
     listed = [key.public for key in keyset.keys] if keyset else []
     listed += [key.public for key in keyset.root.keys] if keyset else []
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
@@ -306,7 +306,7 @@ def draft_keyset_due(
         UsageFault: ``rotate.draft``; or no verifier would take the draft.
         FileFault: The file cannot be read, or is a link.
     """
-    newest = StatementHistory.of(store).newest_keyset()
+    newest = kept_keyset(store)
     if newest is None:
         return None
     if not keyset_due(store.state, newest, now=now).is_due(now):
@@ -338,7 +338,7 @@ def signed_keysets(store: KeyStore, file: Path, roots: KeyStore | None) -> Itera
         found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
     found += [] if roots is None else StatementHistory.of(roots).keysets()
     for statement in found:
-        newest = StatementHistory.of(store).newest_keyset()
+        newest = kept_keyset(store)
         with suppress(StatementRefused):
             check_step(statement, newest)
             yield KeysetDraft(statement, newest)
@@ -380,7 +380,7 @@ def review_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it does not
             say what has become of the keys of this store since.
     """
-    previous = StatementHistory.of(store).newest_keyset()
+    previous = kept_keyset(store)
     with _fork_told(store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."

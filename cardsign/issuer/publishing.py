@@ -24,7 +24,7 @@ from cardsign.errors import (
 )
 from cardsign.issuer.signers import CardSigners
 from cardsign.keys.doctor import Finding
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import StatementHistory, kept_keyset
 from cardsign.keys.keyset_drafts import has_ended
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord
@@ -66,7 +66,7 @@ class Published:
     @classmethod
     def of(cls, store: KeyStore, generation: Generation) -> Published:
         """Compare a generation with the key store that it was made from."""
-        keyset = StatementHistory.of(store).newest_keyset()
+        keyset = kept_keyset(store)
         number = keyset.label if keyset else ""
         ours = [key.kid for key in store.state.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
@@ -402,7 +402,7 @@ def examine_revocations(store: KeyStore, directory: Path | None) -> tuple[Findin
     A key store that has moved or cannot be read is none of this: see `examine_store`.
     """
     try:
-        state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+        state, keyset = store.load(), kept_keyset(store)
         revoked = [key for key in state.keys if key.state == "revoked"]
         kept = still_trusted(store, directory, revoked)
     except (StoreFault, FileFault):

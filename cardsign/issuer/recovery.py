@@ -19,7 +19,7 @@ from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import needed_keyset
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.envelope import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
-from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, KeysetPlan, draft_recovery
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore
@@ -105,7 +105,7 @@ def recover(
         StoreFault: ``keystore.no_keyset``: neither kept nor published.
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
-    if is_new := StatementHistory.of(store).newest_keyset() is None:
+    if is_new := kept_keyset(store) is None:
         _take_up_history(store, directory, now)
     previous = needed_keyset(store)
     check_begun(previous, now)

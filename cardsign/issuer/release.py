@@ -17,7 +17,13 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.jose.jws import Signer
-from cardsign.keys.history import StatementHistory, check_signed, note_keyset, note_release
+from cardsign.keys.history import (
+    StatementHistory,
+    check_signed,
+    kept_keyset,
+    note_keyset,
+    note_release,
+)
 from cardsign.keys.keyset_drafts import awaits_recovery
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
@@ -174,7 +180,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     Raises:
         StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
     """
-    newest = StatementHistory.of(store).newest_keyset()
+    newest = kept_keyset(store)
     if newest is None:
         raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=store.place)
     return newest

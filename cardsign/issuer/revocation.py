@@ -16,10 +16,10 @@ from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFa
 from cardsign.issuer.publishing import still_trusted
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.rotation import Progress, Task, Unlocking, Work, check_opens, key_holder
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import (
@@ -104,12 +104,12 @@ def destroy_key(
 
 
 def _check_not_needed(store: KeyStore, kid: str) -> None:
-    check_not_needed(store.state.find(kid), StatementHistory.of(store).newest_keyset(), store.state)
+    check_not_needed(store.state.find(kid), kept_keyset(store), store.state)
 
 
 def check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
     """Refuse to revoke only root keys without which no statement can be signed."""
-    keyset = StatementHistory.of(store).newest_keyset()
+    keyset = kept_keyset(store)
     if keyset is not None and all(
         record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
         for record in records
@@ -142,12 +142,7 @@ def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
 
 
 def make_replacements(
-    store: KeyStore,
-    record: KeyRecord,
-    passphrase: Callable[[Role], bytes],
-    now: datetime,
-    new_key: Callable[[SigningAlg], PrivateKey],
-    random: Callable[[int], bytes],
+    store: KeyStore, record: KeyRecord, passphrase: Callable[[Role], bytes], now: datetime
 ) -> Iterator[KeyRecord]:
     """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
 
@@ -164,7 +159,8 @@ def make_replacements(
     if record.custody.startswith("file:"):
         check_opens(store, record, secret)
     for _ in range(len(safe), 2):
-        yield store.add_key(new_key(alg), secret, now=now, random=random, roles=record.roles)
+        made = PrivateKey.generate(alg)
+        yield store.add_key(made, secret, now=now, random=os.urandom, roles=record.roles)
 
 
 def stored_beside(
@@ -202,7 +198,7 @@ def keys_stored_with(
 
 def may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
     """Whether the last roots have nothing left to sign, and a recovery can follow."""
-    state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+    state, keyset = store.load(), kept_keyset(store)
     if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
         return True  # too few are left already
     others = [state.find(key.thumbprint) for key in records if key not in needed]
@@ -253,7 +249,7 @@ def revoke_and_replace(
             without which no statement can revoke them; or as :func:`rotate_keys`.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    work = _Emergency(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
+    work = _Emergency(store, config, unlocking, now, draft)
     records = list(dict.fromkeys(store.state.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
@@ -278,7 +274,7 @@ class _Emergency(Work):
         wait: Callable[[datetime], datetime],
     ) -> Progress:
         """Revoke keys, tell it, replace them; what has to sign all this is revoked after it."""
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         releases, needed = list[KeyRecord](), list[KeyRecord]()
         for record in sorted(records, key=lambda one: not one.rotates):
             if keyset and not record.rotates and is_needed(record, keyset, self.store.load()):
@@ -363,7 +359,7 @@ class _Emergency(Work):
         return Task(key_holder("release"), what, f"cardsign release renew; then {again}")
 
     def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         names = ", ".join(key.named for key in needed)
         if keyset is None or keyset.recovery is None:
             what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
@@ -384,9 +380,9 @@ class _Emergency(Work):
 
     def replace_lost(self, record: KeyRecord) -> None:
         """Make keys in the place of a revoked one, unless safe ones are there."""
-        secret, made = self.unlocking.passphrase, self.new_key
+        secret = self.unlocking.passphrase
         try:
-            for key in make_replacements(self.store, record, secret, self.now, made, self.random):
+            for key in make_replacements(self.store, record, secret, self.now):
                 self.done.append(f"made {key.named} in its place")
         except PassphraseFault as fault:
             role = next(role for role in record.roles if role in ROTATING)

@@ -56,7 +56,7 @@ from cardsign.issuer.release import (
 from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.keyset_drafts import (
     KeysetDue,
     awaits_recovery,
@@ -150,8 +150,6 @@ def rotate_keys(
     *,
     now: datetime,
     draft: Path,
-    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
-    random: Callable[[int], bytes] = os.urandom,
     only_cards: bool = False,
 ) -> Progress:
     """Do all that is due, and say what needs a person.
@@ -167,13 +165,12 @@ def rotate_keys(
         unlocking: What it may use.
         now: The time, with its zone, in whole seconds.
         draft: Where a draft of the next keyset statement is or goes.
-        new_key, random: Make a key for an algorithm, and that many fresh bytes.
         only_cards: Leave the keys as they are: build, sign, list and publish the cards.
 
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
-    work = Work(store, config, unlocking, now, draft, new_key, random)
+    work = Work(store, config, unlocking, now, draft)
     work.leave_out_strangers()
     progress = work.rotate(only_cards)
     if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
@@ -190,8 +187,6 @@ class Work:
     unlocking: Unlocking
     now: datetime
     draft: Path
-    new_key: Callable[[SigningAlg], PrivateKey]
-    random: Callable[[int], bytes]
     done: list[str] = field(default_factory=list)
     left: list[Task] = field(default_factory=list)
     awaits_roots: bool = False  # the call that follows their signature does what waits for it
@@ -230,7 +225,7 @@ class Work:
                 self._unlisted_roots()
             if not self._awaits_recovery():
                 self._keys_and_cards(only_cards)
-        state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
+        state, keyset = self.store.load(), kept_keyset(self.store)
         over = keyset is None or self._has_ended() or self._awaits_recovery()
         return Progress(
             tuple(self.done),
@@ -249,11 +244,11 @@ class Work:
         self._cards()
 
     def _has_ended(self) -> bool:
-        return has_ended(self.store.load(), StatementHistory.of(self.store).newest_keyset())
+        return has_ended(self.store.load(), kept_keyset(self.store))
 
     def _awaits_recovery(self) -> bool:
         """Whether a key that is made now would not be in the statement that is to be published."""
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         return keyset is not None and awaits_recovery(self.store.load(), keyset)
 
     def warned(self, progress: Progress, records: Sequence[KeyRecord]) -> Progress:
@@ -291,9 +286,7 @@ class Work:
             self.needs("you", what, "cardsign keys import --custody URI", None)
         for step in here:
             try:
-                made = make_successor(
-                    self.store, step, self.unlocking.passphrase, now, self.new_key, self.random
-                )
+                made = make_successor(self.store, step, self.unlocking.passphrase, now)
             except PassphraseFault as fault:
                 what = f"make the next {step.alg} {step.role} key: {fault.message}; "
                 what += f"set CARDSIGN_{step.role.upper()}_PASSPHRASE"
@@ -311,21 +304,21 @@ class Work:
             self.done.append(f"took keyset {label} from what is published")
         if taken.keysets and (names := self._keys_elsewhere()):
             self.done.append(f"{names}, which another copy of this key store has made")
-        if (keyset := StatementHistory.of(self.store).newest_keyset()) is not None:
+        if (keyset := kept_keyset(self.store)) is not None:
             note_keyset(self.store, keyset, now=self.now)
             for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
                 self._publish_keyset(signed)
 
     def _keys_elsewhere(self) -> str:
         """Which keys another copy of this key store has, as a sentence without its end."""
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         found = keys_elsewhere(self.store.load(), keyset) if keyset else ()
         names = ", ".join(f"{' and '.join(key.roles)} key {short(key.public.kid)}" for key in found)
         return f"keyset {keyset.label} lists {names}" if keyset and names else ""
 
     def _unlisted_roots(self) -> None:
         """Ask for the statement of a recovery that was begun: until then the old roots count."""
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         for root in unlisted_roots(self.store.load(), keyset) if keyset else ():
             what = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
             what += "retire the key if nobody wants it"
@@ -455,7 +448,7 @@ class Work:
             self.done.append(f"signed release {told.release.seq}, which names it")
 
     def keyset_ends(self) -> datetime | None:
-        return _end(StatementHistory.of(self.store).newest_keyset())
+        return _end(kept_keyset(self.store))
 
     # Cards, release, publication.
 
@@ -532,7 +525,7 @@ class Work:
         return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
 
     def release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         if keyset is None or not any("release" in key.roles for key in self.store.load().keys):
             return
         if self.is_forked:
@@ -621,8 +614,8 @@ def make_successor(
     step: Step,
     passphrase: Callable[[Role], bytes],
     now: datetime,
-    new_key: Callable[[SigningAlg], PrivateKey],
-    random: Callable[[int], bytes],
+    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
+    random: Callable[[int], bytes] = os.urandom,
 ) -> KeyRecord | None:
     """Make the key that a step asks for; None if another process was faster.
 

@@ -11,7 +11,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -121,7 +121,6 @@ def restore(
     now: datetime,
     actor: str = "",
     heads: SeenHeads | None = None,
-    random: Callable[[int], bytes] = os.urandom,
 ) -> KeyStore:
     """Make a key store of `contents` at `place`, which holds none, and return it.
 
@@ -131,7 +130,7 @@ def restore(
     state, events = arrive(contents.state)
     if events:
         state = replace(state, generation=state.generation + 1)
-        state, lines = extend(state, events, now=now, actor=actor, random=random)
+        state, lines = extend(state, events, now=now, actor=actor, random=os.urandom)
         contents = replace(contents, state=state, audit=contents.audit + lines)
     return create_store(place, contents, actor=actor, heads=heads)
 
@@ -142,7 +141,6 @@ def move_store(
     *,
     now: datetime,
     heads: SeenHeads | None = None,
-    random: Callable[[int], bytes] = os.urandom,
 ) -> KeyStore:
     """Move a store to `place`, and return what is there: only that signs from now on.
 
@@ -176,7 +174,7 @@ def move_store(
     store.leave(to, now=now)
     try:
         contents = unpack(pack(store, moved=True))
-        return restore(contents, place, now=now, actor=store.actor, heads=heads, random=random)
+        return restore(contents, place, now=now, actor=store.actor, heads=heads)
     except CardsignError:
         # Only what was marked just now: a store of an earlier call may be there, and be hidden,
         # such as on a disk that is not mounted.

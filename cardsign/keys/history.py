@@ -208,6 +208,11 @@ class StatementHistory:
             raise _broken(self._store.place, f"keyset {held.label} is not {held.digest}")
 
 
+def kept_keyset(store: KeyStore) -> KeysetStatement | None:
+    """The newest keyset statement of a store, or None; see :meth:`StatementHistory.keysets`."""
+    return StatementHistory.of(store).newest_keyset()
+
+
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
     """Check that a release was signed by right when it was issued; return who signed it.
 

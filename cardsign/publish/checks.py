@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Final
 
@@ -28,6 +28,8 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
+from cardsign.keys.lifecycle import SHOWN_TIME
+from cardsign.keys.release_drafts import SKEW
 from cardsign.publish.generation import (
     CARD_FILE,
     LEGACY_FILE,
@@ -61,7 +63,6 @@ from cardsign.verify.verdict import examine_card
 
 _OLDER: Final = "the card for clients of A2A 0.3"
 _PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}
-_SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def check_cards(
@@ -153,7 +154,7 @@ def _check_marker(
     if marker.exp <= now.timestamp():
         raise PublishRefused(
             "publish.extended",
-            f"{name} expired at {datetime.fromtimestamp(marker.exp, UTC):{_SHOWN_TIME}}",
+            f"{name} expired at {datetime.fromtimestamp(marker.exp, UTC):{SHOWN_TIME}}",
             hint="Sign it again with a later --expires.",
         )
     return marker
@@ -179,9 +180,6 @@ def _not_verifying(name: str, code: str, message: str, path: str) -> PublishRefu
 def _content(document: Mapping[str, Json]) -> bytes:
     return jcs({name: value for name, value in document.items() if name != "signatures"})
 
-
-#: The issuer's own statements may be as old as the clocks of its hosts differ.
-SKEW: Final = timedelta(minutes=5)
 
 _NAME: Final = "issuer"
 _UNLISTED: Final = frozenset({"card.digest_unlisted", "card.rollback", "card.listed_elsewhere"})

@@ -157,7 +157,7 @@ def publish_statements(
     Raises:
         PublishRefused: ``publish.statements``: they do not follow the published ones.
         UsageFault: ``publish.other_publisher``.
-        FileFault, ServeFault: As :func:`publish`.
+        FileFault, ServeFault: As :func:`publish_generation`.
     """
     if not directory.exists():
         return None
@@ -386,7 +386,7 @@ def publication_of(generation: Generation) -> Publication:
     """Describe a generation for the key store that its keys are of.
 
     Raises:
-        InputRefused: It is not as :func:`cardsign.publish.publish` makes them.
+        InputRefused: It is not as :func:`publish_generation` makes them.
     """
     jwks = JwkSet.from_bytes(generation.jwks)
     cards = _by_file(generation.card, generation.legacy_card, generation.extended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent
-from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.keyset_drafts import KeysetPlan, draft_next, draft_recovery, write_draft
 from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
 from cardsign.keys.stores.base import KeyStore, Kind, Number
@@ -97,9 +97,7 @@ class MemoryStore(KeyStore):
     make = replace_private = _nothing
 
 
-def stand_in(
-    store: KeyStore, new_key: Callable[[str, str], PrivateKey] | None = None
-) -> tuple[MemoryStore, MemoryStore]:
+def stand_in(store: KeyStore) -> tuple[MemoryStore, MemoryStore]:
     """A store in memory in the state of another, with fresh keys under the same kids.
 
     So a rotation can be rehearsed without any passphrase. Of the statements only the newest
@@ -107,27 +105,25 @@ def stand_in(
 
     Args:
         store: The real store; it is only read.
-        new_key: Makes a key of an algorithm under a kid.
 
     Returns:
         The store, and one with the root keys that the real one does not hold.
     """
-    new_key = new_key or _fresh
     copy, roots = MemoryStore(), MemoryStore()
     state = store.load()
     names = dict[str, str]()
     keys = []
     for record in state.keys:
-        private = new_key(record.alg, record.kid)
+        private = _fresh(record.alg, record.kid)
         name = private.public.thumbprint
         names[record.thumbprint] = name
         copy.private[name] = private
         custody = file_custody(name) if record.custody.startswith("file:") else record.custody
         keys.append(replace(record, public=private.public, custody=custody))
     copy.state = replace(state, keys=tuple(keys), statements=StatementsHeld(), moved=None)
-    newest = StatementHistory.of(store).newest_keyset()
+    newest = kept_keyset(store)
     if newest is not None:
-        _keep(newest, names, copy, roots, new_key)
+        _keep(newest, names, copy, roots)
     return copy, roots
 
 
@@ -136,11 +132,7 @@ def _fresh(alg: str, kid: str) -> PrivateKey:
 
 
 def _keep(
-    newest: KeysetStatement,
-    names: dict[str, str],
-    copy: MemoryStore,
-    roots: MemoryStore,
-    new_key: Callable[[str, str], PrivateKey],
+    newest: KeysetStatement, names: dict[str, str], copy: MemoryStore, roots: MemoryStore
 ) -> None:
     """Keep a statement in both stores that says of the stand-ins what `newest` says."""
     begun = datetime.fromtimestamp(newest.iat, UTC)
@@ -152,7 +144,7 @@ def _keep(
     for old, holder in listed:
         if old.thumbprint in names:
             continue
-        private = made[old.thumbprint] = new_key(old.alg, old.kid)
+        private = made[old.thumbprint] = _fresh(old.alg, old.kid)
         names[old.thumbprint] = private.public.thumbprint
         if old.thumbprint in root_names:
             roots.add_key(private, b"", now=begun, roles=("root",), holder=holder)
@@ -176,7 +168,7 @@ def _keep(
         revoked=frozenset(names.get(name, name) for name in newest.revoked),
     )
     signers = [private_keys[key.public.thumbprint] for key in plan.root.keys]
-    for statement in _history(newest, plan, signers, new_key("ES256", "recovery")):
+    for statement in _history(newest, plan, signers, _fresh("ES256", "recovery")):
         for one in (copy, roots):
             StatementHistory.of(one).keep_keyset(statement, write_draft(statement))
             note_keyset(one, statement, now=begun)

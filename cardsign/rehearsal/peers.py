@@ -1,8 +1,13 @@
-"""Verifiers of an issuer's cards: those with a key set alone, and those that follow its keysets."""
+"""What an issuer's site shows at each moment, the caches before it, and the verifiers behind them.
+
+A moment is a number of seconds since any beginning; nobody here asks a clock. Some verifiers have a
+key set alone, and others follow the keysets.
+"""
 
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final, Literal
@@ -13,7 +18,6 @@ from cardsign.errors import SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
-from cardsign.rehearsal.site import Copies
 from cardsign.statements.keyset import KeysetId
 from cardsign.statements.succession import RootPin
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
@@ -24,6 +28,44 @@ from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
+
+
+class Site:
+    """What is live at each path at each moment; the past can be asked for, as a cache would."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[list[int], list[bytes]]] = {}
+
+    def show(self, path: str, body: bytes, since: int) -> bool:
+        """Put a document up; whether that changes anything."""
+        times, bodies = self._shown.setdefault(path, ([], []))
+        if bodies and bodies[-1] == body:
+            return False
+        times.append(since)
+        bodies.append(body)
+        return True
+
+    def live(self, path: str, when: int) -> bytes | None:
+        """What an answer of that moment holds."""
+        times, bodies = self._shown.get(path, ([], []))
+        index = bisect_right(times, when)
+        return bodies[index - 1] if index else None
+
+
+class Copies:
+    """A cache for each path, between one verifier and the site; an absence is kept as well."""
+
+    def __init__(self, site: Site, keep: int) -> None:
+        self.site, self.keep = site, keep
+        self._held: dict[str, tuple[int, bytes | None]] = {}
+
+    def get(self, path: str, t: int, *, fresh: bool) -> tuple[int, bytes | None]:
+        """An answer, and of when it is."""
+        held = self._held.get(path)
+        if held is None or fresh or t - held[0] >= self.keep:
+            held = self._held[path] = (t, self.site.live(path, t))
+        return held
+
 
 Rule = Literal["one good signature", "every signature"]
 Check = Callable[[Entry, bytes, PublicKey], None]

@@ -23,7 +23,7 @@ from cardsign.issuer.release import ReleaseChanges, renew_release
 from cardsign.issuer.revocation import keys_stored_with, revoke_and_replace
 from cardsign.issuer.rotation import Progress, Unlocking, rotate_keys
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.keyset_drafts import keyset_due
 from cardsign.keys.model import ENDED, KeyRecord, Role
 from cardsign.keys.rotation import steps
@@ -34,8 +34,7 @@ from cardsign.publish.generation import load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE
 from cardsign.records import dataclass
 from cardsign.rehearsal.memory import MemoryStore, stand_in
-from cardsign.rehearsal.peers import KeysetPeer, believes
-from cardsign.rehearsal.site import Copies, Site
+from cardsign.rehearsal.peers import Copies, KeysetPeer, Site, believes
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.cache import VerdictCache
@@ -155,7 +154,7 @@ def rehearse(
             stand now.
         StoreFault: ``keystore.unknown_key``; or as :func:`cardsign.issuer.rotate_keys`.
     """
-    state, keyset = store.load(), StatementHistory.of(store).newest_keyset()
+    state, keyset = store.load(), kept_keyset(store)
     taken = [state.find(kid) for kid in revoke]
     taken += keys_stored_with(state, taken, keyset, now) if stored_with else []
     stolen = tuple(dict.fromkeys(key.kid for key in taken))
@@ -230,7 +229,7 @@ class _Run:
         signers = [self.store.private[key.thumbprint] for key in keys]
         options = SigningOptions(own_kids=self.store.state.ever_held_kids())
         signed = sign_with_notes(card, signers, options).document
-        if StatementHistory.of(self.store).newest_keyset() is not None:
+        if kept_keyset(self.store) is not None:
             changes = ReleaseChanges(cards=((None, signed),))
             renew_release(self.store, b"", now=self.now, settings=settings, changes=changes)
         publish_cards(
@@ -319,7 +318,7 @@ class _Run:
             return self.now + _CLOSELY
         if self.changed is None or self.now < self.changed + settings.propagation + _HOUR:
             return self.now + _HOUR
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         due = [step.due for step in steps(self.store.state, settings, self.now) if step.due]
         due += [self.visit] if self.visit else []
         if keyset:
@@ -347,7 +346,7 @@ class _Run:
     # What the peers say.
 
     def _keyset_peer(self) -> KeysetPeer | None:
-        keyset = StatementHistory.of(self.store).newest_keyset()
+        keyset = kept_keyset(self.store)
         if keyset is None:
             return None
         settings = self.config.timeline

@@ -261,7 +261,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
         _quorum(members["root"], "/root"),
         None if members["recovery"] is None else _quorum(members["recovery"], "/recovery"),
         tuple(_key(item, path) for item, path in read.items(members["keys"], "/keys")),
-        read.thumbprints(members["revoked"], "/revoked"),
+        read.revoked(members["revoked"]),
     )
     _check_keys(statement)
     return statement

@@ -136,13 +136,14 @@ def lifetime(members: Mapping[str, Json], most: int) -> tuple[int, int]:
     return iat, exp
 
 
-def thumbprints(value: Json, path: str) -> frozenset[str]:
-    """A set of thumbprints, written in ascending order, so that one set has one spelling."""
+def revoked(value: Json) -> frozenset[str]:
+    """The thumbprints of revoked keys, in ascending order, so that one set has one spelling."""
     found = [
-        text(item, THUMBPRINT, at, "an RFC 7638 thumbprint") for item, at in items(value, path)
+        text(item, THUMBPRINT, at, "an RFC 7638 thumbprint")
+        for item, at in items(value, "/revoked")
     ]
     if any(left >= right for left, right in itertools.pairwise(found)):
-        raise refused(path, "thumbprints in ascending order, each once")
+        raise refused("/revoked", "thumbprints in ascending order, each once")
     return frozenset(found)
 
 

@@ -135,7 +135,7 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
         exp,
         _cards(members["cards"], seq),
         _floor(members["floor"], seq),
-        read.thumbprints(members["revoked"], "/revoked"),
+        read.revoked(members["revoked"]),
         None if head is None else read.digest(head, "/audit_head"),
     )
 

@@ -129,11 +129,11 @@ class PolicyFile:
             raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault
 
     @classmethod
-    def begun(cls, path: Path, *, was_found_here: bool) -> PolicyFile:
-        """One that is not there yet and trusts no issuer; nothing is written."""
+    def begun(cls, path: Path) -> PolicyFile:
+        """One in the working directory that is not there yet; nothing is written."""
         from cardsign.trust.policyedit import EMPTY_POLICY
 
-        return cls(Policy(), path, {}, EMPTY_POLICY, was_found_here)
+        return cls(Policy(), path, {}, EMPTY_POLICY, was_found_here=True)
 
     @property
     def unnamed(self) -> str:

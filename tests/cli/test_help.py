@@ -50,6 +50,17 @@ def test_a_command_that_is_loaded_is_seen() -> None:
     assert "cardsign.cli.keys" in modules_after(KEYS_HELP)
 
 
+VERIFIER = ("call", "check", "contract", "diff", "drift", "explain", "inspect", "trust", "verify")
+
+
+def test_a_command_of_a_verifier_loads_nothing_of_an_issuer() -> None:
+    """Who has no keys does not wait for a key store."""
+    loaded = modules_after(f"import {', '.join(f'cardsign.cli.{name}' for name in VERIFIER)}")
+    assert "cardsign.verify" in loaded
+    issuers = ("cardsign.issuer", "cardsign.keys", "cardsign.publish")
+    assert [name for name in loaded if name.startswith(issuers)] == []
+
+
 # click keeps the help option that a command's first context asks for, so all ask for the same.
 CONTEXT = click.Context(cli, info_name="cardsign", **{**cli.context_settings, "terminal_width": 80})
 

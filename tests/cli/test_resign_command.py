@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from werkzeug.test import Client
 
-from cardsign.cli.watch import WatchOptions
+from cardsign.cli.options import WatchOptions
 from cardsign.gateway import read_upstream
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.server import Host

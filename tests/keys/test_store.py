@@ -824,18 +824,11 @@ def test_a_process_that_is_killed_leaves_a_whole_store(tmp_path):
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_the_option_goes_before_the_environment_and_that_before_the_default(create, tmp_path):
-    """Named places are taken as they are: whether a store is there is found out later."""
-    env = {"CARDSIGN_KEYSTORE": "/from/env"}
+def test_a_store_in_the_usual_place_needs_no_name(create, tmp_path):
+    """It is taken whether or not one may be made."""
     DirectoryStore.create(tmp_path / "keys")
 
-    def located(option: Path | None, env: dict[str, str]) -> Path:
-        return locate_keystore(option, env, tmp_path, create=create)
-
-    assert located(Path("/from/option"), env) == Path("/from/option")
-    assert located(None, env) == Path("/from/env")
-    assert located(None, {}) == tmp_path / "keys"
-    assert located(None, {"CARDSIGN_KEYSTORE": ""}) == tmp_path / "keys"
+    assert locate_keystore(tmp_path, create=create) == tmp_path / "keys"
 
 
 def test_other_peoples_keys_are_not_taken_for_a_store(tmp_path):
@@ -845,17 +838,17 @@ def test_other_peoples_keys_are_not_taken_for_a_store(tmp_path):
 
     for create in (False, True):
         with pytest.raises(StoreFault) as caught:
-            locate_keystore(None, {}, tmp_path, create=create)
+            locate_keystore(tmp_path, create=create)
         assert caught.value.code == "keystore.missing"
     assert "--keystore" in caught.value.hint
 
 
 def test_the_default_is_there_for_the_first_key(tmp_path):
     """`keys generate` in an empty place needs no option; reading does need a store."""
-    assert locate_keystore(None, {}, tmp_path, create=True) == tmp_path / "keys"
+    assert locate_keystore(tmp_path, create=True) == tmp_path / "keys"
 
     with pytest.raises(StoreFault) as caught:
-        locate_keystore(None, {}, tmp_path)
+        locate_keystore(tmp_path)
 
     assert caught.value.code == "keystore.missing"
 
@@ -865,4 +858,4 @@ def test_a_damaged_default_is_not_passed_over(tmp_path):
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "keystore.json").symlink_to("absent")
 
-    assert locate_keystore(None, {}, tmp_path) == tmp_path / "keys"
+    assert locate_keystore(tmp_path) == tmp_path / "keys"

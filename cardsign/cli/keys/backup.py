@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import PATH, STDIO, option, refuse_two_documents, write_output
+from cardsign.cli.arguments import PATH, STDIO, moment, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
@@ -14,7 +14,6 @@ from cardsign.cli.options import (
     actor,
     keystore_options,
     leave,
-    moment,
     read_place,
     user_heads,
 )

@@ -11,16 +11,10 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import option, write_output
+from cardsign.cli.arguments import moment, option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.keys.picture import draw_svg
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    moment,
-    project_cards,
-    project_config,
-)
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_cards, project_config
 from cardsign.cli.talk import printed, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.timeline import Phase, Span, TimelineRow

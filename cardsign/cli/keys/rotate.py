@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import option
+from cardsign.cli.arguments import moment, option
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.options import (
@@ -16,7 +16,6 @@ from cardsign.cli.options import (
     UnlockOptions,
     guided_options,
     keystore_options,
-    moment,
     project_config,
     unlock_options,
 )
@@ -33,7 +32,7 @@ from cardsign.issuer.revocation import (
 from cardsign.issuer.rotation import Progress, rotate_keys
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.keyset_drafts import has_ended, is_needed
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.publish.publication import published_card
@@ -167,7 +166,7 @@ def revoke(
     Exit status 1: something is left for a person.
     """
     store, now = keystore.open(), moment()
-    state, keyset = store.state, StatementHistory.of(store).newest_keyset()
+    state, keyset = store.state, kept_keyset(store)
     keys = [state.find(kid) for kid in kids]
     if stored_with:
         if reason != "compromised":

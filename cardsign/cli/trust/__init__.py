@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import PATH, option
+from cardsign.cli.arguments import PATH, option, option_group, read_input
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change, yes_option
-from cardsign.cli.policy import (
+from cardsign.cli.talk import ask_first, printed, safe, say
+from cardsign.cli.trust.add import add, import_
+from cardsign.cli.verifier import (
     TrustOptions,
+    VerifierOptions,
+    accept_option,
     edit_options,
     policy_options,
     state_options,
+    statements_option,
     supplied_statements,
+    trust_options,
+    unnamed_policy,
 )
-from cardsign.cli.talk import ask_first, printed, safe, say
-from cardsign.cli.trust.add import add, import_
-from cardsign.cli.trust.test import test
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
     issuer_lines,
     keyset_lines,
     kind_of,
+    members,
     pin_json,
+    render_verdict,
     say_if_old,
     state_json,
     state_lines,
 )
-from cardsign.errors import FileFault, StateFault
+from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import write_atomic
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.trust.disk import PolicyFile
 from cardsign.trust.enroll import begin_states, move_pin, remove_issuer
 from cardsign.trust.lock import POLICY_FILE, floor_to_json
+from cardsign.trust.policy import PublicSubject, TrustedIssuer
 from cardsign.trust.policyedit import EMPTY_POLICY
 from cardsign.trust.policyfile import identity_of
-from cardsign.trust.state import DirectoryStates, IssuerState
+from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
+from cardsign.verify.decision import Decision, decided_by
 
 _FORGETTING = "older cards and statements of"
 
@@ -155,6 +167,74 @@ def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
         return
     click.echo("\n".join(keyset_lines(newest)))
     say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
+
+
+# ``cardsign trust test``: what the policy would say of a card, and which line of it decides.
+
+
+#: Of what ``cardsign trust test`` asks, as `named`.
+_ASKED: Final = option_group(
+    VerifierOptions,
+    "named",
+    option("--issuer NAME", "Judge it as a card of this issuer."),
+    option("--origin ORIGIN", "Judge it as a card of this origin."),
+    option("--jwks FILE", "Use this instead of asking the URL of the issuer's `jwks` anchor."),
+    accept_option,
+    statements_option,
+    trust_options,
+)
+
+
+@command(
+    short_help="Say what verify would say of a card, and why.",
+    example="cardsign trust test signed.json --issuer partner",
+)
+@click.argument("card")
+@_ASKED
+def test(card: str, named: VerifierOptions) -> int:
+    """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
+
+    CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
+    """
+    loaded = named.trust.needed()
+    trust = replace(named.trust, trust_file=loaded.path)
+    verifier = replace(named, trust=trust).verifier()
+    subject = verifier.expect
+    issuer = loaded.policy.find(subject)
+    if issuer is not None and not trust.no_state:
+        remembered = trust.stored.recall(issuer)
+        say_if_old(remembered.keyset, datetime.now(UTC))
+        verifier.states = TransientStates({issuer.name: remembered})
+    report = verifier.examine(card, read_input(card, max_bytes=MAX_BUNDLE_BYTES)).result
+    if isinstance(report, LocalFault):
+        raise report
+    decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
+    if not printed({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)}):
+        click.echo(render_verdict(card, report, unnamed_policy(verifier), verbose=True))
+        click.echo(f"  decided by: {_shown(loaded, subject, issuer, decision)}")
+    return report.exit_status
+
+
+def _members(loaded: PolicyFile, decision: Decision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    return {"file": str(loaded.path), **members(decision, "line member text is_set")}
+
+
+def _shown(
+    loaded: PolicyFile,
+    subject: PublicSubject | None,
+    issuer: TrustedIssuer | None,
+    decision: Decision | None,
+) -> str:
+    if subject is None:
+        return "nothing; name a subject with --issuer or --origin"
+    if issuer is None:
+        return f"{loaded.path}, which names no issuer for this subject"
+    if decision is None:
+        return "the card itself; no policy could accept it"
+    unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
+    return f"{loaded.path}:{decision.line} {safe(decision.text)}{unset}"
 
 
 @group("trust")

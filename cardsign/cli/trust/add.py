@@ -15,9 +15,14 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import PATH, option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
-from cardsign.cli.policy import TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
-from cardsign.cli.verifier import loopback_option, make_fetcher
+from cardsign.cli.verifier import (
+    TrustOptions,
+    accept_option,
+    edit_options,
+    loopback_option,
+    make_fetcher,
+)
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes

@@ -255,21 +255,15 @@ def holds_store(path: Path) -> bool:
     return os.path.lexists(path / STATE_FILE)
 
 
-def locate_keystore(
-    option: Path | None, env: Mapping[str, str], cwd: Path, *, create: bool = False
-) -> Path:
-    """Return the directory to use: the option, else `VARIABLE`, else ``./keys``.
+def locate_keystore(cwd: Path, *, create: bool = False) -> Path:
+    """Return the directory to use where nothing is named: ``./keys``.
 
-    ``./keys`` is taken only if it holds a key store, since many repositories keep other keys
-    there; with `create` also if there is nothing of that name.
+    It is taken only if it holds a key store, since many repositories keep other keys there; with
+    `create` also if there is nothing of that name.
 
     Raises:
-        StoreFault: ``keystore.missing``: nothing is named, and ``./keys`` is not to be taken.
+        StoreFault: ``keystore.missing``: it is not to be taken.
     """
-    if option is not None:
-        return option
-    if named := env.get(VARIABLE):
-        return Path(named)
     default = cwd / DEFAULT_DIRECTORY
     if holds_store(default) or (create and not os.path.lexists(default)):
         return default
