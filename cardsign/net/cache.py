@@ -7,14 +7,13 @@ when it arrives (RFC 9111).
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from threading import Lock
 from typing import Final, TypeAlias
 
+from cardsign.lru import Lru
 from cardsign.records import dataclass
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -65,7 +64,7 @@ def freshness(
     """
     if sum(len(value) for name, value in headers if name in _STORED) > MAX_SAID:
         return Freshness(0, may_be_stored=False, may_be_stale=False)
-    directives = _directives(_values(headers, "cache-control"))
+    directives = _directives(values(headers, "cache-control"))
     keep = "no-store" not in directives
     stale = directives.keys().isdisjoint({"no-store", "no-cache", "must-revalidate"})
     lifetime = _lifetime(headers, directives, ceiling)
@@ -104,10 +103,10 @@ def _lifetime(headers: Headers, directives: dict[str, set[str]], ceiling: int) -
     if (said := directives.get("max-age")) is not None:
         only = next(iter(said)) if len(said) == 1 else ""
         return int(only) if _SECONDS.fullmatch(only) else 0
-    expires = _values(headers, "expires")
+    expires = values(headers, "expires")
     if not expires:
         return ceiling
-    dates = [http_date(value) for value in (*expires, *_values(headers, "date"))]
+    dates = [http_date(value) for value in (*expires, *values(headers, "date"))]
     if len(dates) != 2 or dates[0] is None or dates[1] is None:
         return 0
     return int((dates[0] - dates[1]).total_seconds())
@@ -115,7 +114,7 @@ def _lifetime(headers: Headers, directives: dict[str, set[str]], ceiling: int) -
 
 def _age(headers: Headers, asked_at: datetime, answered_at: datetime) -> int | None:
     """RFC 9111 4.2.3 at the moment the answer came, rounded up; None for nonsense."""
-    ages, dates = _values(headers, "age"), _values(headers, "date")
+    ages, dates = values(headers, "age"), values(headers, "date")
     if len(ages) > 1 or len(dates) > 1 or not all(map(_SECONDS.fullmatch, ages)):
         return None
     apparent = 0.0
@@ -137,10 +136,11 @@ def _directives(values: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _tokens(headers: Headers, name: str) -> set[str]:
-    return {token.strip() for value in _values(headers, name) for token in value.split(",")}
+    return {token.strip() for value in values(headers, name) for token in value.split(",")}
 
 
-def _values(headers: Headers, name: str) -> list[str]:
+def values(headers: Headers, name: str) -> list[str]:
+    """Each value of a header."""
     return [value for header, value in headers if header == name]
 
 
@@ -185,11 +185,9 @@ def validators(headers: Headers) -> Headers:
     """
     found: list[tuple[str, str]] = []
     for name, condition in (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since")):
-        values = [value for header, value in headers if header == name]
-        if len(values) == 1 and (
-            _ETAG.fullmatch(values[0]) if name == "etag" else http_date(values[0])
-        ):
-            found.append((condition, values[0]))
+        said = values(headers, name)
+        if len(said) == 1 and (_ETAG.fullmatch(said[0]) if name == "etag" else http_date(said[0])):
+            found.append((condition, said[0]))
     return tuple(found)
 
 
@@ -202,56 +200,19 @@ def same_version(said: Headers, asked: Headers) -> bool:
     )
 
 
-class AnswerCache:
-    """A bounded cache for any number of threads; what was used longest ago goes first.
+class AnswerCache(Lru[Hashable, Entry]):
+    """Good answers of before, fresh or not.
 
     Args:
         max_entries: Answers kept at most.
         max_bytes: Of bodies and of what was said about keeping them, with :data:`ENTRY_COST` for
-            each; one that is larger than all of it is not kept.
+            each.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         if max_entries < 1 or max_bytes < 1:
             raise ValueError("a cache holds at least one entry and one byte")
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def __bool__(self) -> bool:
-        return True  # an empty cache is one
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: Hashable) -> Entry | None:
-        """What is kept for exactly this key, fresh or not."""
-        with self._lock:
-            if (entry := self._entries.get(key)) is not None:
-                self._entries.move_to_end(key)
-            return entry
-
-    def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep a good answer in place of the one before."""
-        with self._lock:
-            self._drop(key)
-            if _cost(entry) > self._max_bytes:
-                return
-            self._entries[key] = entry
-            self._bytes += _cost(entry)
-            while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-                self._drop(next(iter(self._entries)))
-
-    def drop(self, key: Hashable) -> None:
-        """Forget what is kept."""
-        with self._lock:
-            self._drop(key)
-
-    def _drop(self, key: Hashable) -> None:
-        if (entry := self._entries.pop(key, None)) is not None:
-            self._bytes -= _cost(entry)
+        super().__init__(max_entries, room=max_bytes, cost=_cost)
 
 
 def _cost(entry: Entry) -> int:

@@ -7,18 +7,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from threading import Lock
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.log import logger
+from cardsign.lru import Lru
 from cardsign.net.adoption import UnverifiedCard, unverified_card
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
@@ -154,7 +153,7 @@ RETRY_INTERVAL: Final = 30
 #: Seconds, as two requests for the card take. If the last refresh is later by no more, it overtook
 #: this look, whose time was fixed before; no clock has gone back.
 OVERTAKEN_SECONDS: Final = 20
-#: Refreshes kept, each with the statements it brought; the oldest one goes first.
+#: Refreshes kept, each with the statements it brought.
 MAX_REFRESHES: Final = 1024
 _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
@@ -202,8 +201,7 @@ class Refresher:
     def __init__(self, ask_for: Callable[[TrustedIssuer], Fetcher], clock: Clock) -> None:
         self._ask_for = ask_for
         self._clock = clock
-        self._last: OrderedDict[tuple[str, str], _LastRefresh] = OrderedDict()
-        self._lock = Lock()
+        self._last: Lru[tuple[str, str], _LastRefresh] = Lru(MAX_REFRESHES)
         self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
         self._flights = SingleFlight()
 
@@ -249,11 +247,7 @@ class Refresher:
         if found.has_failed:
             whole = before.whole if before else NO_STATEMENTS
             found = replace(found, supplied=found.supplied.joined(whole))
-        with self._lock:
-            self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
-            self._last.move_to_end(issuer)
-            if len(self._last) > MAX_REFRESHES:
-                self._last.popitem(last=False)
+        self._last.put(issuer, _LastRefresh(found, now, _held(known), whole))
         return found
 
 

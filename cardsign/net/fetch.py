@@ -28,7 +28,7 @@ from cardsign.net.addresses import (
     resolve,
     system_resolver,
 )
-from cardsign.net.cache import Headers
+from cardsign.net.cache import Headers, values
 from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
 from cardsign.records import dataclass
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
@@ -51,11 +51,6 @@ def received(response: httpcore.Response) -> Headers:
         (name.decode("latin-1").lower(), value.decode("latin-1").strip())
         for name, value in response.headers
     )
-
-
-def values(headers: Headers, name: str) -> list[str]:
-    """Each value of a header."""
-    return [value for header, value in headers if header == name]
 
 
 def media_types(headers: Headers) -> list[str]:

@@ -7,7 +7,6 @@ unknown keys can make us flood an issuer. A failure never replaces a good answer
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -17,6 +16,7 @@ from threading import Lock
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from cardsign.errors import CardRefused, FetchFailed
+from cardsign.lru import Lru
 from cardsign.net.cache import (
     AnswerCache,
     Entry,
@@ -113,7 +113,7 @@ class DocumentFetcher:
         self._ceiling = ceiling
         self._flights: SingleFlight[tuple[CacheKey, int, bool], FetchResult] = SingleFlight()
         self._cooldown = timedelta(seconds=cooldown)
-        self._hurried: OrderedDict[Url, datetime] = OrderedDict()  # when asked out of turn
+        self._hurried: Lru[Url, datetime] = Lru(MAX_COOLING)  # when asked out of turn
         self._lock = Lock()
 
     @property
@@ -138,10 +138,7 @@ class DocumentFetcher:
         with self._lock:
             if self._is_cooling(url):
                 return False
-            self._hurried[url] = self._now()
-            self._hurried.move_to_end(url)
-            if len(self._hurried) > MAX_COOLING:
-                self._hurried.popitem(last=False)
+            self._hurried.put(url, self._now())
             return True
 
     def fetch(

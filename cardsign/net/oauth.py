@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import base64
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from threading import Lock
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CallFailed, CredentialFault, JsonRefused
+from cardsign.lru import Lru
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.records import dataclass
 from cardsign.urls import Origin, Url
@@ -148,11 +147,10 @@ def _no_token(url: Url, what: str) -> CallFailed:
 
 
 class TokenCache:
-    """Tokens that still hold, for any number of threads; the oldest goes first."""
+    """Tokens that still hold, for any number of threads."""
 
     def __init__(self) -> None:
-        self._tokens: OrderedDict[tuple[object, TokenRequest], tuple[str, float]] = OrderedDict()
-        self._lock = Lock()
+        self._tokens: Lru[tuple[object, TokenRequest], tuple[str, float]] = Lru(MAX_TOKENS)
 
     def get(
         self,
@@ -170,21 +168,17 @@ class TokenCache:
             ask: Gets a new token, and the seconds for which it holds.
         """
         key, now = (client, request), settings.clock()
-        with self._lock:
-            token, end = self._tokens.get(key, ("", now))
+        token, end = self._tokens.get(key) or ("", now)
         if now < end:
             return token
         token, lasts = ask()
-        with self._lock:
-            self._tokens.pop(key, None)
-            if lasts > 0:
-                self._tokens[key] = (token, now + lasts)
-            while len(self._tokens) > MAX_TOKENS:
-                self._tokens.popitem(last=False)
+        self._tokens.drop(key)
+        if lasts > 0:
+            self._tokens.put(key, (token, now + lasts))
         return token
 
     def drop(self, client: object) -> None:
         """Forget a client's tokens: its peer refuses one."""
-        with self._lock:
-            for key in [one for one in self._tokens if one[0] == client]:
-                del self._tokens[key]
+        for key in self._tokens.listed():
+            if key[0] == client:
+                self._tokens.drop(key)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from threading import Lock
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
@@ -23,6 +21,7 @@ from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.lru import Lru
 from cardsign.records import dataclass
 
 #: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.
@@ -36,23 +35,15 @@ class GoodSignatures:
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self._capacity = capacity
-        self._good: OrderedDict[bytes, None] = OrderedDict()
-        self._lock = Lock()
+        self._good: Lru[bytes, bool] = Lru(capacity)
 
     def check(self, key: PublicKey, signing_input: bytes, signature: bytes) -> None:
         """As :meth:`PublicKey.check`, at most once for what is good."""
         who = f"{key.alg} {key.thumbprint} {len(signature)}\n".encode("ascii")
         matter = hashlib.sha256(who + signature + signing_input).digest()
-        with self._lock:
-            if matter in self._good:
-                self._good.move_to_end(matter)
-                return
-        key.check(signing_input, signature)
-        with self._lock:
-            self._good[matter] = None
-            if len(self._good) > self._capacity:
-                self._good.popitem(last=False)
+        if not self._good.get(matter):
+            key.check(signing_input, signature)
+            self._good.put(matter, True)
 
 
 Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]

@@ -8,18 +8,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import inf
-from threading import Lock
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.log import logger
+from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_times
@@ -208,12 +207,12 @@ def resolve_issuer(
             f"{issuer.name!r} is remembered under another policy, anchor or origins",
         )
     about = (issuer, state, reserved, limits, supplied)
-    if not historic and (known := _RESOLVED.find(about, now)) is not None:
+    if not historic and (known := _resolved_before(about, now)) is not None:
         return known
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
     trust = resolution.result()
     if not historic and (state is None or not resolution.has_kept):
-        _RESOLVED.keep(about, trust)
+        _keep_resolved(about, trust)
     return trust
 
 
@@ -226,38 +225,32 @@ _TIMED: Final = frozenset(
 )
 
 
-class _Resolved:
-    """What was resolved before, one result for each issuer of each policy; for any threads."""
+#: Results; each holds the statements on which it rests, some 20 KiB.
+MAX_RESOLVED: Final = 1024
+#: Bytes of the statements supplied for them; a long history has 2 MiB.
+MAX_RESOLVED_BYTES: Final = 16 * 1024 * 1024
+#: What was resolved before, one result for each issuer of each policy, and until when it holds.
+_RESOLVED: Final = Lru[tuple[str, str], tuple[_About, IssuerTrust, float]](
+    MAX_RESOLVED, room=MAX_RESOLVED_BYTES, cost=lambda kept: kept[0][-1].size
+)
 
-    def __init__(self) -> None:
-        self._found: OrderedDict[tuple[str, str], tuple[_About, IssuerTrust, float]] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
 
-    def find(self, about: _About, now: datetime) -> IssuerTrust | None:
-        """The result of before, as of now."""
-        before = self._found.get((about[0].policy, about[0].name))
-        if before is None:
-            return None
-        (issuer, state, reserved, *others), trust, until = before
-        is_same = about[0] is issuer and about[1] is state and about[2] is reserved
-        if not is_same or [*about[3:]] != others:
-            return None
-        return trust.at(now) if trust.now <= now and now.timestamp() < until else None
+def _resolved_before(about: _About, now: datetime) -> IssuerTrust | None:
+    """The result of before, as of now."""
+    before = _RESOLVED.get((about[0].policy, about[0].name))
+    if before is None:
+        return None
+    (issuer, state, reserved, *others), trust, until = before
+    is_same = about[0] is issuer and about[1] is state and about[2] is reserved
+    if not is_same or [*about[3:]] != others:
+        return None
+    return trust.at(now) if trust.now <= now and now.timestamp() < until else None
 
-    def keep(self, about: _About, trust: IssuerTrust) -> None:
-        """Keep a result if it holds for longer than this moment."""
-        if any(reason.code in _TIMED for _, reason in trust.weighed):
-            return
-        name = about[0].policy, about[0].name
-        with self._lock:
-            if (before := self._found.pop(name, None)) is not None:
-                self._bytes -= before[0][-1].size
-            self._found[name] = about, trust, _until(trust)
-            self._bytes += about[-1].size
-            while len(self._found) > MAX_RESOLVED or self._bytes > MAX_RESOLVED_BYTES:
-                _, oldest = self._found.popitem(last=False)
-                self._bytes -= oldest[0][-1].size
+
+def _keep_resolved(about: _About, trust: IssuerTrust) -> None:
+    """Keep a result if it holds for longer than this moment."""
+    if not any(reason.code in _TIMED for _, reason in trust.weighed):
+        _RESOLVED.put((about[0].policy, about[0].name), (about, trust, _until(trust)))
 
 
 def _until(trust: IssuerTrust) -> float:
@@ -266,13 +259,6 @@ def _until(trust: IssuerTrust) -> float:
     for key in trust.keyset.keys if trust.keyset is not None else ():
         times += (key.nbf - trust.limits.skew, key.exp)
     return min((time for time in times if time > trust.now.timestamp()), default=inf)
-
-
-#: Results; each holds the statements on which it rests, some 20 KiB.
-MAX_RESOLVED: Final = 1024
-#: Bytes of the statements supplied for them; a long history has 2 MiB.
-MAX_RESOLVED_BYTES: Final = 16 * 1024 * 1024
-_RESOLVED: Final = _Resolved()
 
 
 _NO_KEYS_HINT: Final = (

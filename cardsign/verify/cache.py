@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from datetime import datetime
-from threading import Lock
 from typing import Final, TypeAlias
 
+from cardsign.lru import Lru
 from cardsign.trust.policy import Expectation, Policy
 from cardsign.trust.resolve import IssuerTrust
 from cardsign.verify.report import Report, found_later, without_card
@@ -46,10 +45,8 @@ class VerdictCache:
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
-        self._capacity = capacity
         # Each with its card as JSON text, which no caller who changes his card can change.
-        self._verdicts: OrderedDict[Matter, tuple[Report, str]] = OrderedDict()
-        self._lock = Lock()
+        self._verdicts: Lru[Matter, tuple[Report, str]] = Lru(capacity)
 
     def __bool__(self) -> bool:
         return True  # an empty cache is one
@@ -59,11 +56,9 @@ class VerdictCache:
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""
-        with self._lock:
-            report, card = self._verdicts.get(matter, (None, ""))
-            if report is None or not _holds(report, now):
-                return None
-            self._verdicts.move_to_end(matter)
+        report, card = self._verdicts.get(matter) or (None, "")
+        if report is None or not _holds(report, now):
+            return None
         return found_later(
             lambda name: json.loads(card) if name == "card" else getattr(report, name),
             checked_at=now,
@@ -73,12 +68,7 @@ class VerdictCache:
         """Keep a verdict if it is ``trusted``."""
         if report.verdict != "trusted":
             return
-        kept = without_card(report, now), json.dumps(report.card)
-        with self._lock:
-            self._verdicts[matter] = kept
-            self._verdicts.move_to_end(matter)
-            while len(self._verdicts) > self._capacity:
-                self._verdicts.popitem(last=False)
+        self._verdicts.put(matter, (without_card(report, now), json.dumps(report.card)))
 
 
 def _holds(report: Report, now: datetime) -> bool:

@@ -13,9 +13,10 @@ import pytest
 ROW = re.compile(r"^\| [^|]+ \| (\d+) ?(KiB|MiB|) \| `([\w.]+)\.(\w+)` \|$", re.MULTILINE)
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2}
 #: What a process keeps for longer than one call is made by one of these.
-MAKERS = {"OrderedDict", "lru_cache", "defaultdict"}
+MAKERS = {"Lru", "OrderedDict", "lru_cache", "defaultdict"}
 #: Dictionaries that grow while a process runs and are bounded by something else.
 ELSEWHERE = {
+    "lru": "what each module that makes one says",
     "net.fetcher": "what is being asked at this moment, one for each thread",
     "trust.state": "a lock for each issuer of the policy, which has MAX_ISSUERS at most",
 }
@@ -37,10 +38,11 @@ def listed(root: Path) -> list[tuple[int, str, str]]:
 
 
 def made(tree: ast.AST) -> Iterator[str]:
-    """What in a module makes a cache or table that lasts."""
+    """What in a module makes a cache or table that lasts, or is a kind of one."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func).partition("[")[0].rpartition(".")[2]
+        named = [node.func] if isinstance(node, ast.Call) else []
+        for one in node.bases if isinstance(node, ast.ClassDef) else named:
+            called = ast.unparse(one).partition("[")[0].rpartition(".")[2]
             if called in MAKERS:
                 yield called
 
@@ -88,6 +90,8 @@ def test_O18_what_is_kept_for_ever_is_our_own(trees: dict[str, ast.Module]) -> N
     ("code", "caches", "functions"),
     [
         ("self._held: OrderedDict[str, int] = OrderedDict()", ["OrderedDict"], []),
+        ("_HELD: Final = Lru[str, int](4)", ["Lru"], []),
+        ("class Cache(Lru[str, int]): ...", ["Lru"], []),
         ("@functools.lru_cache(maxsize=4)\ndef f(text): ...", ["lru_cache"], []),
         ("@cache\ndef f(text): ...", [], ["f"]),
         ("@lru_cache\ndef f(text): ...", [], ["f"]),

@@ -186,7 +186,7 @@ def test_O18_long_histories_take_a_bounded_room(
     issuer: TrustedIssuer, state: IssuerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is too large is resolved anew each time, and says the same."""
-    monkeypatch.setattr("cardsign.trust.resolve.MAX_RESOLVED_BYTES", len(NEWEST))
+    monkeypatch.setattr("cardsign.trust.resolve._RESOLVED.room", len(NEWEST))
     junk = b"x"
 
     first, second = (resolved(issuer, state, NOW, NEWEST, junk) for _ in range(2))
@@ -203,7 +203,7 @@ def test_O18_results_kept_are_bounded(
     is_kept: bool,
 ) -> None:
     """The result of another issuer takes the place of the oldest."""
-    monkeypatch.setattr("cardsign.trust.resolve.MAX_RESOLVED", most)
+    monkeypatch.setattr("cardsign.trust.resolve._RESOLVED.most", most)
     first = resolved(issuer, state, NOW, NEWEST, b"x")
     resolved(replace(issuer, name="another"), state, NOW, NEWEST)
     assert (resolved(issuer, state, NOW, NEWEST, b"x").weighed is first.weighed) is is_kept
