@@ -105,6 +105,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 MAX_INTEGER: Final = 2**53 - 1
 
 _INTEGER_CHARS: Final = len(str(-MAX_INTEGER))
+_PEM: Final = "-----BEGIN"
 _SHOWN_CHARS: Final = 24  # of the input in a message
 
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
@@ -325,7 +326,7 @@ class Scanner:
         at = self._pos if at is None else at
         found = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
         word = found.group() if found else ""
-        if word == "-----BEGIN":
+        if word == _PEM:
             return "a PEM file, which holds a key"
         if len(word) > _SHOWN_CHARS:
             return f"`{word[:_SHOWN_CHARS]}...`"
@@ -335,7 +336,10 @@ class Scanner:
         return f"U+{ord(character):04X}"
 
     def _expected(self, what: str, *, at: int | None = None) -> JsonRefused:
-        return self._refused("json.syntax", f"expected {what}, found {self._found(at)}", at=at)
+        refusal = self._refused("json.syntax", f"expected {what}, found {self._found(at)}", at=at)
+        if self._text.startswith(_PEM):
+            refusal.hint = "Name the file of the card, or the JWK Set in place of a PEM file."
+        return refusal
 
     def _refused(self, code: str, message: str, *, at: int | None = None) -> JsonRefused:
         line, column = position(self._text[: self._pos if at is None else at])

@@ -294,7 +294,7 @@ class VerifierOptions:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
-            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint="Give https://HOST/.")
+            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
         verifier = self.verifier()
         credentials = _credential_store(self.credential, url)
         public = verifier.look_up(url)

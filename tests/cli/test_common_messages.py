@@ -161,7 +161,7 @@ SAID: dict[str, tuple[int, str, str]] = {
         1,
         "json.syntax: expected a JSON value, found a PEM file, which holds a key (line 1, "
         "column 1)",
-        "Fix the JSON at the place given, or name the right file.",
+        "Name the file of the card, or the JWK Set in place of a PEM file.",
     ),
     "a member twice": (
         1,
@@ -224,7 +224,7 @@ SAID: dict[str, tuple[int, str, str]] = {
     "no URL": (
         2,
         "usage.invalid: 'weather.example' is no URL",
-        "Give https://HOST/.",
+        "Write https://weather.example",
     ),
     "no key set": (
         2,
