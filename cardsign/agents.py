@@ -10,7 +10,7 @@ from typing import Final
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
 
-_NAME: Final = re.compile(r"(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME: Final = re.compile(r"(?=.{3,64}\Z)(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
 #: The rules that a contract card keeps as it stands; A2A's are kept by what build makes of it.
 CONTRACT_LINT: Final = "cardsign lint agents --group json --group contract"
 _MAKE: Final = f"""# include agent-cards.mk
@@ -79,7 +79,7 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     found = _NAME.fullmatch(name)
     if found is None:
         hint = "Name the department too, as in: cardsign init --agent iam-tides"
-        what = f"{name!r:.60} is not department-agent in lower case"
+        what = f"{name!r:.60} is not department-agent in lower case, of at most 64 characters"
         raise UsageFault("usage.invalid", what, hint=hint)
     agent = folder / "agents" / name
     if agent.exists() or agent.is_symlink():

@@ -40,3 +40,15 @@ def test_B27_the_assertion_names_what_is_wrong() -> None:
     with pytest.raises(AssertionError, match=r"meaning\.version: /version"):
         assert_card_valid(bad)
     assert_card_valid(bad, fail_on="error")
+
+
+def test_a_strangers_card_says_nothing_to_the_terminal_or_to_the_log_of_a_workflow() -> None:
+    """Its words are shown escaped, each finding in one line."""
+    hostile = "\x1b]0;x\x07\n::warning::\u202e##[add-mask]é"
+    card = {**PORTABLE, hostile: 1, "version": hostile}
+    with pytest.raises(AssertionError) as refused:
+        assert_card_valid(card, fail_on="note")
+    lines = str(refused.value).split("\n")
+    assert all(line.isprintable() and "##[" not in line for line in lines)
+    assert not any(line.lstrip().startswith("::") for line in lines)
+    assert any("add-mask]é" in line for line in lines)

@@ -31,7 +31,9 @@ def test_B30_a_new_agent_keeps_its_contract(cardsign: Cardsign) -> None:
     assert cardsign("init", "--agent", "iam-tides").status == 2
 
 
-@pytest.mark.parametrize("name", ["Tides", "tides", "../x-y", "iam_tides", "iam-", "iam-a/b"])
+@pytest.mark.parametrize(
+    "name", ["Tides", "tides", "../x-y", "iam_tides", "iam-", "iam-a/b", "iam-" + "a" * 61]
+)
 def test_a_name_of_another_form_writes_nothing(tmp_path: Path, name: str) -> None:
     """Least of all outside the folder."""
     with pytest.raises(UsageFault) as refused:
