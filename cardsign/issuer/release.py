@@ -47,7 +47,6 @@ from cardsign.statements.release import ReleaseStatement, check_release, read_re
 from cardsign.statements.signing import sign_statement
 from cardsign.urls import CARD_PATH
 
-#: Where a card is that no URL was named for, below the first origin of the issuer.
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 #: Numbers that a published release may leave out. It is taken up, and a thief who signs the last
 #: number of all must leave some for the issuer.

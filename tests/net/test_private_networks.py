@@ -163,7 +163,8 @@ def test_no_network_of_the_policy_holds_a_clouds_metadata(text: str, network: Ne
     address = ip_address(text)
     with pytest.raises(FetchFailed, match="metadata") as refused:
         check_address(address, networks=EVERYTHING)
-    assert (refused.value.code, refused.value.hint) == ("fetch.forbidden_address", "")
+    hint = "Name the address of an agent."
+    assert (refused.value.code, refused.value.hint) == ("fetch.forbidden_address", hint)
     beside = ip_address(int(address) + 1)
     if text.startswith(("fd", "100.")):
         check_address(beside, networks=EVERYTHING)
