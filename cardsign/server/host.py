@@ -114,7 +114,7 @@ class Host:
         if not self._is_one:
             self._providers = make_providers(settings.providers, settings.tokens, now, log)
         elif settings.enabled:
-            self._agents[""] = self._open(directory)
+            self._agents[""] = self._open("")
         else:
             read_pointer(directory)  # a misspelt directory is heard of here too
         self._looked_at = clock()
@@ -230,13 +230,14 @@ class Host:
 
     # ------------------------------------------------------------------ which agents there are
 
-    def _open(self, directory: Path) -> LiveApplication:
+    def _open(self, name: str) -> LiveApplication:
+        told = f"agent {name}: " if name else ""
         return LiveApplication(
-            directory,
+            self._directory / name,
             self.settings,
             clock=self._clock,
             now=self._now,
-            log=self._log,
+            log=lambda line: self._log(told + line),
             events=self._events,
             providers=self._providers,
         )
@@ -260,7 +261,7 @@ class Host:
             agents = {name: one for name, one in self._agents.items() if name in names}
             for name in sorted(names - agents.keys()):
                 try:
-                    agents[name] = self._open(self._directory / name)
+                    agents[name] = self._open(name)
                 except CardsignError as exc:
                     if self._broken.get(name) != str(exc):
                         self._log(f"agent {name} is not served: {exc}")

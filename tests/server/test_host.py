@@ -314,6 +314,20 @@ def test_O12_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: 
         assert [served.status(path) for path in ("/healthz", "/readyz")] == [404, 404]
 
 
+def test_a_line_of_the_log_names_the_agent(
+    serve: Callable[..., Served], key: PrivateKey, tmp_path: Path
+) -> None:
+    """Of several; of one alone everybody knows which."""
+    served = serve("tides", "waves")
+    warning = "warning: there is no token, so the extended card cannot be asked for"
+    assert served.log == [f"agent {name}: {warning}" for name in ("tides", "waves")]
+    publish_cards(tmp_path / "all/waves", key, card("waves"), "crew")
+    served.seconds += 2
+    served.name(f"/agents/waves{CARD}")
+    assert served.log[2] == "agent waves: serving generation 2"
+    assert Served(tmp_path / "all/tides", ServerSettings()).log == [warning]
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_a_probe_is_of_this_moment_and_is_only_read(
     serve: Callable[..., Served], tmp_path: Path, key: PrivateKey, path: str
