@@ -20,7 +20,7 @@ from cardsign.server.answers import PREFLIGHT, Answer, allow, error_answer, json
 from cardsign.server.documents import PRIVATE, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused
-from cardsign.server.providers.base import Asked, Provider
+from cardsign.server.providers.base import Asked
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -46,7 +46,8 @@ def create_app(
         JsonRefused: The public card is not strict JSON.
     """
     providers = make_providers(settings.providers, settings.tokens, now)
-    return routes_of(Views.of(generation, settings, providers, now))
+    cards = ExtendedCards(generation, providers, now)
+    return routes_of(Views(Paths.of(generation, settings), cards, now))
 
 
 def routes_of(views: Views) -> Flask:
@@ -75,35 +76,19 @@ class Views:
     cards: ExtendedCards
     now: Callable[[], float]
 
-    @classmethod
-    def of(
-        cls,
-        generation: Generation,
-        settings: ServerSettings,
-        providers: tuple[Provider, ...],
-        now: Callable[[], float],
-    ) -> Views:
-        """As for :func:`create_app`; the providers are those of the settings, which remember."""
-        cards = ExtendedCards(generation, providers, now)
-        return cls(Paths.of(generation, settings), cards, now)
-
     def public(self) -> Answer:
         """A document for everybody."""
         return public_answer(self.paths.public[request.path], request.environ, self.now())
 
-    def extended_card(self) -> Answer:
-        """GET of the extended card (A2A 1.0 11.3)."""
-        return self.extended_answer(request.environ)
-
-    def extended_answer(self, environ: WSGIEnvironment) -> Answer:
-        """The same for a request that did not come by Flask's routes."""
-        asked = Asked(environ)
+    def extended_card(self, environ: WSGIEnvironment | None = None) -> Answer:
+        """GET of the extended card (A2A 1.0 11.3), for Flask's request or another one."""
+        asked = Asked(environ or request.environ)
         try:
             check_version(asked)
             document = self.cards.card_for(asked)
         except Refused as refused:
             return _refusal(refused, refused.kind.http_status, refused.rest_body())
-        return document.answer(environ, self.now())
+        return document.answer(asked.environ, self.now())
 
     def rpc(self) -> Answer:
         """JSON-RPC (A2A 1.0 9.4)."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from werkzeug.http import http_date, parse_date, parse_etags
 
@@ -15,14 +15,13 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
 from cardsign.server.answers import Answer
-from cardsign.server.interfaces import Places, decoded, extended_and_rpc_paths, resource_metadata
+from cardsign.server.interfaces import Places, extended_and_rpc_paths, resource_metadata
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH, JWKS_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
@@ -120,26 +119,6 @@ class Paths:
     public: Mapping[str, Document]
     extended: Places
     rpc: Places
-
-    def find(self, script: str, path: str) -> tuple[Kind | None, str]:
-        """What answers at a path, and the path as this generation knows it, public ones decoded.
-
-        The interfaces of a card say whole paths, from the root of the host. The well-known paths
-        are looked for below the place where an application is mounted.
-
-        Args:
-            script: Where the application is mounted, as WSGI writes it (``SCRIPT_NAME``).
-            path: What follows (``PATH_INFO``).
-        """
-        if (name := decoded(path)) in self.public:
-            return "public", name
-        for one in (script + path, path):
-            name = decoded(one)
-            if name in self.extended:
-                return "extended", one
-            if name in self.rpc:
-                return "rpc", one
-        return None, path
 
     @classmethod
     def of(cls, generation: Generation, settings: ServerSettings) -> Paths:

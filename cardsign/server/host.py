@@ -33,7 +33,7 @@ from cardsign.server.app import Views, public_answer
 from cardsign.server.documents import Document
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
-from cardsign.server.live import PAGE_PATH, LiveApplication
+from cardsign.server.live import PAGE_PATH, LiveApplication, place_of
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -192,7 +192,7 @@ class Host:
         Another one has what the root knows only on a host that the root's own card does not name.
         """
         script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        kind, _ = root.views.paths.find(script, path)
+        kind, _ = place_of(root.views.paths, script, path)
         if kind is None:
             return False
         host = bare_host(environ.get("HTTP_HOST", ""))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from flask import Flask
 
@@ -20,8 +20,10 @@ from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
 from cardsign.server.answers import Answer
 from cardsign.server.app import Views, public_answer, routes_of
-from cardsign.server.documents import DECIDING, Document
+from cardsign.server.documents import DECIDING, Document, Paths
 from cardsign.server.events import published_event, to_log, to_stderr
+from cardsign.server.extended import ExtendedCards
+from cardsign.server.interfaces import decoded
 from cardsign.server.providers.base import WAITS, Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -37,12 +39,35 @@ LOOK_SECONDS: Final = 0.025
 #: looked, the ticks of the file system's clock between two times of change included.
 SETTLE_SECONDS: Final = 2 * LOOK_SECONDS
 PAGE_PATH: Final = "/"
+Kind: TypeAlias = Literal["public", "extended", "rpc"]
 #: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
 PAGE_HEADERS: Final = (
     ("Content-Security-Policy", f"{html.POLICY}; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
     ("Vary", "Accept"),
 )
+
+
+def place_of(paths: Paths, script: str, path: str) -> tuple[Kind | None, str]:
+    """What answers at a path, and the path as a generation knows it, public ones decoded.
+
+    The interfaces of a card say whole paths, from the root of the host. The well-known paths
+    are looked for below the place where an application is mounted.
+
+    Args:
+        paths: What the generation answers.
+        script: Where the application is mounted, as WSGI writes it (``SCRIPT_NAME``).
+        path: What follows (``PATH_INFO``).
+    """
+    if (name := decoded(path)) in paths.public:
+        return "public", name
+    for one in (script + path, path):
+        name = decoded(one)
+        if name in paths.extended:
+            return "extended", one
+        if name in paths.rpc:
+            return "rpc", one
+    return None, path
 
 
 class LiveApplication:
@@ -115,7 +140,7 @@ class LiveApplication:
         if answer is not None:
             return answer(environ, start_response)
         views, path = self.views, environ["PATH_INFO"]
-        _, found = views.paths.find(environ.get("SCRIPT_NAME", ""), path)
+        _, found = place_of(views.paths, environ.get("SCRIPT_NAME", ""), path)
         if found != path:
             environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
         return self._routes(views).wsgi_app(environ, start_response)
@@ -132,13 +157,13 @@ class LiveApplication:
     def _answer(self, environ: WSGIEnvironment) -> Answer | None:
         """The answer about a public document, or to a GET of an extended card; else None."""
         views = self.views
-        kind, found = views.paths.find(environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"])
+        kind, found = place_of(views.paths, environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"])
         if kind == "public":
             return public_answer(views.paths.public[found], environ, self._now())
         if kind != "extended" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return None
         try:
-            return views.extended_answer(environ)
+            return views.extended_card(environ)
         except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
             return None  # or who asked may not wait
 
@@ -170,7 +195,7 @@ class LiveApplication:
         if not any(one.asks_peers for one in self._providers):
             return False
         script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        return self.views.paths.find(script, path)[0] in ("extended", "rpc")
+        return place_of(self.views.paths, script, path)[0] in ("extended", "rpc")
 
     @property
     def problem_count(self) -> int:
@@ -260,7 +285,8 @@ class LiveApplication:
 
     def _serve(self, generation: Generation, line: str = "") -> None:
         # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.
-        views = Views.of(generation, self._settings, self._providers, self._now)
+        cards = ExtendedCards(generation, self._providers, self._now)
+        views = Views(Paths.of(generation, self._settings), cards, self._now)
         event = published_event(generation, self._now())
         self.views, self.generation, self._complaint = views, generation, ""
         self._events(event)

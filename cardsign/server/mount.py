@@ -19,7 +19,7 @@ from werkzeug.wrappers import Response
 
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
-from cardsign.server.live import LiveApplication
+from cardsign.server.live import LiveApplication, place_of
 from cardsign.server.rsgi import PeerThreads, answered, make_environ
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -73,7 +73,7 @@ def mount_cards(
 def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
     """Whether a request is for a card; None where its body decides."""
     live.look()
-    kind, _ = live.views.paths.find(script, path)
+    kind, _ = place_of(live.views.paths, script, path)
     if kind == "public":
         return method in ("GET", "HEAD", "OPTIONS")
     if kind is None or not live.views.cards.are_there:
