@@ -78,6 +78,7 @@ const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 const NUMBERS = { ES256: ["crv", "kty", "x", "y"], RS256: ["e", "kty", "n"] };
 
 export function readKey(jwk, code = "statement.bad_key") {
+  need(jwk instanceof Map, code, "a JWK is an object");
   const get = (name) => jwk.get(name);
   const alg = get("alg");
   const names = NUMBERS[alg] ?? refuse(code, "an algorithm other than ES256 and RS256");
@@ -190,7 +191,21 @@ const list = (value) => shape(Array.isArray(value), "a list") && value;
 const HOLDER = /^[a-z0-9][a-z0-9._@-]{0,63}$/;
 const DIGEST = /^[0-9a-f]{64}$/;
 const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
-const ORIGIN = /^https?:\/\/(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[1-9][0-9]{0,4})?$/;
+const URL_PARTS = /^(https?):\/\/([a-z0-9.-]+|\[[0-9a-f:]+\])(?::([1-9][0-9]{0,4}))?(\/[A-Za-z0-9._~!$&'()*+,=:@%\/-]*)?$/;
+const ESCAPES = /^(?:[^%]|%(?:[89A-F][0-9A-F]|2[023]|3[CEF]|5[BDE]|60|7[BCD]))*$/;
+const LABEL = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/;
+
+/** The type `url`, or `origin`, which has no path. */
+function url(value, isOrigin = false) {
+  shape(typeof value === "string" && value.length <= 2048 && URL_PARTS.test(value), "a URL");
+  const [, scheme, host, port, path] = URL_PARTS.exec(value);
+  shape((path === undefined) === isOrigin && (isOrigin || (ESCAPES.test(path) && !/\/\.{1,2}(\/|$)|\/\//.test(path))), "its path");
+  shape(port === undefined || (+port <= 65535 && port !== { http: "80", https: "443" }[scheme]), "its port");
+  const isAddress = /^\[|(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$/.test(host);
+  const text = `http://${host}/`; // URL writes an address in its one form
+  const same = isAddress ? URL.canParse(text) && new URL(text).hostname === host : host.split(".").every((one) => LABEL.test(one));
+  return shape(same && !host.startsWith("[::ffff:"), "its host") && value;
+}
 
 const ascending = (values) =>
   list(values).map((each, at) => shape(at === 0 || values[at - 1] < each, "ascending, each once") && matches(each, THUMBPRINT));
@@ -252,7 +267,7 @@ export function readKeyset(bytes) {
   const [epoch, version] = [number(payload.get("epoch")), number(payload.get("version"))];
   const prev = payload.get("prev");
   shape((version === 1) === (prev === null) && (prev === null || matches(prev, DIGEST)), "prev is null in version 1 only");
-  const origins = list(payload.get("origins")).map((origin) => matches(origin, ORIGIN));
+  const origins = list(payload.get("origins")).map((origin) => url(origin, true));
   shape(origins.length >= 1 && new Set(origins).size === origins.length, "origins: at least one, each once");
   const root = quorum(payload.get("root"));
   const recovery = payload.get("recovery") === null ? null : quorum(payload.get("recovery"));
@@ -281,12 +296,15 @@ export function readRelease(bytes) {
   const cards = list(payload.get("cards")).map((card) => {
     members(card, ["kind", "payload_sha256", "seq", "url"]);
     shape(card.get("kind") === "public" && number(card.get("seq")) <= seq, "kind or seq of a card");
-    return `${matches(card.get("url"), /^https?:\/\/[^?#]+\/[^?#]*$/)} ${matches(card.get("payload_sha256"), DIGEST)}`;
+    return `${url(card.get("url"))} ${matches(card.get("payload_sha256"), DIGEST)}`;
   });
   shape(new Set(cards).size === cards.length, "a card is listed twice");
   const floor = payload.get("floor");
   shape(floor instanceof Map, "floor is an object");
-  for (const least of floor.values()) need(number(least) <= seq, "statement.floor", "a floor above the release");
+  for (const [name, least] of floor) {
+    if (name !== "extended") url(name);
+    need(number(least) <= seq, "statement.floor", "a floor above the release");
+  }
   return { ...read, seq, keyset, cards, floor, ...life(payload, 14) };
 }
 

@@ -726,6 +726,40 @@ def _release_as_keyset() -> Scenario:
                     steps)  # fmt: skip
 
 
+def _urls() -> Scenario:
+    one = keyset("ann", "bob")
+    said, listed = members_of(one), members_of(release(one))
+    hosts = ("tides.example:443", "tides.example:65536", "TIDES.example", "tides.example.",
+             "a..example", "-a.example", "01.2.3.4", "0x7f", "[0:0:0:0:0:0:0:1]",
+             "[::ffff:102:304]", "tides.example/")  # fmt: skip
+    paths = ("", "/../card.json", "//card.json", "/%2e", "/%c3%a9", "/a b", "/card.json?x")
+    steps = (
+        *_all((_spelled(one, jcs({**said, "origins": [f"https://{host}"]}), "ann", "bob")
+               for host in hosts), "statement.members"),
+        (one, OK),
+        *_all((_spelled_release(jcs({**listed, "cards": [
+            {**listed["cards"][0], "url": f"https://tides.example{path}"}]}))
+               for path in paths), "statement.members"),
+        (_spelled_release(jcs({**listed, "floor": {"tides": 1}})), "statement.members"),
+        (release(one), OK),
+    )  # fmt: skip
+    return Scenario(
+        "An origin and a URL have one spelling, and no other is read.", _pin(one), steps
+    )
+
+
+def _keys_that_are_none() -> Scenario:
+    one = keyset("ann", "bob")
+    said = members_of(one)
+    entries = ({**said["keys"][0], "public": public} for public in (None, 1, "x", [], {}))
+    steps = (
+        *_all((_spelled(one, jcs({**said, "keys": [entry]}), "ann", "bob") for entry in entries),
+              "statement.bad_key"),
+        (one, OK),
+    )  # fmt: skip
+    return Scenario("What stands in the place of a key and is none is refused.", _pin(one), steps)
+
+
 def _spelled_release(payload: bytes) -> bytes:
     entries = [forged_entry(payload, "rel", thumbprint("rel"), TYP_RELEASE)]
     return json.dumps({"payload": base64url.encode(payload), "signatures": entries}).encode()
@@ -777,6 +811,8 @@ SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     "release-after-recovery": _release_after_recovery,
     "release-future": _release_future,
     "release-envelope": _release_as_keyset,
+    "urls": _urls,
+    "keys-that-are-none": _keys_that_are_none,
 }
 
 
