@@ -47,7 +47,7 @@ _COMMANDS: Final = {
     "diff": "Say what changed between two cards, and for whom.",
     "publish": "Publish a signed card with its key set.",
     "serve": "Serve a publication, and follow it as it changes.",
-    "mcp": "Answer about cards as an MCP server, over stdio.",
+    "mcp": "Answer about cards as an MCP server.",
     "tokens": "Make, list and revoke bearer tokens.",
     "completion": "Print the completion code of a shell.",
     "help": "Show the help of a command, or what a code means.",

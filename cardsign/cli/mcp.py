@@ -1,4 +1,4 @@
-"""``cardsign mcp``: the questions of a verifier as tools of an MCP server on stdio.
+"""``cardsign mcp``: the questions of a verifier as tools of an MCP server.
 
 Every tool takes the text of a card or its URL, calls one function of the library and answers
 with the JSON that the command of its name prints. No tool reads a file that its caller names,
@@ -12,13 +12,15 @@ from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any
 
+import click
 from pydantic import Field
 
 from cardsign import __version__
 from cardsign.card.document import Card
 from cardsign.check import check_card, check_url
-from cardsign.cli.arguments import moment
+from cardsign.cli.arguments import moment, option
 from cardsign.cli.commands import command
+from cardsign.cli.talk import say
 from cardsign.cli.verifier import (
     TrustOptions,
     VerifierOptions,
@@ -28,7 +30,7 @@ from cardsign.cli.verifier import (
     own_trust_options,
 )
 from cardsign.diff.cards import diff_cards
-from cardsign.errors import CardsignError, UsageFault
+from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.explain.description import describe_card
 from cardsign.explain.explanation import explain_card
 from cardsign.jose.jwks import JwkSet
@@ -50,12 +52,18 @@ _INSTRUCTIONS = (
 @command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @own_trust_options
 @loopback_option
-def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
-    """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio.
+@option(
+    "--port N",
+    "Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
+    type=click.IntRange(1, 65535),
+)
+def mcp(trust: TrustOptions, insecure_loopback_http: bool, port: int | None) -> None:
+    """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio or HTTP.
 
-    A program that speaks MCP starts it. Trust comes from your own policy alone: no trust.toml of
-    the working directory is read unless --trust names it. A tool takes the text or the URL of a
-    card, and never the name of a file. URLs at private addresses are refused. Needs the extra mcp.
+    Without --port a program that speaks MCP starts it. Trust comes from your own policy alone: no
+    trust.toml of the working directory is read unless --trust names it. A tool takes the text or
+    the URL of a card, and never the name of a file. URLs at private addresses are refused. Needs
+    the extra mcp.
     Standard output is MCP's: --json is about the error that keeps the server from starting.
     """
     try:
@@ -85,7 +93,14 @@ def mcp(trust: TrustOptions, insecure_loopback_http: bool) -> None:
     is_safe = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=True)
     for one in (tools.verify, tools.check, tools.lint, tools.diff, tools.explain, tools.inspect):
         server.add_tool(answering(one), annotations=is_safe)
-    server.run("stdio")
+    if port is None:
+        server.run("stdio")
+        return
+    say(f"serving http://127.0.0.1:{port}/mcp")
+    try:
+        server.run("streamable-http", port=port)  # on loopback; the SDK checks Host and Origin
+    except SystemExit as exc:  # uvicorn's, which has logged the reason
+        raise ServeFault("serve.bind", f"127.0.0.1:{port} cannot be bound") from exc
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,19 @@
-"""`cardsign mcp`, asked by the MCP SDK's own client over real stdio."""
+"""`cardsign mcp`, asked by the MCP SDK's own client over real stdio and HTTP."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from cardsign import JwkSet, PrivateKey, explain_card, lint_card, sign_card
@@ -118,6 +122,47 @@ def test_O21_what_a_tool_may_not_do(signed: str, tmp_path: Path) -> None:
     assert stranger.structured_content["verdict"] != "trusted"
     assert unknown.is_error
     assert "nobody" in unknown.content[0].text
+
+
+@pytest.mark.needs_a2a
+def test_O21_over_streamable_http_on_this_machine(signed: str, tmp_path: Path) -> None:
+    """The same answers; a page of another site, which a browser may send here, gets none."""
+    from mcp import Client
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+
+    async def talking() -> Any:
+        async with Client(url) as client:
+            return await client.call_tool("verify", {"card": signed})
+
+    command = [sys.executable, "-m", "cardsign", "mcp", *NAMED, "--port", str(port)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr
+            assert url in server.stderr.readline()
+            while server.poll() is None and not answers(port):
+                pass
+            assert anyio.run(talking).structured_content["verdict"] == "trusted"
+            second = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert second.returncode == 2
+            assert f"serve.bind: 127.0.0.1:{port} cannot be bound" in second.stderr
+            for name, status in (("Host", 421), ("Origin", 403)):
+                headers = {name: "http://evil.example" if name == "Origin" else "evil.example"}
+                assert httpx.post(url, headers=headers, json={}).status_code == status
+        finally:
+            server.kill()
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 @pytest.mark.needs_a2a
