@@ -219,83 +219,67 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
 # Cards that speak of one another.
 
 _SPECIALISTS: Final = add_rule(
-    Rule(
-        "contract.reference",
-        "error",
-        "A card names another agent that is not among the cards, or that does not name it back.",
-        "A foreman that delegates to nobody fails at the first task.",
-        "Correct the name in `metadata`, or add the card of that agent.",
-        "row B28",
-    )
+    "contract.reference",
+    "error",
+    "A card names another agent that is not among the cards, or that does not name it back.",
+    "A foreman that delegates to nobody fails at the first task.",
+    "Correct the name in `metadata`, or add the card of that agent.",
+    "row B28",
 )
 _SAME_NAME: Final = add_rule(
-    Rule(
-        "meaning.same-name",
-        "warning",
-        "Two cards have the same name and no URL in common.",
-        "Callers know an agent by the name of its card.",
-        "Give each agent a name of its own.",
-        "row B2",
-    )
+    "meaning.same-name",
+    "warning",
+    "Two cards have the same name and no URL in common.",
+    "Callers know an agent by the name of its card.",
+    "Give each agent a name of its own.",
+    "row B2",
 )
 NOT_READ: Final = add_rule(
-    Rule(
-        "json.not-read",
-        "error",
-        "A file of the folder cannot be read.",
-        "Nothing is known of it.",
-        "Give leave to read it, or remove it.",
-    )
+    "json.not-read",
+    "error",
+    "A file of the folder cannot be read.",
+    "Nothing is known of it.",
+    "Give leave to read it, or remove it.",
 )
 NO_CARD: Final = add_rule(
-    Rule(
-        "contract.no-card",
-        "error",
-        "The folder of an agent has no card, where its neighbours have one.",
-        "The agent promises nothing, and nobody finds it.",
-        "Write .well-known/agent-card.json there.",
-        "row B2",
-    )
+    "contract.no-card",
+    "error",
+    "The folder of an agent has no card, where its neighbours have one.",
+    "The agent promises nothing, and nobody finds it.",
+    "Write .well-known/agent-card.json there.",
+    "row B2",
 )
 UNTRACKED: Final = add_rule(
-    Rule(
-        "contract.untracked",
-        "warning",
-        "The card's file is not under version control.",
-        "A contract that is made at run time has no history that a reviewer could see.",
-        "Add it: git add FILE.",
-        "row B4",
-    )
+    "contract.untracked",
+    "warning",
+    "The card's file is not under version control.",
+    "A contract that is made at run time has no history that a reviewer could see.",
+    "Add it: git add FILE.",
+    "row B4",
 )
 NO_CONSTANT: Final = add_rule(
-    Rule(
-        "contract.path-constant",
-        "note",
-        "agent.py next to the card does not name AGENTCARD_PATH.",
-        "The standard wants the code to say which contract it implements.",
-        "Add AGENTCARD_PATH to agent.py.",
-        "row B5",
-    )
+    "contract.path-constant",
+    "note",
+    "agent.py next to the card does not name AGENTCARD_PATH.",
+    "The standard wants the code to say which contract it implements.",
+    "Add AGENTCARD_PATH to agent.py.",
+    "row B5",
 )
 APP_VERSION: Final = add_rule(
-    Rule(
-        "contract.app-version",
-        "note",
-        "The card's version is not that of the application next to it.",
-        "The standard wants the card's version to follow the application's.",
-        "Raise the one that was forgotten.",
-        "row B36",
-    )
+    "contract.app-version",
+    "note",
+    "The card's version is not that of the application next to it.",
+    "The standard wants the card's version to follow the application's.",
+    "Raise the one that was forgotten.",
+    "row B36",
 )
 NOT_ADVERTISED: Final = add_rule(
-    Rule(
-        "meaning.not-advertised",
-        "warning",
-        "forge.yaml next to the card enforces a provider for which the card has no scheme.",
-        "A client that follows the card sends no such credential, and may be refused.",
-        "Write a scheme of that name into `securitySchemes` by hand, or remove the provider.",
-        "row F23",
-    )
+    "meaning.not-advertised",
+    "warning",
+    "forge.yaml next to the card enforces a provider for which the card has no scheme.",
+    "A client that follows the card sends no such credential, and may be refused.",
+    "Write a scheme of that name into `securitySchemes` by hand, or remove the provider.",
+    "row F23",
 )
 
 #: All rules by their ids.

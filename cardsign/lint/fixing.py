@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.strictjson import Json
 from cardsign.lint.cards import RULES
 from cardsign.lint.portability import lint_portability
-from cardsign.lint.rules import Finding, LintSettings, Rule, Subject, asked
+from cardsign.lint.rules import Finding, LintSettings, Rule, Subject, Tokens, asked
 from cardsign.records import dataclass
 
 _RENAMED: Final = "portable.snake-case"
-_Tokens: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def _findings(document: Mapping[str, Json], target: str | None) -> tuple[Finding
 
 
 def _members(
-    value: Mapping[str, Json], above: _Tokens, rules: Mapping[_Tokens, Rule]
+    value: Mapping[str, Json], above: Tokens, rules: Mapping[Tokens, Rule]
 ) -> dict[str, Json]:
     kept = {}
     for name, child in value.items():
@@ -95,7 +94,7 @@ def _members(
     return kept
 
 
-def _below(value: Json, tokens: _Tokens, rules: Mapping[_Tokens, Rule]) -> Json:
+def _below(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
     if isinstance(value, dict):
         value = _members(value, tokens, rules)
     elif isinstance(value, list):

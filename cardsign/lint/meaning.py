@@ -220,7 +220,7 @@ _MODES: Final = ("defaultInputModes", "defaultOutputModes", "inputModes", "outpu
 
 def _lists(subject: Subject, names: tuple[str, ...]) -> Iterator[tuple[Tokens, list[Json]]]:
     """The lists of these names, of the card and of its skills."""
-    for tokens, owner in (((), subject.document), *subject.skills):
+    for tokens, owner in subject.owners:
         for name in names:
             value = owner.get(name)
             if isinstance(value, list) and (not tokens) == name.startswith("default"):

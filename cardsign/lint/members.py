@@ -45,10 +45,8 @@ def _read_rule(code: str, bad: bytes) -> Rule:
     known = REASONS[code]
     # What is refused of JSON that could be read is about members.
     name = code if code.startswith("json.") else code.replace("card.", "members.").replace("_", "-")
-    bad_card = Example({}, written=bad)
-    return add_rule(
-        Rule(name, "error", known.meaning, _JSON_WHY, known.hint, "RFC 8259, 7493", bad_card, _GOOD)
-    )
+    texts = known.meaning, _JSON_WHY, known.hint, "RFC 8259, 7493"
+    return add_rule(name, "error", *texts, bad=Example({}, written=bad), good=_GOOD)
 
 
 _READING: Final = {code: _read_rule(code, bad) for code, bad in _UNREADABLE.items()}

@@ -217,6 +217,11 @@ class Subject:
         listed = objects_in(self.document.get("skills"))
         return tuple((("skills", str(at)), one) for at, one in listed)
 
+    @property
+    def owners(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
+        """What has requirements and modes: the card and its skills."""
+        return ((), self.document), *self.skills
+
 
 ALL_RULES: Final[dict[str, Rule]] = {}
 
@@ -246,10 +251,12 @@ def card_rule(name: str, severity: Severity, **texts: Any) -> Callable[[CardChec
     return bind
 
 
-def add_rule(new: Rule) -> Rule:
-    """Register a rule whose check is elsewhere, such as one about several cards."""
-    ALL_RULES[new.id] = new
-    return new
+def add_rule(
+    name: str, severity: Severity, summary: str, why: str, fix: str, ref: str = "", **more: Any
+) -> Rule:
+    """Make a rule whose check is elsewhere, such as one about several cards."""
+    ALL_RULES[name] = Rule(name, severity, summary, why, fix, ref, **more)
+    return ALL_RULES[name]
 
 
 def rules_of(group: str) -> tuple[Rule, ...]:

@@ -153,12 +153,6 @@ def old_flow(subject: Subject) -> Iterator[Found]:
 # Requirements.
 
 
-def _places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json]]]:
-    """What has requirements: the card and its skills."""
-    yield (), subject.document
-    yield from subject.skills
-
-
 def _is_flat(requirement: Json) -> bool:
     """Whether a requirement of 1.0 lacks `schemes`, as one in 0.3's form does."""
     return isinstance(requirement, dict) and bool(requirement) and "schemes" not in requirement
@@ -176,7 +170,7 @@ def _is_flat(requirement: Json) -> bool:
 )
 def requirement_form(subject: Subject) -> Iterator[Found]:
     """Names in place of objects, mostly."""
-    for tokens, owner in _places(subject):
+    for tokens, owner in subject.owners:
         for member in ("security", "securityRequirements"):
             listed = owner.get(member)
             if listed is None:
@@ -201,7 +195,7 @@ def requirement_form(subject: Subject) -> Iterator[Found]:
 def requirement(subject: Subject) -> Iterator[Found]:
     """Of the card and of each skill."""
     declared = schemes_of(subject.document)
-    for tokens, owner in _places(subject):
+    for tokens, owner in subject.owners:
         for names in requirements_of(owner):
             for name in names:
                 if name not in declared:
@@ -221,7 +215,7 @@ def requirement(subject: Subject) -> Iterator[Found]:
 )
 def no_requirement(subject: Subject) -> Iterator[Found]:
     """A requirement of any skill is enough."""
-    owners = [owner for _, owner in _places(subject)]
+    owners = [owner for _, owner in subject.owners]
     members = ("security", "securityRequirements")
     if schemes_of(subject.document) and not any(
         isinstance(owner.get(member), list) for owner in owners for member in members
@@ -241,7 +235,7 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
 )
 def open_door(subject: Subject) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
-    for tokens, owner in _places(subject):
+    for tokens, owner in subject.owners:
         flat = sum(map(_is_flat, elements_of(owner.get("securityRequirements"))))
         if sum(not names for names in requirements_of(owner)) > flat:
             yield tokens, "an alternative without schemes lets everybody in"
@@ -264,7 +258,7 @@ def scope(subject: Subject) -> Iterator[Found]:
         for name, one in schemes_of(subject.document).items()
         if one.type == "oauth2"
     }
-    for tokens, owner in _places(subject):
+    for tokens, owner in subject.owners:
         for name, asked in _asked_scopes(owner):
             for one in asked if name in offered else ():
                 if one not in offered[name]:
