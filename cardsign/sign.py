@@ -453,7 +453,7 @@ def _what_they_lose(
     for lost, names in readers.items():
         yield Reason.of(
             "sign.compat_lossy",
-            f"cardsign notices a change of {lost}. These do not: {'; '.join(names) or 'SDKs'}",
+            f"these do not notice a change of {lost}: {'; '.join(names) or 'SDKs'}",
         )
 
 

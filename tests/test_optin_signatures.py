@@ -187,8 +187,8 @@ def test_what_it_leaves_open_is_said(
     (made,) = [one for one in signing.payloads if one.profile == profile]
     assert lost in made.leaves_open.pointers
     said = notes(signing, "sign.compat_lossy")
-    parts = [message.partition(". These do not: ")[0] for message in said]
-    parts = [part.removeprefix("cardsign notices a change of ") for part in parts]
+    parts = [message.partition(": ")[0] for message in said]
+    parts = [part.removeprefix("these do not notice a change of ") for part in parts]
     assert any(lost in part.split(", ") for part in parts), said
 
 

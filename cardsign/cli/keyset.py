@@ -464,7 +464,9 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
 @click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
 @keystore_options
 def verify(files: tuple[str, ...], keystore: KeystoreOptions) -> None:
-    """Check statements by the ones in the key store, each by the one before it. Nothing is kept.
+    """Check each statement by the one before it, and the first by the key store's newest one.
+
+    Nothing is kept.
 
     Exit status 1: one does not follow from the one before, is a fork, or has too few signatures.
     """

@@ -64,7 +64,8 @@ def mcp(trust: TrustOptions, insecure_loopback_http: bool, port: int | None) -> 
     trust.toml of the working directory is read unless --trust names it. A tool takes the text or
     the URL of a card, and never the name of a file. URLs at private addresses are refused. Needs
     the extra mcp.
-    Standard output is MCP's: --json is about the error that keeps the server from starting.
+    Without --port, stdout belongs to MCP. With --json, the error of a server that cannot start is
+    JSON.
     """
     try:
         from mcp.server import MCPServer

@@ -44,7 +44,7 @@ _change_options = option_group(
     "changes",
     option(
         "--withdraw URL...",
-        "Withdraw the card at this URL: none there is current any more.",
+        "Withdraw the card at this URL. No card there is current any more.",
         into="withdrawn",
     ),
     option(

@@ -90,7 +90,12 @@ class CardOptions:
         if self.audience is None and self.seq is None and self.expires is None:
             return None
         if self.audience is None or self.seq is None or self.expires is None:
-            raise UsageFault("usage.conflict", "--extended, --seq and --expires need one another")
+            raise UsageFault(
+                "usage.conflict",
+                "--extended, --seq and --expires need one another",
+                hint="Give all three. N of --seq is the number of the release that you sign next, "
+                "one above that of: cardsign release show",
+            )
         check_audience(self.audience)
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
 
@@ -151,8 +156,8 @@ card_options: Final = option_group(
     ),
     option(
         "--expires DATE",
-        "When the extended card ends, at most 400 days ahead: YYYY-MM-DD, with all of that day, "
-        "or YYYY-MM-DDThh:mm:ss; in UTC where no offset is given.",
+        "When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
+        "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
     ),
     option(
         "--key URI...",

@@ -137,9 +137,8 @@ own_trust_options: Final = option_group(
 
 accept_option: Final = option(
     "--accept",
-    "full: only signatures over the whole card count. sdk: those of the SDKs count "
-    "too, which may leave parts of it unsigned [default: as the policy says, else "
-    "full].",
+    "full: only signatures over the whole card count. sdk: signatures of "
+    "SDKs count too, and may leave parts of it unsigned [default: as the policy says, else full].",
     type=click.Choice(tuple(ACCEPTED)),
 )
 

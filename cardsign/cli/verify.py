@@ -109,15 +109,15 @@ named_options: Final = option_group(
     statements_option,
     option(
         "--at TIME",
-        "Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 with "
-        "an offset. Nothing is trusted by such a verdict, and nothing remembered.",
+        "Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
+        "Nothing is trusted by such a verdict, and nothing is remembered.",
         type=read_time,
     ),
     accept_option,
     option(
         "--profile ...",
-        "For experts: count signatures only under this one of the accepted profiles. May be "
-        "repeated; --profile served-as-is is the strictest choice.",
+        "For experts: of the accepted profiles, count only this one. May be repeated; --profile "
+        "served-as-is is the strictest choice.",
         into="profiles",
         type=click.Choice(DEFAULT_PROFILES),
     ),
@@ -236,7 +236,7 @@ def verify(
     Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
     without a path means /.well-known/agent-card.json there, then the legacy path. The statements
     that the issuer's anchor needs are fetched too, and remembered. A file may be a bundle. Its
-    statements are used, but not trusted for being there.
+    statements are checked like any others.
 
     With --json one object is printed for each card, with the card's name as `input`; several are
     JSON Lines. If a fault of this machine kept a card from being read, the object has `error`

@@ -505,10 +505,10 @@ _TO_BEGIN: Final = (
     "IssuerStates.create({path!r}). If not, restore it from a backup."
 )
 _WAYS_OUT: Final = (
-    "If you did not change anchor or origins, put the old ones back. If you did: cardsign trust "
-    "init takes over what the same keyset vouches for. Otherwise cardsign trust known forget "
-    "{name}, then cardsign trust init; the floors of trust.lock stay. A first contact is then made "
-    "again: compare its digest with the issuer."
+    "If you did not change anchor or origins, put the old ones back. If you changed the origins of "
+    "a pinned keyset: cardsign trust init. Otherwise cardsign trust known forget {name}, then "
+    "cardsign trust init; the floors of trust.lock stay. A first contact is then made again: "
+    "compare its digest with the issuer."
 )
 _HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
 

@@ -88,7 +88,7 @@ def retire(kid: str, keystore: KeystoreOptions) -> None:
 @guided_options
 @option(
     "--withdrawn URL",
-    "First forget the publications of the card with this endpoint, because it is no longer served.",
+    "The card with this endpoint is no longer served: first forget its publications.",
 )
 @unlock_options
 @dry_run_option

@@ -263,10 +263,9 @@ trust_commands.add_command(known)
 def init(yes: bool, trust: TrustOptions) -> None:
     """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
-    What is remembered already is kept. If the origins of an issuer changed, what the same keyset
-    vouches for is kept. The floors in trust.lock stay in force. A first contact (`tofu`) trusts
-    any server that answers. For a policy found in this folder it begins only after a question,
-    or with --yes.
+    What is remembered already is kept, also if you changed the origins of an issuer whose keyset
+    is pinned. The floors in trust.lock stay in force. A first contact (`tofu`) trusts any server
+    that answers. For a policy found in this folder it begins only after a question, or with --yes.
     """
     path = trust.find()
     begun: list[str] = []
