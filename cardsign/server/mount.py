@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint, request
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
+#: Settings of a server, which what stands before an application is not.
+_OF_SERVE: Final = ("rate", "access_log", "metrics", "workers")
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
@@ -64,10 +66,23 @@ def mount_cards(
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
+    if not settings.enabled:
+        return app
+    _tell_idle(settings, log)
     live = LiveApplication(publication, settings, log=log, events=events)
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
     return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
+
+
+def _tell_idle(settings: ServerSettings, log: Callable[[str], None]) -> None:
+    """Say which settings do nothing here; whoever sets a limit would rely on it."""
+    idle = [one for one in _OF_SERVE if getattr(settings, one) != getattr(DEFAULT_SETTINGS, one)]
+    if idle:
+        log(
+            f"{', '.join(idle)}: `cardsign serve` alone does this; "
+            "in front of an application, its own server has to"
+        )
 
 
 def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
@@ -116,8 +131,11 @@ def card_blueprint(
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
-    live = LiveApplication(publication, settings, log=log, events=events)
     cards = Blueprint("cardsign", __name__)
+    if not settings.enabled:
+        return cards
+    _tell_idle(settings, log)
+    live = LiveApplication(publication, settings, log=log, events=events)
 
     @cards.before_app_request
     def answer() -> Response | None:

@@ -434,3 +434,30 @@ def test_a_blueprint_answers_every_spelling_and_the_metadata(
     assert metadata["authorization_servers"] == ["https://login.example"]
     for path in ("v1/card", "x/v1/card", "agent/authenticatedExtendedCard"):
         assert client.get(f"/{path}", headers=bearer).text == f"agent: {path}"
+
+
+IDLE = ServerSettings(rate="1/day", access_log=True, workers=2)
+
+
+@pytest.mark.parametrize(
+    "put", [card_blueprint, lambda *given, **to: mount_cards(agent, *given, **to)]
+)
+def test_what_only_serve_can_do_is_told(site: Site, put: Callable[..., Any]) -> None:
+    """An operator who sets a limit here would rely on it; nothing is said where nothing is set."""
+    log: list[str] = []
+    put(site.directory, IDLE, log=log.append)
+    put(site.directory, ServerSettings(), log=log.append)
+    (line,) = (one for one in log if "rate" in one)
+    assert line == (
+        "rate, access_log, workers: `cardsign serve` alone does this; "
+        "in front of an application, its own server has to"
+    )
+
+
+def test_L19_a_disabled_agent_has_no_card_in_front_of_it(site: Site) -> None:
+    """Everything is the agent's."""
+    off = ServerSettings(enabled=False)
+    assert Client(mount_cards(agent, site.directory, off)).get(CARD).status_code == 202
+    app = Flask("agent")
+    app.register_blueprint(card_blueprint(site.directory, off))
+    assert app.test_client().get(CARD).status_code == 404
