@@ -181,12 +181,6 @@ class Draft:
         for name, scheme in derived.schemes.items():
             self.take(("securitySchemes", name), scheme, place)
         self.take(("securityRequirements",), list(derived.requirements), place)
-        for kind in derived.unmapped:
-            self.warn(
-                "build.not_advertised",
-                f"callers may be asked for {kind!r}, and no security scheme says so",
-                place,
-            )
 
     def warn(self, code: str, message: str, place: Place) -> None:
         """Note what a person has to know before signing."""

@@ -13,10 +13,11 @@ from typing import Final
 
 from cardsign.build.draft import MORE_OF_SKILL, Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
-from cardsign.build.reading import Document, of_card, read_one
+from cardsign.build.reading import Document, Place, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
 from cardsign.card.providers import Provider, provider_schemes
+from cardsign.card.security import requirements_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
 
@@ -73,9 +74,9 @@ def _take_specification(document: Document, draft: Draft) -> None:
 
 def _take_security(document: Document, draft: Draft) -> None:
     """The chain of providers; what was written by hand stays as it is (F24)."""
-    place = document.place("auth", "providers")
     by_hand = document.table("securitySchemes")
-    providers = []
+    providers: list[Provider] = []
+    places: list[Place] = []  # of those that have a scheme
     for at in document.rows("auth", "providers"):
         kind = document.text(*at, "type")
         if kind is None:
@@ -83,11 +84,16 @@ def _take_security(document: Document, draft: Draft) -> None:
         settings = document.table(*at, "settings")
         name = document.text(*at, "name")
         try:  # the place of the provider that lacks a setting, not of the chain
-            provider_schemes([Provider(kind, name, settings)])
+            alone = provider_schemes([Provider(kind, name, settings)])
         except CardRefused as refused:
             message = f"{kind}: {refused.message}"
             raise document.refuse("build.missing", message, *at) from refused
         providers.append(Provider(kind, name, settings))
+        if alone.unmapped:
+            message = f"callers may be asked for {kind!r}, and no security scheme says so"
+            draft.warn("build.not_advertised", message, document.place(*at))
+        else:
+            places.append(document.place(*at))
     required = document.flag("auth", "required") is not False
     try:
         hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
@@ -96,7 +102,14 @@ def _take_security(document: Document, draft: Draft) -> None:
         )
     except CardRefused as refused:
         raise of_card(refused, document.place("auth")) from refused
-    draft.take_security(derived, place)
+    for name in by_hand:
+        place = document.place("securitySchemes", name)
+        draft.take(("securitySchemes", name), derived.schemes.get(name), place)
+    ways = requirements_of({"securityRequirements": list(derived.requirements)})
+    for place, way in zip(places, ways, strict=False):  # last may be the way without a scheme
+        for name in way:
+            draft.take(("securitySchemes", name), derived.schemes[name], place)
+    draft.take_security(derived, document.place("auth", "providers"))
 
 
 def _take_tools(document: Document, draft: Draft) -> None:

@@ -226,6 +226,21 @@ def test_F24_schemes_written_by_hand_stay(folder: Path, build: Build, write: Wri
     assert card["security"] == [{"static_token-2": []}, {"staff": []}]
 
 
+def test_each_provider_has_its_line(folder: Path, write: Write) -> None:
+    """What it becomes, and that it becomes nothing; a scheme by hand has its own."""
+    hand = "securitySchemes:\n  badge: {type: http, scheme: digest}\n"
+    path = write("forge.yaml", FORGE + AUTH + hand)
+    card = built(folder)
+    places = {one.target[1]: one.place for one in card.facts if one.target[0] == "securitySchemes"}
+    assert {name: place.line for name, place in places.items()} == {
+        "static_token": 6,
+        "staff": 8,
+        "badge": 13,
+    }
+    (told,) = (one.path for one in card.reasons if one.code == "build.not_advertised")
+    assert told == f"{path}:11"
+
+
 def test_F45_a_second_of_one_type_gets_a_suffix(folder: Path, build: Build, write: Write) -> None:
     """So that nothing enforced stays unadvertised."""
     chain = "auth:\n  providers:\n    - type: static_token\n    - type: static_token\n"

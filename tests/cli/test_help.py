@@ -251,7 +251,19 @@ MENTION = re.compile(r"\bcardsign((?: [a-z]+)+)((?: (?:--?[a-z][\w-]*|[A-Z][\w|/
 #: What follows the program's name where a sentence is about the program.
 NO_COMMANDS = {
     *("accepts", "alone", "and", "checks", "command", "counts", "did", "does", "has", "import"),
-    *("itself", "knows", "may", "never", "raises", "reads", "signs", "that", "writes", "wrote"),
+    *(
+        "itself",
+        "knows",
+        "may",
+        "never",
+        "notices",
+        "raises",
+        "reads",
+        "signs",
+        "that",
+        "writes",
+        "wrote",
+    ),
 }
 
 
