@@ -120,7 +120,8 @@ def stand_in(store: KeyStore) -> tuple[MemoryStore, MemoryStore]:
         copy.private[name] = private
         custody = file_custody(name) if record.custody.startswith("file:") else record.custody
         keys.append(replace(record, public=private.public, custody=custody))
-    copy.state = replace(state, keys=tuple(keys), statements=StatementsHeld(), moved=None)
+    counted = StatementsHeld(release_seq=state.statements.release_seq)
+    copy.state = replace(state, keys=tuple(keys), statements=counted, moved=None)
     newest = kept_keyset(store)
     if newest is not None:
         _keep(newest, names, copy, roots)

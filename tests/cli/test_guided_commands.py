@@ -278,6 +278,14 @@ def test_a_theft_is_rehearsed_without_any_passphrase(issuer: Cardsign) -> None:
     assert "prefers-color-scheme: dark" in picture
 
 
+def test_a_rehearsal_counts_releases_from_the_newest_on(issuer: Cardsign) -> None:
+    """A number that was given long ago would not be found again in the real statements."""
+    newest = read_release(load_current(Path("public")).release or b"").seq
+    told = issuer("keys", "rehearse", "--json").json
+    said = [one["what"] for one in told["events"] if one["what"].startswith("signed release")]
+    assert int(said[0].split()[2].rstrip(",")) > newest
+
+
 def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Cardsign) -> None:
     """Replacements wait for the roots; a key more would not help, and nothing is trusted now."""
     _, apart, own = begun_apart(cardsign)

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -304,6 +305,38 @@ def test_the_figures_of_the_page_are_those_of_its_runbooks() -> None:
         for name, text in sections().items()
     }
     assert {name: int(number) for name, number in told} == shown
+
+
+def extents(picture: bytes) -> list[tuple[str, float, float, float]]:
+    """Each word and bar of a picture: what it is, its line, and from where to where it goes."""
+    found = []
+    for one in ElementTree.fromstring(picture).iter():
+        if one.tag.endswith("text"):
+            x, width = float(one.attrib["x"]), 6.6 * len(one.text or "")
+            x -= {"start": 0, "middle": width / 2, "end": width}[one.attrib["text-anchor"]]
+            found.append((one.text or "", float(one.attrib["y"]), x, x + width))
+        elif one.tag.endswith("rect") and one.get("height") == "14":
+            x, y = float(one.attrib["x"]), float(one.attrib["y"])
+            found.append(("", y + 12, x, x + float(one.attrib["width"])))
+    return found
+
+
+@pytest.mark.parametrize("words", ["", "--revoke KID --stored-with"])
+def test_no_word_of_the_picture_of_a_rehearsal_lies_on_another_or_on_a_bar(
+    words: str, cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where keys end at the edge of the picture, as at a theft long after the keys."""
+    story = Story(cardsign, Clock(monkeypatch))
+    story.begin()
+    story.clock.sleep(59 * DAY)
+    story.run(f"cardsign keys rehearse {words} --svg picture.svg")
+
+    drawn = extents(Path("picture.svg").read_bytes())
+
+    for text, y, start, end in drawn:
+        beside = [one for one in drawn if one[1] == y and one[2] < end and start < one[3]]
+        assert not text or beside == [(text, y, start, end)]
+        assert end <= 960
 
 
 def test_a_runbook_that_is_not_true_is_seen(

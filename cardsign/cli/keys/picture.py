@@ -40,9 +40,8 @@ _COLOURS: Final = {
     "fooled": ("#d9655f", "#ffb4ab"),
     "lost": ("#b3261e", "#ff6f64"),
 }
-#: Bars on which a word of the paper's colour would be hard to read.
-_PALE: Final = frozenset({"unlisted", "waits", "verifies"})
-_LEFT, _RIGHT, _TOP = 190, 24, 48  # pixels around the bars
+_LEFT, _RIGHT, _TOP = 190, 64, 48  # pixels around the bars; a word fits in to the right of them
+_EDGE: Final = 12
 _WIDTH: Final = 960
 _ROW, _BAR, _LINE = 28, 14, 18
 _NAME: Final = 26  # characters before a bar
@@ -125,7 +124,7 @@ class _Canvas:
         yield f'<line x1="{x}" y1="{_TOP - 8}" x2="{x}" y2="{bottom}" class="now"/>'
         label = f"now, {now:%Y-%m-%d %H:%M}"
         half = len(label) * _CHARACTER / 2
-        middle = min(max(x, 12 + half), _WIDTH - _RIGHT - half)
+        middle = min(max(x, _EDGE + half), _WIDTH - _EDGE - half)
         yield _text(middle, bottom + 16, label, "red", anchor="middle")
 
     def _axis(self, bottom: int) -> Iterator[str]:
@@ -150,10 +149,7 @@ class _Canvas:
         if row.ended is not None and (row.key or row.ended < self.end) and row.ended <= self.end:
             x, word = self.x(row.ended), row.key.state if row.key else "rehearsed until here"
             fill = "red" if word == "revoked" else "grey"
-            if x > _WIDTH - _RIGHT - 60:  # there is no room next to the bar: on it
-                is_pale = bool(row.spans) and row.spans[-1].phase in _PALE
-                yield _text(x - 4, top + 12, word, "ink" if is_pale else "paper", anchor="end")
-            else:
+            if x + 5 + len(word) * _CHARACTER <= _WIDTH:
                 yield _text(x + 5, top + 12, word, fill)
         if row.due is not None and row.due <= self.end:
             x = self.x(max(row.due, now))
@@ -185,7 +181,7 @@ def _legend(drawn: Sequence[TimelineRow], top: int, end: datetime) -> Iterator[t
     x, row = 12.0, 0
     for how, meaning, box in marks:
         width = 40 + _CHARACTER * len(meaning)
-        if x + width > _WIDTH - _RIGHT:
+        if x + width > _WIDTH - _EDGE:
             x, row = 12.0, row + 1
         y = top + row * _LINE
         yield row, f'<rect x="{round(x, 1)}" y="{y}" width="{box}" height="12" class="{how}"/>'
