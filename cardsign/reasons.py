@@ -455,7 +455,7 @@ _TABLE: Final = (
     ("keystore.same_custody", "The key is in a compromised key's custody, so it may be stolen too.",
      "Make a key that is stored elsewhere, or accept the risk with --same-custody-accepted."),
     ("keystore.audit_broken", "The key store is not the one that its audit log records.",
-     "Somebody changed a file or put an old one back: compare it with a backup."),
+     "Somebody changed a file, put an old one back, or uses another copy. Compare with a backup."),
     ("keystore.other_history", "The key store's audit log does not continue what you saw of it.",
      "If you replaced it on purpose, remove its file in `keystores` of your state folder."),
     ("keystore.rolled_back", "The key store's state is older than its own audit log.",

@@ -317,6 +317,7 @@ class _Emergency(Work):
 
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
+        self.take_up()
         self.release(())
         with suppress(PublishRefused):  # whatever is published already, the keys end here
             self.update()

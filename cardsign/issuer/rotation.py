@@ -298,16 +298,19 @@ class Work:
     # The keyset statement.
 
     def _publish_signed(self) -> None:
-        # Another operator's copy of this key store may have published since.
+        self.take_up()
+        if (keyset := kept_keyset(self.store)) is not None:
+            note_keyset(self.store, keyset, now=self.now)
+            for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
+                self._publish_keyset(signed)
+
+    def take_up(self) -> None:
+        """Keep what another operator's copy of this key store has published since, and say so."""
         taken = take_up_published(self.store, self.config.publish, now=self.now)
         for label in taken.keysets:
             self.done.append(f"took keyset {label} from what is published")
         if taken.keysets and (names := self._keys_elsewhere()):
             self.done.append(f"{names}, which another copy of this key store has made")
-        if (keyset := kept_keyset(self.store)) is not None:
-            note_keyset(self.store, keyset, now=self.now)
-            for signed in signed_keysets(self.store, self.draft, self.unlocking.roots):
-                self._publish_keyset(signed)
 
     def _keys_elsewhere(self) -> str:
         """Which keys another copy of this key store has, as a sentence without its end."""
