@@ -348,10 +348,11 @@ class Work:
         until = self.keyset_ends()
         if additions:
             what = (
-                f"ask who drafted keyset {draft.number} in {file} for its digest, and remove the "
-                "file if nobody did. It says what nobody here has drafted: " + "; ".join(additions)
+                f"ask who drafted keyset {draft.number} in {file}, and sign it by the digest that "
+                "they tell you; remove the file if nobody did. It says what nobody here has "
+                "drafted: " + "; ".join(additions)
             )
-            self.needs("each root holder", what, f"cardsign keyset sign {file}", until)
+            self.needs("each root holder", what, f"cardsign keyset show {file}", until)
             return
         if draft.previous is not None and self.now.timestamp() >= draft.previous.exp:
             # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
