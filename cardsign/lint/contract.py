@@ -220,10 +220,11 @@ def schema(subject: Subject) -> Iterator[Found]:
         checker: Any = Draft202012Validator
         if "/draft-07/" in draft or "/2019-09/" in draft:
             checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
-        for error in checker(checker.META_SCHEMA).iter_errors(_without_sound_parts(value)):
-            where = (*one.tokens, *(str(token) for token in error.absolute_path))
-            yield where, f"{error.validator} of the meta-schema is not met"
-            break
+        # The library walks sets: which of its errors comes first changes from start to start.
+        errors = checker(checker.META_SCHEMA).iter_errors(_without_sound_parts(value))
+        told = (([str(token) for token in it.absolute_path], it.validator) for it in errors)
+        if first := min(told, default=None):
+            yield (*one.tokens, *first[0]), f"{first[1]} of the meta-schema is not met"
         for at, inner, _ in _places(one.tokens, value):
             pattern = inner.get("pattern")
             if isinstance(pattern, str) and not _is_pattern(pattern):
