@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.checks import CheckedIssued, Issued
-from cardsign.publish.generation import Generation, Publisher, load_current
+from cardsign.publish.generation import Generation, Publisher, load_current, statements_left
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
     next_change_by,
@@ -297,14 +298,21 @@ def published_extended(directory: Path | None) -> tuple[Path, ...]:
 
 
 def published_statements(directory: Path | None) -> CheckedIssued | None:
-    """The statements that are published; None if none are.
+    """The statements that are published, also by a damaged generation; None if none are.
 
     Raises:
         PublishRefused: ``publish.statements``: they are no history.
     """
-    generation = newest_generation(directory)
-    issued = Issued.of(generation) if generation else None
-    return issued.published() if issued else None
+    if directory is None:
+        return None
+    if generation := newest_generation(directory):
+        issued = Issued.of(generation)
+        return issued.published() if issued else None
+    for keysets, release in statements_left(directory):
+        with suppress(PublishRefused):
+            if keysets:
+                return Issued(keysets, release).published()
+    return None
 
 
 def check_ours(store: KeyStore, directory: Path | None) -> None:

@@ -19,10 +19,11 @@ directory; what stops him are the cards' signatures, which nothing here checks.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +31,8 @@ from typing import Final, NoReturn
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
-from cardsign.errors import FileMissing, JsonRefused, ServeFault
-from cardsign.files import read_bytes
+from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault
+from cardsign.files import list_names, read_bytes
 from cardsign.records import dataclass
 
 CARD_FILE: Final = "agent-card.json"
@@ -229,6 +230,21 @@ def load_current(directory: Path) -> Generation:
             )
         case _:
             _corrupt(path, f"it is not the manifest of generation {number}")
+
+
+def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes | None]]:
+    """The keysets and the release in each folder of a damaged publication, the newest first.
+
+    Statements are signed, so that no digest is needed. There is none where `current` is missing.
+    """
+    names = list_names(directory) if (directory / CURRENT_FILE).exists() else []
+    for name in sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True):
+        files = [*(directory / name / "keyset").glob("*.json"), directory / name / RELEASE_FILE]
+        with contextlib.suppress(FileFault):
+            *keysets, release = [
+                read_bytes(one, max_bytes=MAX_CARD_BYTES) if one.exists() else None for one in files
+            ]
+            yield tuple(filter(None, keysets)), release
 
 
 def _publisher(value: Json, path: Path) -> Publisher | None:

@@ -177,6 +177,26 @@ def test_a_thief_who_publishes_the_last_release_is_ended_by_one_command(issuer: 
     assert (release.keyset.label, release.seq) == ("1.3", newest + 1)
 
 
+@pytest.mark.parametrize("name", ["current", "NEWEST/agent-card.json"])
+def test_a_damaged_publication_lets_no_older_copy_sign_a_number_twice(
+    issuer: Cardsign, name: str
+) -> None:
+    """What is whole of it still says which releases there were."""
+    shutil.copytree("keys", "old")
+    for _ in range(2):
+        run(issuer("release", "renew", "--force", CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    generation = load_current(Path("public"))
+    newest = read_release(generation.release or b"").seq
+    file = Path("public") / name.replace("NEWEST", generation.folder)
+    file.write_bytes(file.read_bytes()[:20])
+
+    older = ("release", "renew", "--force", "--keystore", "old")
+    run(issuer(*older, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+
+    numbers = sorted(int(one.stem) for one in Path("old/statements/releases").glob("*.json"))
+    assert numbers[-2:] == [newest, newest + 1]
+
+
 @pytest.mark.parametrize("word", ["--stored-with", None])
 def test_what_was_stored_with_a_stolen_key_ends_with_it(issuer: Cardsign, word: str | None) -> None:
     """One command revokes all of it, but for the root that has to sign; without it, only one."""
