@@ -692,7 +692,7 @@ def test_a_key_set_alone_waives_freshness_and_nobody_chose_that(alice: PrivateKe
     """The twin: with a key set there was nothing to choose."""
     report = examine(signed(PORTABLE, alice), alice)
     assert codes(report) == ["trust.freshness_waived"]
-    assert report.reasons[0].hint == "A key set alone cannot show it."
+    assert report.reasons[0].hint == "A key set alone cannot show them."
 
 
 def test_missing_freshness_does_not_soften_a_no(alice: PrivateKey) -> None:
@@ -797,6 +797,9 @@ def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey)
 
     accepted = examine(card, alice, profiles=DEFAULT_PROFILES)
     assert (accepted.verdict, accepted.answers.complete) == ("trusted", "yes")
+    (one,) = accepted.signatures
+    assert {reason.severity for reason in one.reasons} == {"note"}  # R12
+    assert "error" in {reason.severity for reason in refused.signatures[0].reasons}
     unsigned = "/securityRequirements and /iconUrl"
     assert accepted.all_but == f"all but {unsigned}, accepted by your policy"
     assert accepted.to_json()["coverage"]["all_but"] == accepted.all_but

@@ -30,7 +30,7 @@ from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
-from cardsign.reasons import Reason
+from cardsign.reasons import Reason, weighed
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
 from cardsign.trust.policy import ACCEPTED, Expectation, Policy, TrustedIssuer
@@ -232,7 +232,10 @@ def _judge(
         verdict, why_not = _why_not(header, payload, issuer, path)
         reasons.insert(0, why_not)
     counts = allowed and verdict == "valid"
-    reasons.extend(_coverage_reasons(opened, payload.profile))
+    open_parts = tuple(_coverage_reasons(opened, payload.profile))
+    # What the policy accepts unsigned speaks against nothing (R12).
+    is_accepted = counts and not opened.fails
+    reasons.extend(weighed(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
         kid=header.kid,
