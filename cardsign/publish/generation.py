@@ -242,7 +242,8 @@ def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes 
         files = [*(directory / name / "keyset").glob("*.json"), directory / name / RELEASE_FILE]
         with contextlib.suppress(FileFault):
             *keysets, release = [
-                read_bytes(one, max_bytes=MAX_CARD_BYTES) if one.exists() else None for one in files
+                read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) if one.exists() else None
+                for one in files
             ]
             yield tuple(filter(None, keysets)), release
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,14 @@ def test_a_damaged_publication_lets_no_older_copy_sign_a_number_twice(
 
     numbers = sorted(int(one.stem) for one in Path("old/statements/releases").glob("*.json"))
     assert numbers[-2:] == [newest, newest + 1]
+
+
+def test_a_pipe_in_a_damaged_publication_holds_nobody_up(issuer: Cardsign) -> None:
+    """It is left aside, and the work goes on."""
+    keysets = Path("public") / load_current(Path("public")).folder / "keyset"
+    Path("public/current").write_bytes(b"{")
+    os.mkfifo(keysets / "9.9.json")
+    run(issuer("release", "renew", "--force", CARDSIGN_RELEASE_PASSPHRASE=CRON))
 
 
 @pytest.mark.parametrize("word", ["--stored-with", None])
