@@ -44,9 +44,9 @@ from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.disk import PolicyFile
+from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from cardsign.card.contract import skill_schemas
-from cardsign.card.document import Card
+from cardsign.card.document import Card, unsigned
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Work, compare_schemas
@@ -90,8 +90,7 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
 
 
 def _unsigned(document: Mapping[str, Json]) -> str:
-    kept = {name: one for name, one in document.items() if name != "signatures"}
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps(unsigned(document), sort_keys=True)
 
 
 def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:

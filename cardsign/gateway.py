@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from cardsign.card.convert import UPSTREAM, kept_of, with_kept
-from cardsign.card.document import Card
+from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Source
@@ -144,7 +144,7 @@ def resign_card(
         UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_with_notes`.
     """
-    document = _unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
+    document = unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
     before = read_upstream(document)
     via = (*(before.via if before else ()), url.replace(PATH, ""))
     if _gateway(via[-1]) in map(_gateway, via[:-1]):
@@ -159,7 +159,7 @@ def resign_card(
         origin = held
     made = with_kept(_without_extended(moved), {**kept, UPSTREAM: origin.to_json()})
     data = json.dumps(made, ensure_ascii=False, indent=2).encode() + b"\n"
-    if previous is not None and held and _unsigned(Card.from_bytes(previous).document) == made:
+    if previous is not None and held and unsigned(Card.from_bytes(previous).document) == made:
         data = previous
     signed = sign_with_notes(data, signers, options or SigningOptions())
     notes = (
@@ -282,10 +282,6 @@ def _held(previous: bytes, origin: Upstream) -> Upstream | None:
         return held
     half = held.verified_at + (held.valid_until - held.verified_at) / 2
     return held if held.verified_at <= origin.verified_at < half else None
-
-
-def _unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: one for name, one in document.items() if name != "signatures"}
 
 
 def _named(value: Json, hosts: frozenset[str], at: Source) -> Iterator[tuple[Source, str]]:

@@ -13,6 +13,7 @@ from cardsign.errors import FileMissing, LocalFault
 from cardsign.files import read_bytes
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import Program, ProgramError, inherited, run
+from cardsign.urls import is_url
 
 #: Seconds; git reads one object, or its index.
 _GIT_SECONDS: Final = 10.0
@@ -37,7 +38,7 @@ def load_card(source: str, fetcher: DocumentFetcher) -> bytes:
         LocalFault: ``file.*``; ``file.not_found`` where git knows no such revision or path.
         FetchFailed: ``fetch.*``.
     """
-    if source.startswith(("https://", "http://")):
+    if is_url(source):
         answer = fetcher.fetch_card(source)
         if answer.failure is not None:
             raise answer.failure

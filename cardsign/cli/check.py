@@ -16,6 +16,7 @@ from cardsign.cli.verifier import loopback_option
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.urls import is_url
 
 if TYPE_CHECKING:
     from cardsign.check import CheckReport
@@ -58,7 +59,7 @@ def check(
     from cardsign.cli.sarif import findings_log
     from cardsign.net.fetch import FetchSettings
 
-    if card.startswith(("https://", "http://")):
+    if is_url(card):
         if jwks is not None:
             raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
         settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)

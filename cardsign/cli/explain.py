@@ -28,8 +28,8 @@ from cardsign.explain.report import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.trust.keyset_choice import NO_STATEMENTS
 from cardsign.trust.resolve import resolve_issuer
-from cardsign.trust.statements import NO_STATEMENTS
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise

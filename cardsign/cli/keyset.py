@@ -60,7 +60,7 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
-from cardsign.statements.words import digest_words
+from cardsign.statements.wordlist import digest_words
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 

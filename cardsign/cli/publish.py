@@ -34,7 +34,7 @@ from cardsign.issuer.rotation import Task, rotate_keys
 from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation
-from cardsign.publish.layout import export_files
+from cardsign.publish.headers import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 

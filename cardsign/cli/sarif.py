@@ -16,6 +16,7 @@ from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
 from cardsign.lint.rules import Finding
 from cardsign.reasons import REASONS
+from cardsign.urls import is_url
 
 # SARIF 2.1.0 logs (OASIS, with Errata 01), for code scanning in a pipeline.
 
@@ -126,7 +127,7 @@ def _result(
 def _artifact(name: str) -> dict[str, Any]:
     if name in ("(stdin)", "-"):
         return {"description": {"text": "standard input"}}
-    if name.startswith(("https://", "http://")):
+    if is_url(name):
         return {"uri": quote(name, safe=_URL_MARKS)}
     path = Path(name)
     return {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path))}

@@ -30,6 +30,7 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.records import dataclass
 from cardsign.trust.bundle import read_statements
 from cardsign.trust.disk import POLICY_VARIABLE, USER_FOLDER, PolicyFile, find_policy, user_folder
+from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.lock import POLICY_FILE, lock_of
 from cardsign.trust.policy import (
     ACCEPTED,
@@ -43,7 +44,6 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
-from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import is_url, parse_origin, parse_url, without_userinfo
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need

@@ -14,7 +14,7 @@ from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.words import digest_words
+from cardsign.statements.wordlist import digest_words
 from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, TrustedIssuer
 from cardsign.trust.state import IssuerState

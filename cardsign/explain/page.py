@@ -26,11 +26,11 @@ from cardsign.statements.envelope import count
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.words import digest_words
+from cardsign.statements.wordlist import digest_words
 from cardsign.trust.enroll import newest_keyset
+from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.policy import Holder, Issuer, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.state import TransientStates
-from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.report import Answer, Report, SignatureReport
 from cardsign.verify.verdict import examine_card

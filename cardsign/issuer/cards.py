@@ -11,7 +11,7 @@ from typing import Final, cast
 from cardsign.build.assemble import build_card
 from cardsign.build.kind import BuildOptions
 from cardsign.card.convert import FIELDS_URI, A2aVersion, convert_card
-from cardsign.card.document import Card, render
+from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extended import ExtendedMarker, check_audience, find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.config import BuildSettings, ProjectCard
@@ -300,4 +300,4 @@ def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) 
 
 def _unsigned(document: Mapping[str, Json]) -> str:
     """The card without its signatures, to the order of its members and the type of its numbers."""
-    return repr({name: value for name, value in document.items() if name != "signatures"})
+    return repr(unsigned(document))

@@ -23,6 +23,7 @@ from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.records import dataclass
+from cardsign.urls import is_url
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
 MAX_JWKS_BYTES: Final = 64 * 1024
@@ -112,7 +113,7 @@ class JwkSet:
                 return cls.from_bytes(json.dumps(untrusted_keys).encode("utf-8", "surrogatepass"))
             case str() if untrusted_keys.lstrip().startswith("{"):
                 return cls.from_bytes(untrusted_keys.encode("utf-8", "surrogatepass"))
-            case str() if untrusted_keys.startswith(("https://", "http://")):
+            case str() if is_url(untrusted_keys):
                 raise TypeError(
                     "jwks takes the keys, not their URL: use "
                     f"policy=Policy.from_jwks_url({untrusted_keys!r}, origin=...) with discover()"

@@ -24,6 +24,7 @@ from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
+from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -45,7 +46,6 @@ from cardsign.trust.refresh import (
     refresh_issuer,
 )
 from cardsign.trust.state import IssuerState, IssuerStates
-from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
     CARD_PATH,
     JWKS_PATH,

@@ -42,6 +42,7 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.enroll import newest_keyset, newest_release
+from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.policy import (
     Expectation,
     Extended,
@@ -52,7 +53,6 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.state import TransientStates
-from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF
+from cardsign.publish.headers import ANY_ORIGIN, NO_SNIFF
 from cardsign.server.jsonrpc import status_body
 
 if TYPE_CHECKING:

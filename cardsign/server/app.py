@@ -13,7 +13,7 @@ from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cardsign.publish.generation import Generation
-from cardsign.publish.layout import NO_SNIFF
+from cardsign.publish.headers import NO_SNIFF
 from cardsign.records import dataclass
 from cardsign.server import jsonrpc
 from cardsign.server.answers import PREFLIGHT, Answer, allow, error_answer, json_answer

@@ -12,7 +12,7 @@ from werkzeug.http import http_date, parse_date, parse_etags
 
 from cardsign.card.strictjson import parse_object
 from cardsign.publish.generation import Generation
-from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
+from cardsign.publish.headers import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
 from cardsign.server.answers import Answer
 from cardsign.server.interfaces import Places, extended_and_rpc_paths, resource_metadata

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.publish.generation import CURRENT_FILE, read_pointer
-from cardsign.publish.layout import NO_SNIFF, PublicFile
+from cardsign.publish.headers import NO_SNIFF, PublicFile
 from cardsign.server.answers import (
     HEALTH_PATH,
     READY_PATH,

@@ -17,7 +17,7 @@ from cardsign.errors import CardsignError
 from cardsign.explain.page import Published, card_page
 from cardsign.files import FileStamp, file_stamp
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
-from cardsign.publish.layout import MAX_STATEMENT_AGE, PublicFile
+from cardsign.publish.headers import MAX_STATEMENT_AGE, PublicFile
 from cardsign.server.answers import Answer
 from cardsign.server.app import Views, public_answer, routes_of
 from cardsign.server.documents import DECIDING, Document, Paths

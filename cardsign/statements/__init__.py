@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cardsign.statements.succession import check_recovery as check_recovery
     from cardsign.statements.succession import check_step as check_step
     from cardsign.statements.succession import check_successor as check_successor
-    from cardsign.statements.words import digest_words as digest_words
-    from cardsign.statements.words import read_words as read_words
+    from cardsign.statements.wordlist import digest_words as digest_words
+    from cardsign.statements.wordlist import read_words as read_words
 
 __getattr__ = lazy_names(__name__)

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import propose_keyset as propose_keyset
     from cardsign.trust.enroll import propose_published as propose_published
     from cardsign.trust.enroll import remove_issuer as remove_issuer
+    from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
+    from cardsign.trust.keyset_choice import MAX_STEPS as MAX_STEPS
+    from cardsign.trust.keyset_choice import NO_STATEMENTS as NO_STATEMENTS
+    from cardsign.trust.keyset_choice import Chosen as Chosen
+    from cardsign.trust.keyset_choice import SuppliedStatements as SuppliedStatements
+    from cardsign.trust.keyset_choice import Walk as Walk
+    from cardsign.trust.keyset_choice import choose_keyset as choose_keyset
+    from cardsign.trust.keyset_choice import choose_release as choose_release
+    from cardsign.trust.keyset_choice import receive as receive
     from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
     from cardsign.trust.lock import ReleaseFloor as ReleaseFloor
     from cardsign.trust.lock import RollbackFloor as RollbackFloor
@@ -78,14 +87,5 @@ if TYPE_CHECKING:
     from cardsign.trust.state import read_state as read_state
     from cardsign.trust.state import rollback_floor as rollback_floor
     from cardsign.trust.state import state_bytes as state_bytes
-    from cardsign.trust.statements import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
-    from cardsign.trust.statements import MAX_STEPS as MAX_STEPS
-    from cardsign.trust.statements import NO_STATEMENTS as NO_STATEMENTS
-    from cardsign.trust.statements import Chosen as Chosen
-    from cardsign.trust.statements import SuppliedStatements as SuppliedStatements
-    from cardsign.trust.statements import Walk as Walk
-    from cardsign.trust.statements import choose_keyset as choose_keyset
-    from cardsign.trust.statements import choose_release as choose_release
-    from cardsign.trust.statements import receive as receive
 
 __getattr__ = lazy_names(__name__)

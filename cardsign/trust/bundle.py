@@ -33,7 +33,7 @@ from cardsign.statements.envelope import (
 )
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
+from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
 
 BUNDLE_FORMAT: Final = "cardsign-bundle/1"
 #: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their

@@ -24,8 +24,9 @@ from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, check_release
 from cardsign.statements.succession import RootPin, check_step
-from cardsign.statements.words import digest_words, read_words
+from cardsign.statements.wordlist import digest_words, read_words
 from cardsign.trust.disk import PolicyFile
+from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import (
     Anchor,
@@ -41,7 +42,6 @@ from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.refresh import Fetcher, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
-from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import Origin, Place
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -204,7 +204,7 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
     Args:
         keyset: The statement that would be pinned.
         digest: Its whole digest in hex, with or without ``sha256:``, spaces and colons.
-        words: Its words (:func:`cardsign.statements.words.digest_words`).
+        words: Its words (:func:`cardsign.statements.wordlist.digest_words`).
 
     Raises:
         StatementRefused: ``statement.digest``.

@@ -23,9 +23,9 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.succession import RootPin
+from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements, Walk
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState
-from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements, Walk
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.

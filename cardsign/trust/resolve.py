@@ -25,16 +25,7 @@ from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.statements.succession import RootPin
-from cardsign.trust.policy import (
-    JwksAnchor,
-    KeysAnchor,
-    KeysetAnchor,
-    Limits,
-    TofuAnchor,
-    TrustedIssuer,
-)
-from cardsign.trust.state import IssuerState, pin_of, rollback_floor
-from cardsign.trust.statements import (
+from cardsign.trust.keyset_choice import (
     NO_STATEMENTS,
     Chosen,
     SuppliedStatements,
@@ -44,6 +35,15 @@ from cardsign.trust.statements import (
     choose_release,
     receive,
 )
+from cardsign.trust.policy import (
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    TofuAnchor,
+    TrustedIssuer,
+)
+from cardsign.trust.state import IssuerState, pin_of, rollback_floor
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
 
 #: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,

@@ -7,9 +7,9 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.verify.cache import Matter as Matter
     from cardsign.verify.cache import VerdictCache as VerdictCache
-    from cardsign.verify.decision import Decision as Decision
-    from cardsign.verify.decision import decided_by as decided_by
     from cardsign.verify.extended import examine_extended as examine_extended
+    from cardsign.verify.policy_line import Decision as Decision
+    from cardsign.verify.policy_line import decided_by as decided_by
     from cardsign.verify.report import Answer as Answer
     from cardsign.verify.report import Answers as Answers
     from cardsign.verify.report import NotTrusted as NotTrusted

@@ -83,7 +83,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         read.append(data)
         return read_keyset(data)
 
-    monkeypatch.setattr("cardsign.trust.statements.read_keyset", reading)
+    monkeypatch.setattr("cardsign.trust.keyset_choice.read_keyset", reading)
     return read
 
 

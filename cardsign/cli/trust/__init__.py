@@ -50,7 +50,7 @@ from cardsign.trust.policy import PublicSubject, TrustedIssuer
 from cardsign.trust.policyedit import EMPTY_POLICY
 from cardsign.trust.policyfile import identity_of
 from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
-from cardsign.verify.decision import Decision, decided_by
+from cardsign.verify.policy_line import Decision, decided_by
 
 _FORGETTING = "older cards and statements of"
 
