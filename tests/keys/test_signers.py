@@ -169,13 +169,16 @@ def test_a_short_uri_is_repeated(uri, place):
     assert caught.value.path == place
 
 
+KEPT = " The keys of a key store sign without --key."
+
+
 @pytest.mark.parametrize(
     ("uri", "proposal"),
     [
-        ("CARD_KEY", " Did you mean --key env:CARD_KEY?"),
-        ("card-key.pem", ""),
-        ("Ab3xKq9", ""),
-        (LINE.upper(), ""),
+        ("CARD_KEY", KEPT + " Did you mean --key env:CARD_KEY?"),
+        ("card-key.pem", KEPT),
+        ("Ab3xKq9", KEPT),
+        (LINE.upper(), KEPT),
         ("vault:CARD_KEY", ""),
     ],
 )
