@@ -15,7 +15,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import STDIO, moment, option, option_group, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
-from cardsign.cli.talk import counted, is_json, print_json, safe, say
+from cardsign.cli.talk import counted, is_json, print_json, print_table, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.config import CONFIG_FILE, read_config
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
@@ -313,8 +313,8 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def _explain(name: str) -> None:
     if name == "all":
-        for rule in RULES.values():
-            click.echo(f"{rule.id:<30} {rule.severity:<8} {rule.summary}")
+        rules = ((rule.id, rule.severity, rule.summary) for rule in RULES.values())
+        print_table({"rule": 30, "severity": 8, "summary": 0}, rules)
         return
     if name not in RULES:
         hint = "cardsign lint --explain all lists them."

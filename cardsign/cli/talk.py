@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -153,6 +153,32 @@ def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = Non
     if shown != text:
         value = json.loads(shown)
     click.echo(json.dumps(value, indent=indent, ensure_ascii=True), file=file)
+
+
+def print_table(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> None:
+    """Print one line for each row; a terminal gets a table with headings.
+
+    Args:
+        columns: The headings, each with the least width of its column in plain lines.
+        rows: A text for each column, already :func:`safe`.
+    """
+    rows = list(rows)
+    if not (rows and sys.stdout.isatty()):
+        for row in rows:
+            cells = (f"{cell:<{width}}" for cell, width in zip(row, columns.values(), strict=True))
+            click.echo("  ".join(cells).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in columns:
+        # What a line cannot hold goes on in the next one: a kid that is cut is of no use.
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
 
 
 def _without_password(text: str) -> str:

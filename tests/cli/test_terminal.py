@@ -79,6 +79,25 @@ def test_a_dumb_terminal_is_sent_no_escapes(watched: list[str]) -> None:
     assert b"30 cards: 30 trusted" in err
 
 
+def test_a_table_has_headings_at_a_terminal_alone(cardsign: Cardsign) -> None:
+    """A line that is piped is what it was before there were tables."""
+    assert cardsign("keys", "generate").status == 0
+    listed = [*PROGRAM, "keys", "list"]
+    plain, _ = at_terminal(listed)
+    kid = cardsign("keys", "list", "--json").json[0]["kid"]
+    assert plain.decode().startswith(f"{kid}  ES256  active        ")
+    ours, its = pty.openpty()
+    surroundings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    with subprocess.Popen(listed, stdin=subprocess.DEVNULL, stdout=its, env=surroundings) as ended:
+        os.close(its)
+        assert ended.wait() == 0
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    heading, row = (re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines())
+    assert heading.split() == ["kid", "algorithm", "state", "made", "roles"]
+    assert row.split()[:3] == [kid, "ES256", "active"]
+
+
 def test_quiet_has_no_bar(watched: list[str]) -> None:
     """Nothing is said at all of cards that are trusted."""
     assert at_terminal([*watched, "--quiet"]) == (b"", b"")

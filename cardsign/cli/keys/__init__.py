@@ -19,10 +19,11 @@ from cardsign.cli.keys.rehearse import rehearse_
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
 from cardsign.cli.keys.timeline import timeline
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import counted, printed, safe, say
+from cardsign.cli.talk import counted, print_table, printed, safe, say
 from cardsign.cli.views import key_json
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.model import KeyRecord
 from cardsign.keys.rotation import refresh_hint
 
 
@@ -33,11 +34,14 @@ def list_(keystore: KeystoreOptions) -> None:
     records = keystore.open().state.keys
     if printed([key_json(record) for record in records]):
         return
-    for record in records:
-        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-        when = f"{record.created:%Y-%m-%d}"
-        roles = ", ".join(record.roles)
-        click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}  {roles}{gone}")
+    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
+    print_table(columns, (_row(record) for record in records))
+
+
+def _row(record: KeyRecord) -> tuple[str, ...]:
+    gone = "  (private key destroyed)" if record.private == "destroyed" else ""
+    roles = ", ".join(record.roles)
+    return record.kid, record.alg, record.state, f"{record.created:%Y-%m-%d}", f"{roles}{gone}"
 
 
 @command(example="cardsign keys show vzTO")

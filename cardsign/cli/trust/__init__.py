@@ -13,7 +13,7 @@ import click
 from cardsign.cli.arguments import PATH, option, option_group, read_input
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change, yes_option
-from cardsign.cli.talk import ask_first, printed, safe, say
+from cardsign.cli.talk import ask_first, print_table, printed, safe, say
 from cardsign.cli.trust.add import add, import_
 from cardsign.cli.verifier import (
     TrustOptions,
@@ -75,9 +75,17 @@ def list_known(trust: TrustOptions) -> None:
     shown = [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
     if printed(shown):
         return
-    for name, policy, state in found:
-        keyset = "no keyset" if state.keyset is None else f"keyset {state.keyset.label}"
-        click.echo(f"{name:<16}  {keyset:<14}  {safe(policy, limit=300)}")
+    print_table(
+        {"issuer": 16, "keyset": 14, "policy": 0},
+        (
+            (
+                name,
+                f"keyset {one.keyset.label}" if one.keyset else "no keyset",
+                safe(policy, limit=300),
+            )
+            for name, policy, one in found
+        ),
+    )
     if not found:
         say(f"no issuer is remembered in {states.path}")
 
@@ -302,9 +310,13 @@ def list_(trust: TrustOptions) -> None:
     loaded = trust.needed()
     if printed([issuer_json(one) for one in loaded.policy.issuers]):
         return
-    for one in loaded.policy.issuers:
-        places = ", ".join(map(str, one.places or ()))
-        click.echo(f"{one.name:<16}  {kind_of(one.anchor):<6}  {one.freshness:<8}  {places}")
+    print_table(
+        {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0},
+        (
+            (one.name, kind_of(one.anchor), one.freshness, ", ".join(map(str, one.places or ())))
+            for one in loaded.policy.issuers
+        ),
+    )
     if not loaded.policy.issuers:
         say(f"{loaded.path} trusts no issuer")
 
