@@ -333,7 +333,12 @@ def check_ours(store: KeyStore, directory: Path | None) -> None:
     except PublishRefused as refusal:
         why = f"{what}: {refusal.message}"
         raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT) from refusal
-    for one in published.keysets if published else ():
+    keysets = published.keysets if published else ()
+    # However far one of both is behind, they have a keyset in common.
+    if keysets and all(one.number not in kept for one in keysets):
+        why = f"{what}: no keyset of it is kept here"
+        raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
+    for one in keysets:
         ours = kept.get(one.number, one)
         if ours.digest == one.digest:
             continue

@@ -23,6 +23,7 @@ from cardsign.errors import (
     JsonRefused,
     PassphraseFault,
     PublishRefused,
+    ServeFault,
     SignerFault,
     SigningRefused,
     StoreFault,
@@ -201,7 +202,7 @@ class Work:
         folder = self.config.publish
         try:
             check_ours(self.store, folder)
-        except UsageFault as fault:
+        except (UsageFault, ServeFault, FileFault) as fault:
             move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {self.again}"
             what = f"find out who wrote what is published, and move it away: {fault.message}"
         except PublishRefused as fault:
@@ -222,6 +223,7 @@ class Work:
         elif not self.is_forked:
             if not only_cards:
                 self._publish_signed()
+            if not only_cards or self._awaits_recovery():
                 self._unlisted_roots()
             if not self._awaits_recovery():
                 self._keys_and_cards(only_cards)

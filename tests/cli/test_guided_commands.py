@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cardsign.keys import StatementHistory
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.statements import read_release
+from cardsign.testing import FakeIssuer
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.cli.test_dry_run import files
-from tests.publications import fast_forward
+from tests.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -204,6 +209,47 @@ def test_a_pipe_in_a_damaged_publication_holds_nobody_up(issuer: Cardsign) -> No
     Path("public/current").write_bytes(b"{")
     os.mkfifo(keysets / "9.9.json")
     run(issuer("release", "renew", "--force", CARDSIGN_RELEASE_PASSPHRASE=CRON))
+
+
+def newer_format(public: Path) -> None:
+    """A generation of a later cardsign, or one that says so."""
+    (public / "current").write_text('{"format": 2}')
+
+
+def pipe(public: Path) -> None:
+    """What is opened here, waits for ever, so it is refused."""
+    (public / "current").unlink()
+    os.mkfifo(public / "current")
+
+
+def endless_card(public: Path) -> None:
+    """More than any card may have."""
+    os.truncate(public / "000001/agent-card.json", 50 * 2**20)
+
+
+def strangers_chain(public: Path) -> None:
+    """Statements whose numbers nobody here has ever used."""
+    eve = FakeIssuer(datetime.now(UTC), origin=ISSUER)
+    keyset = eve.keyset("ann", "bob", epoch=9)
+    told = replace(load_current(public), keysets={"9.1": keyset}, release=None)
+    put_in_place(public, told)
+
+
+@pytest.mark.parametrize("hinder", [newer_format, pipe, endless_card, strangers_chain])
+def test_nothing_published_stops_a_revocation(
+    issuer: Cardsign, hinder: Callable[[Path], None]
+) -> None:
+    """Whatever lies there: the key is revoked in the store, and what is left is said."""
+    stolen = active("card")
+    hinder(Path("public"))
+
+    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--yes")
+    ended = issuer(*revoking, CARDSIGN_RELEASE_PASSPHRASE=CRON)
+
+    store = DirectoryStore.open(Path("keys"))
+    assert store.state.find(stolen).state == "revoked"
+    assert (ended.status, "ELSEWHERE" in ended.err) == (1, True), ended.err
+    assert StatementHistory.of(store).newest_keyset().label == "1.3"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("word", ["--stored-with", None])
