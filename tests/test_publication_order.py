@@ -172,9 +172,10 @@ class Copies:
             body, until = self.held[path]
             return body, until - t
         document = self.issuer.live[-1][1].public.get(path)
-        if document is None or document.file is None:
+        if document is None:
             return None
-        kept = document.file.max_age_at(self.issuer.now.timestamp())
+        lifetime = document.lifetime(self.issuer.now.timestamp())
+        kept = int(lifetime.removeprefix("public, max-age="))
         self.held[path] = document.body, t + kept
         return document.body, kept
 

@@ -443,12 +443,13 @@ def _refuse_unless_trusted(report: Report, name: str) -> None:
     reason = report.reasons[0]
     if reason.code in _UNLISTED:
         raise PublishRefused("publish.unlisted", f"{name}: {reason.message}")
+    is_over = reason.code in ("statement.expired", "key.expired")
     ours = "Check this machine's clock. If it is right, renew the statement: cardsign keys rotate"
     raise PublishRefused(
         "publish.not_verifying",
         f"{name} would not be trusted: {reason.code}: {reason.message}",
         path=reason.path,
-        hint=ours if reason.code == "statement.expired" else reason.hint,
+        hint=ours if is_over else reason.hint,
     )
 
 

@@ -77,7 +77,10 @@ AREAS: Final = {
         ),
     ),
     "card": Area(
-        ("cardsign/card/[!c]*.py", "cardsign/card/coverage.py", "cardsign/card/*/*.py"),
+        (
+            *("cardsign/card/[!c]*.py", "cardsign/card/contract.py", "cardsign/card/coverage.py"),
+            "cardsign/card/*/*.py",
+        ),
         (
             *("tests/card", "tests/test_verify.py", "tests/test_sign.py"),
             *("tests/test_requirement_rows.py", "tests/test_attack_corpus.py"),

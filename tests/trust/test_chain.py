@@ -28,9 +28,9 @@ from cardsign.trust import (
     RollbackFloor,
     Walk,
     choose_release,
+    keyset_choice,
     receive,
 )
-from cardsign.trust import statements as statements_module
 from tests.jose.statement_making import (
     DAY,
     NOW,
@@ -431,7 +431,7 @@ def test_so_much_is_read(one: bytes, crowd: list[bytes], beyond: bool) -> None:
 
 def test_so_many_steps_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """K9: then the walk ends, but for recovery, which no chain is long enough to hide (K7)."""
-    monkeypatch.setattr(statements_module, "MAX_STEPS", 3)
+    monkeypatch.setattr(keyset_choice, "MAX_STEPS", 3)
     history = History()
     for _ in range(5):
         history.renew()
