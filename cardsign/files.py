@@ -439,7 +439,7 @@ _TOML_TYPES: Final[dict[type, str]] = {
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:
-    """What changes when a file is replaced, its time of change second; None if it is not there."""
+    """What changes when a file is replaced; None if it is not there."""
     try:
         status = os.stat(path)
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Iterator, Mapping
@@ -270,7 +271,10 @@ def private_pem(private: PrivateKey) -> bytes:
 def workers_of(pid: int) -> set[int]:
     """The processes that a server has started, but for the tracker that multiprocessing may add."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    started = {int(child): Path(f"/proc/{child}/cmdline") for child in children}
-    return {
-        child for child, line in started.items() if b"resource_tracker" not in line.read_bytes()
-    }
+    started = set[int]()
+    for child in children:
+        # One that has died since has no folder, or none that can be read.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if b"resource_tracker" not in Path(f"/proc/{child}/cmdline").read_bytes():
+                started.add(int(child))
+    return started

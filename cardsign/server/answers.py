@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 HEALTH_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
 METRICS_PATH: Final = "/metrics"
-#: Asked for by machines of the operator, which are neither limited nor logged.
-PROBES: Final = frozenset({HEALTH_PATH, READY_PATH, METRICS_PATH})
 JSON: Final = ("Content-Type", "application/json")
 UNCACHED: Final = ("Cache-Control", "no-store")
 _METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")

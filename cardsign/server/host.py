@@ -33,7 +33,7 @@ from cardsign.server.app import Views, public_answer
 from cardsign.server.documents import Document
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.interfaces import bare_host, decoded
-from cardsign.server.live import PAGE_PATH, LiveApplication, place_of
+from cardsign.server.live import PAGE_PATH, LiveApplication, look_at_all, place_of
 from cardsign.server.providers.base import Provider
 from cardsign.server.providers.chain import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -150,7 +150,7 @@ class Host:
     def at_once(self, environ: WSGIEnvironment) -> Answer | None:
         """As :meth:`cardsign.server.LiveApplication.at_once`."""
         application, environ = self._route(environ)
-        return application.at_once(environ) if isinstance(application, LiveApplication) else None
+        return application if isinstance(application, Answer) else application.at_once(environ)
 
     def prepared(self, path: str, headers: Mapping[str, str]) -> Answer | None:
         """As :meth:`cardsign.server.LiveApplication.prepared`, of the only agent."""
@@ -266,8 +266,7 @@ class Host:
                     if self._broken.get(name) != str(exc):
                         self._log(f"agent {name} is not served: {exc}")
                         self._broken[name] = str(exc)
-            for one in agents.values():
-                one.look()
+            look_at_all(agents.values())
             self._agents = dict(sorted(agents.items()))
             self._claim()
         finally:
@@ -326,8 +325,7 @@ class Host:
         if not is_page or asked.keys() - {"limit", "offset"}:
             what = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
             return error_answer(400, what)
-        for one in self._agents.values():
-            one.look()
+        look_at_all(self._agents.values())
         agents = tuple(self._agents.values())
         page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
         return public_answer(self._page(page, len(agents)), environ, self._now())

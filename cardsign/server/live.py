@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two tries at a publication that is broken.
 RETRY_SECONDS: Final = 1.0
-#: Seconds for which what is served is not looked at again.
+#: Seconds for which what is served is not looked at again, and for which a server that meets
+#: something newer answers nobody: by then no server of the disk answers the old one.
 LOOK_SECONDS: Final = 0.025
-#: Seconds from the publication of a generation until all servers answer it. By then each has
-#: looked, the ticks of the file system's clock between two times of change included.
-SETTLE_SECONDS: Final = 2 * LOOK_SECONDS
 PAGE_PATH: Final = "/"
 Kind: TypeAlias = Literal["public", "extended", "rpc"]
 #: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
@@ -68,6 +66,15 @@ def place_of(paths: Paths, script: str, path: str) -> tuple[Kind | None, str]:
         if name in paths.rpc:
             return "rpc", one
     return None, path
+
+
+def look_at_all(agents: Iterable[LiveApplication]) -> None:
+    """Let each look; for what is new they wait together."""
+    looking = tuple(agents)
+    for one in looking:
+        one.notice()
+    for one in looking:
+        one.look()
 
 
 class LiveApplication:
@@ -126,8 +133,10 @@ class LiveApplication:
         self._complaint = ""
         self._page: tuple[Generation, float, Document] | None = None
         self._looking = threading.Lock()
-        self._look_again = self._sure_until = -math.inf
-        while (generation := self._load(stamp := file_stamp(self._current))) is None:
+        self._look_again = self._met_at = -math.inf
+        self._stamp: FileStamp | None = None
+        self._met: FileStamp | None = None
+        while (generation := self._load(stamp := self.notice())) is None:
             pass
         self._serve(generation)
         self._stamp = self._seen = stamp
@@ -216,39 +225,41 @@ class LiveApplication:
         return held[2]
 
     def look(self) -> None:
-        """Take up a newer generation, if there is one, :data:`SETTLE_SECONDS` after it came.
+        """Take up a newer generation, if there is one, :data:`LOOK_SECONDS` after it was met.
 
         A server that answered the old one after another had answered the new one would look to a
-        verifier like one that withholds a statement. So all servers of a disk change at the same
-        moment. Until then the old one is answered, as long as it is sure that none came between.
+        verifier like one that withholds a statement. No time of the disk's decides that, since its
+        clock may be another one.
         """
         began = self._clock()
         if began < self._look_again:
             return
-        stamp = file_stamp(self._current)
-        if stamp == self._stamp:
-            self._look_again, self._sure_until = began + LOOK_SECONDS, began + SETTLE_SECONDS
-            return
-        wait = self._settles_in(stamp)
-        if wait and began < self._sure_until:
-            self._look_again = self._sure_until = began + wait
-            return
+        stamp = self.notice()
         # No thread answers the old one while another reads the new one.
         if self._is_due(stamp) and self._looking.acquire(blocking=stamp != self._seen):
             try:
-                while self._is_due(stamp := file_stamp(self._current)):
+                while self._is_due(stamp := self.notice()):
+                    self._wait()
                     self._look(stamp)
             finally:
                 self._looking.release()
+        self._wait()  # others may still answer what was before the one that this server began with
         self._look_again = began + LOOK_SECONDS
 
-    def _settles_in(self, stamp: FileStamp | None) -> float:
-        """Seconds until all servers answer what `current` says; 0 where they do.
+    def notice(self) -> FileStamp | None:
+        """What `current` says; whoever looks at many lets each notice first, and waits once."""
+        if self._clock() < self._look_again:
+            return self._stamp
+        stamp = file_stamp(self._current)
+        if stamp != self._met:
+            self._met_at = self._clock()  # first, for threads that find the stamp
+            self._met = stamp
+        return stamp
 
-        A time that is far ahead is of a disk with another clock, and decides nothing.
-        """
-        age = self._now() - stamp[1] / 1e9 if stamp else SETTLE_SECONDS
-        return SETTLE_SECONDS - age if abs(age) < SETTLE_SECONDS else 0.0
+    def _wait(self) -> None:
+        """Until no server of the disk answers what was before the one that was met last."""
+        if (left := self._met_at + LOOK_SECONDS - self._clock()) > 0:
+            time.sleep(left)
 
     def _is_due(self, stamp: FileStamp | None) -> bool:
         """Whether `current` is another, or it is time to try a broken one again."""
@@ -267,8 +278,7 @@ class LiveApplication:
             self._seen, self._looked_at = stamp, self._clock()
 
     def _load(self, stamp: FileStamp | None) -> Generation | None:
-        """What `current` says, once all servers answer it; None where it says another by now."""
-        time.sleep(self._settles_in(stamp))
+        """What `current` says; None where it says another by now."""
         generation = load_current(self._directory)
         return generation if file_stamp(self._current) == stamp else None
 

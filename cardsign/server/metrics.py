@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.errors import UsageFault
 from cardsign.server.answers import HEALTH_PATH, METRICS_PATH, READY_PATH, Answer
 from cardsign.server.host import Host
-from cardsign.server.live import PAGE_PATH
+from cardsign.server.live import PAGE_PATH, look_at_all
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ class Metrics:
             return self._told()(environ, start_response)
         return self._host(environ, start_response)
 
+    def at_once(self, environ: WSGIEnvironment) -> Answer | None:
+        """The host's, but for what is told here."""
+        return None if environ["PATH_INFO"] == METRICS_PATH else self._host.at_once(environ)
+
     def count(self, scope: Any, answer: Answer, seconds: float) -> None:
         """Count one answer, but for those of ``/metrics`` itself."""
         if scope.path != METRICS_PATH:
@@ -114,8 +118,8 @@ class _Served:
         problems = GaugeMetricFamily(
             "cardsign_problems", "What the log says is wrong with it.", labels=["agent"]
         )
+        look_at_all(self._host.agents.values())
         for name, live in self._host.agents.items():
-            live.look()
             number.add_metric([name], live.generation.number)
             published.add_metric([name], live.generation.published_at.timestamp())
             problems.add_metric([name], live.problem_count)

@@ -182,7 +182,8 @@ class _AsgiMount:
             (name.lower().encode("latin-1"), one.encode("latin-1")) for name, one in answer.headers
         ]
         await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-        await send({"type": "http.response.body", "body": answer.body})
+        body = b"" if scope["method"] == "HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body})
 
 
 def _split_path(scope: Scope) -> tuple[str, str]:

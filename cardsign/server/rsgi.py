@@ -100,6 +100,8 @@ class RsgiApplication:
             answer = self._prepared(scope.path, scope.headers)
         if answer is None:
             answer = await self._answer(scope, exchange)
+        if scope.method == "HEAD":  # the server's own refusals have a body
+            answer = answer._replace(body=b"")
         exchange.response_bytes(answer.status, answer.headers, answer.body)
         for witness in self._witnesses:
             witness(scope, answer, self._clock() - began)

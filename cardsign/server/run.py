@@ -26,7 +26,7 @@ from cardsign.server.settings import ServerSettings
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Lock
 
-    from _typeshed.wsgi import WSGIApplication
+    from cardsign.server.metrics import Metrics
 
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
@@ -126,7 +126,7 @@ def _load(
     watched = (live, address, parent, as_json, unsaid)
     threading.Thread(target=_watch, args=watched, daemon=True).start()
     settings = live.settings
-    application: WSGIApplication = live
+    application: Host | Metrics = live
     witnesses: list[Witness] = []
     gate: Gate | None = None
     if settings.rate:
@@ -145,7 +145,7 @@ def _load(
     return RsgiApplication(
         application,
         prepared=live.prepared,
-        at_once=live.at_once,
+        at_once=application.at_once,
         may_wait=live.may_wait,
         gate=gate,
         witnesses=tuple(witnesses),

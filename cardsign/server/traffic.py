@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from cardsign.errors import UsageFault
-from cardsign.server.answers import PROBES, Answer, error_answer
+from cardsign.server.answers import HEALTH_PATH, METRICS_PATH, READY_PATH, Answer, error_answer
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.providers.base import RETRY_SECONDS, address_of, in_networks
 from cardsign.server.rsgi import address_in
@@ -103,7 +103,7 @@ class RateGate:
     """Refuses a client that asks too often, before anything is done for it; never a probe.
 
     Args:
-        settings: Its `rate`, `rate_storage` and `proxies`.
+        settings: Its `rate`, `rate_storage` and `proxies`, and which probes are on.
         now: Unix seconds.
         log: Takes a line for the operator.
 
@@ -120,14 +120,15 @@ class RateGate:
     ) -> None:
         self._limit = RateLimit(settings.rate, settings.rate_storage, log)
         self._is_here = settings.rate_storage.startswith("memory:")
-        self._proxies = settings.proxies
+        self._settings = settings
         self._now = now
 
     async def __call__(self, scope: Any) -> Answer | None:
         """The refusal, if it is one; a storage elsewhere is waited for in a thread."""
-        if scope.path in PROBES:
+        if _is_probe(scope, self._settings):
             return None
-        wait, client, now = self._limit.wait, client_of(scope, self._proxies), self._now()
+        wait, now = self._limit.wait, self._now()
+        client = client_of(scope, self._settings.proxies)
         seconds = wait(client, now) if self._is_here else await to_thread(wait, client, now)
         if seconds is None:
             return None
@@ -139,7 +140,7 @@ class AccessLog:
     """Writes who asked, and what was answered: no header, no query, no body, and no probe.
 
     Args:
-        settings: Its `proxies`.
+        settings: Its `proxies`, and which probes are on.
         now: Unix seconds.
         write: Takes a line: one JSON object.
     """
@@ -151,18 +152,18 @@ class AccessLog:
         now: Callable[[], float],
         write: Callable[[str], None] = to_log,
     ) -> None:
-        self._proxies = settings.proxies
+        self._settings = settings
         self._now = now
         self._write = write
 
     def __call__(self, scope: Any, answer: Answer, seconds: float) -> None:
         """Write the line of one answer."""
-        if scope.path in PROBES:
+        if _is_probe(scope, self._settings):
             return
         began = datetime.fromtimestamp(self._now() - seconds, UTC)
         line = {
             "time": began.isoformat(timespec="milliseconds"),
-            "client": client_of(scope, self._proxies),
+            "client": client_of(scope, self._settings.proxies),
             "method": scope.method,
             "path": scope.path[:MAX_SHOWN],
             "status": answer.status,
@@ -170,6 +171,18 @@ class AccessLog:
             "ms": round(seconds * 1000, 1),
         }
         self._write(json.dumps(line, separators=(",", ":")))
+
+
+def _is_probe(scope: Any, settings: ServerSettings) -> bool:
+    """Whether a machine of the operator asks, which is neither limited nor logged.
+
+    A card may name the same path as its interface, so no other method passes.
+    """
+    if scope.method not in ("GET", "HEAD"):
+        return False
+    if scope.path == METRICS_PATH:
+        return settings.metrics
+    return settings.health and scope.path in (HEALTH_PATH, READY_PATH)
 
 
 def client_of(scope: Any, proxies: tuple[str, ...]) -> str:

@@ -8,7 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,39 +130,52 @@ def test_O21_over_streamable_http_on_this_machine(signed: str, tmp_path: Path) -
     """The same answers; a page of another site, which a browser may send here, gets none."""
     from mcp import Client
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/mcp"
+    with serving(tmp_path) as (port, command):
+        url = f"http://127.0.0.1:{port}/mcp"
 
-    async def talking() -> Any:
-        async with Client(url) as client:
-            return await client.call_tool("verify", {"card": signed})
+        async def talking() -> Any:
+            async with Client(url) as client:
+                return await client.call_tool("verify", {"card": signed})
 
-    command = [sys.executable, "-m", "cardsign", "mcp", *NAMED, "--port", str(port)]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr
-            assert url in server.stderr.readline()
-            while server.poll() is None and not answers(port):
-                pass
-            assert anyio.run(talking).structured_content["verdict"] == "trusted"
-            second = subprocess.run(
-                command, cwd=tmp_path, capture_output=True, text=True, check=False
-            )
-            assert second.returncode == 2
-            assert f"serve.bind: 127.0.0.1:{port} cannot be bound" in second.stderr
-            for name, status in (("Host", 421), ("Origin", 403)):
-                headers = {name: "http://evil.example" if name == "Origin" else "evil.example"}
-                assert httpx.post(url, headers=headers, json={}).status_code == status
-        finally:
-            server.kill()
+        assert anyio.run(talking).structured_content["verdict"] == "trusted"
+        second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert second.returncode == 2
+        assert f"serve.bind: 127.0.0.1:{port} cannot be bound" in second.stderr
+        for name, status in (("Host", 421), ("Origin", 403)):
+            headers = {name: "http://evil.example" if name == "Origin" else "evil.example"}
+            assert httpx.post(url, headers=headers, json={}).status_code == status
 
 
-def answers(port: int) -> bool:
-    """Whether somebody listens there."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """A server over HTTP, its port and its command; it cannot tell which free port it took."""
+    for _ in range(5):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        command = [sys.executable, "-m", "cardsign", "mcp", *NAMED, "--port", str(port)]
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stderr
+                assert f"http://127.0.0.1:{port}/mcp" in server.stderr.readline()
+                if answers(port, server):
+                    yield port, command
+                    return
+                said = server.stderr.read()
+                assert "serve.bind" in said, said
+            finally:
+                server.kill()
+    raise AssertionError("others took each port first")
+
+
+def answers(port: int, server: subprocess.Popen[str]) -> bool:
+    """Whether the server listens there; not if it has ended."""
+    deadline = time.monotonic() + 120
+    while server.poll() is None:
+        assert time.monotonic() < deadline, f"nobody listens on port {port}"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        time.sleep(0.02)
     return False
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exchange import asked
 from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.server import Host, ServerSettings, TokenTable, create_token
+from cardsign.server import Host, RsgiApplication, ServerSettings, TokenTable, create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"
@@ -77,6 +78,50 @@ def test_each_agent_is_below_its_path(serve: Callable[..., Served]) -> None:
     assert served.status("/agents/tides/.well-known/jwks.json") == 200
     assert served.status(f"/agents/storms{CARD}") == 404
     assert served.status(f"/agents/{CARD}") == 404
+
+
+def test_what_the_host_itself_says_is_made_once(
+    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalogue asks each agent's disk, so no answer is thrown away and made again."""
+    served = serve("tides", "waves")
+    made = list[str]()
+    real = Host._catalogue
+
+    def counted(host: Host, environ: dict[str, Any]) -> Any:
+        made.append(environ["PATH_INFO"])
+        return real(host, environ)
+
+    monkeypatch.setattr(Host, "_catalogue", counted)
+    host, path = served.host, served.host.settings.catalogue
+    application = RsgiApplication(host, at_once=host.at_once, may_wait=host.may_wait)
+    answer = asked(application, method="GET", path=path)
+    assert json.loads(answer.body)["total"] == 2
+    assert made == [path]
+
+
+def test_new_generations_of_many_agents_are_waited_for_together(
+    serve: Callable[..., Served], key: PrivateKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one request after a night of publishing would take 25 ms for each agent."""
+    names = [f"a{number}" for number in range(5)]
+    served = serve(*names)
+    slept = list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        served.seconds += seconds + 0.001
+
+    monkeypatch.setattr("cardsign.server.live.time.sleep", sleep)
+    for again in range(3):
+        served.seconds += 0.5 + again
+        for name in names:
+            card_now = {**card(name), "version": f"9.0.{again}"}
+            publish_cards(tmp_path / "all" / name, key, card_now, "staff")
+        slept.clear()
+        shown = json.loads(served.client.get("/a2a/agents").data)["agents"]
+        assert {one["version"] for one in shown} == {f"9.0.{again}"}
+        assert len(slept) == 1
 
 
 def test_L2_the_template_of_the_paths_is_a_setting(serve: Callable[..., Served]) -> None:
@@ -388,8 +433,8 @@ def test_no_card_takes_what_the_root_publishes(
     """An interface may have any path, also a well-known one."""
     served, _ = served_with_root(tmp_path, key, f"https://{host}{path}")
     honest, _ = served_with_root(tmp_path / "honest", key)
-    for asked in ("h.example", host):
-        answers = [one.client.get(path, headers={"Host": asked}) for one in (served, honest)]
+    for name in ("h.example", host):
+        answers = [one.client.get(path, headers={"Host": name}) for one in (served, honest)]
         assert [one.status_code for one in answers] == [200, 200]
         assert json.loads(answers[0].data).keys() == json.loads(answers[1].data).keys()
     assert served.name(CARD) == "bank"

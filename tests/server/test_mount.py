@@ -18,6 +18,7 @@ from werkzeug.test import Client
 from cardsign.jose import PrivateKey
 from cardsign.server import (
     MAX_REQUEST_BYTES,
+    LiveApplication,
     ServerSettings,
     TokenTable,
     card_blueprint,
@@ -121,6 +122,17 @@ def test_the_public_card_is_the_publications(ask: Ask, site: Site, path: str) ->
     """The agent is not asked."""
     assert ask("GET", path) == (200, site.generation.card)
     assert ask("OPTIONS", path) == (204, b"")
+
+
+def test_nothing_that_is_answered_to_head_has_a_body(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even under ASGI, when too many requests wait for other hosts."""
+    assert ask("HEAD", CARD) == (200, b"")
+    assert ask("HEAD", "/extendedAgentCard") == (401, b"")
+    monkeypatch.setattr(LiveApplication, "may_wait", lambda *_: True)
+    monkeypatch.setattr("cardsign.server.rsgi.BoundedSemaphore.acquire", lambda *_, **__: False)
+    assert ask("HEAD", "/extendedAgentCard")[1] == b""
 
 
 @pytest.mark.parametrize("path", ["/extendedAgentCard", "/rest/v1/extendedAgentCard"])

@@ -149,9 +149,10 @@ class Disk:
     """A publication whose newest generation, and all time, the test decides."""
 
     def __init__(
-        self, generations: list[Generation], random: Random, patch: pytest.MonkeyPatch
+        self, generations: list[Generation], random: Random, patch: pytest.MonkeyPatch, skew: float
     ) -> None:
         self.generations, self.newest, self.random = generations, 0, random
+        self.skew, self.stepped = skew, 0.0
         self.due: list[tuple[float, int]] = []
         self.seconds, self.changed, self.slept = 1_800_000_000.0, 0.0, 0.0
         for name, made in (("load_current", self.load), ("file_stamp", self.stamp)):
@@ -169,35 +170,44 @@ class Disk:
         self.slept = max(self.slept, seconds)
         self.seconds += seconds + 0.0001  # no clock stands still
 
-    def now(self) -> float:
+    def clock(self) -> float:
         return self.seconds
+
+    def now(self) -> float:
+        return self.seconds + self.stepped
 
     def publish(self, chance: float) -> None:
         """Perhaps one more; the clock of the file system ticks 100 times a second."""
         if self.random.random() < chance and self.newest < len(self.generations) - 1:
             self.newest += 1
-            self.changed = int(self.seconds * 100) / 100
+            self.changed = int((self.seconds + self.skew) * 100) / 100
             self.due.append((self.seconds, self.newest + 1))
 
 
+@pytest.mark.parametrize("skew", [0.0, 0.02, 0.06, 3600.0, -0.02, -0.06, -3600.0])
 @pytest.mark.parametrize("seed", range(20))
 def test_no_server_of_a_disk_goes_back_behind_another(
-    site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch, seed: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, seed: int, skew: float
 ) -> None:
-    """Whenever each is asked, was begun, and however fast one publication follows another."""
+    """Whenever each is asked, was begun, and however fast one publication follows another.
+
+    The disk's clock is another one, and that of this machine is set while it all goes on.
+    """
     made = [site.generation]
     made += [replace(made[0], number=number) for number in range(2, 16)]
     random = Random(seed)
-    disk = Disk(made, random, monkeypatch)
+    disk = Disk(made, random, monkeypatch, skew)
 
     def begun() -> LiveApplication:
         quiet = {"log": lambda _: None, "events": lambda _: None}
-        return LiveApplication(site.directory, clock=disk.now, now=disk.now, **quiet)
+        return LiveApplication(site.directory, clock=disk.clock, now=disk.now, **quiet)
 
     servers, seen = [begun(), begun()], 1
     for _ in range(600):
         disk.seconds += random.choice((0.0, 0.001, 0.004, 0.02, 0.2))
         disk.publish(0.02)
+        if random.random() < 0.05:
+            disk.stepped = random.choice((0.0, 0.03, -0.03, 1.0, -1.0))
         if random.random() < 0.02:
             servers[random.randrange(2)] = begun()
         asked, one = disk.seconds, random.choice(servers)

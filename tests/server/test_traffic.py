@@ -45,12 +45,19 @@ class Around:
             clock=lambda: 0.0,
         )
 
-    def get(self, path: str = CARD, address: str = "192.0.2.1", **headers: str) -> Response:
+    def get(
+        self,
+        path: str = CARD,
+        address: str = "192.0.2.1",
+        *,
+        method: str = "GET",
+        **headers: str,
+    ) -> Response:
         """Ask from an address."""
         where, _, query = path.partition("?")
         fields = Fields(*((name.lower(), value) for name, value in headers.items()))
         request = {"path": unquote(where), "query_string": query, "headers": fields}
-        got = asked(self.application, method="GET", client=f"{address}:4711", **request)
+        got = asked(self.application, method=method, client=f"{address}:4711", **request)
         return Response(got.body, got.status, got.headers)
 
 
@@ -64,6 +71,41 @@ def test_O13_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) 
     assert refused.headers["Cache-Control"] == "no-store"
     assert around.get(address="192.0.2.2").status_code == 200
     assert [around.get("/healthz").status_code for _ in range(3)] == [200] * 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_on"),
+    [
+        pytest.param("POST", "/metrics", True, id="a card may name this path"),
+        pytest.param("POST", "/healthz", True, id="or this one"),
+        pytest.param("GET", "/metrics", False, id="metrics are off"),
+        pytest.param("GET", "/healthz", False, id="probes are off"),
+        pytest.param("HEAD", "/readyz", False, id="likewise, HEAD"),
+    ],
+)
+def test_who_only_asks_where_a_probe_would_is_limited_and_logged(
+    site: Site, method: str, path: str, is_on: bool
+) -> None:
+    """Else tokens could be guessed there without end; the twin is a probe that is on."""
+    around = Around(site, rate="1/day", access_log=True, health=is_on, metrics=is_on)
+    assert [around.get(path, method=method).status_code for _ in range(2)][1] == 429
+    assert len(around.lines) == 2
+    probe = Around(site, rate="1/day", access_log=True, metrics=True)
+    for one in ("GET", "HEAD"):
+        for where in ("/healthz", "/readyz", "/metrics"):
+            assert probe.get(where, method=one).status_code != 429
+    assert probe.lines == []
+
+
+def test_a_refusal_of_head_has_no_body(site: Site) -> None:
+    """The log says 0 bytes; the length is that of the answer to GET."""
+    around = Around(site, rate="1/day", access_log=True)
+    around.get()
+    whole = around.get()
+    head = asked(around.application, method="HEAD", path=CARD, client="192.0.2.1:4711")
+    assert (head.status, head.body) == (429, b"")
+    assert ("Content-Length", str(len(whole.data))) in head.headers
+    assert json.loads(around.lines[-1])["bytes"] == 0
 
 
 @pytest.mark.parametrize(("most", "status"), [(3, 200), (4, 429)], ids=["full", "with room"])

@@ -18,12 +18,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from exchange import asked
 from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.server import Host, LiveApplication, ServerSettings, read_server_settings
+from cardsign.server import (
+    Host,
+    LiveApplication,
+    RsgiApplication,
+    ServerSettings,
+    read_server_settings,
+)
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"
@@ -167,6 +174,25 @@ def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> Non
     publish_cards(tmp_path, key, PUBLIC)
     host = Host(tmp_path, now=NOW.timestamp, log=lambda line: None)
     assert Client(host).get("/metrics").status_code == 404
+
+
+@pytest.mark.needs_prometheus
+def test_metrics_are_told_before_the_host_is_asked(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several agents without a root: the host itself knows no such path, and says so at once."""
+    from cardsign.server.metrics import FOLDER, Metrics
+
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
+    for name in ("tides", "waves"):
+        publish_cards(tmp_path / "all" / name, key, PUBLIC)
+    host = Host(tmp_path / "all", now=NOW.timestamp, log=lambda _: None, events=lambda _: None)
+    metrics = Metrics(host)
+    application = RsgiApplication(metrics, at_once=metrics.at_once)
+    told = asked(application, method="GET", path="/metrics")
+    assert (told.status, b"cardsign_generation" in told.body) == (200, True)
+    assert asked(application, method="GET", path="/nothing").status == 404
 
 
 @pytest.mark.needs_prometheus
