@@ -23,7 +23,7 @@ from cardsign.loading import load_card
 def drift(committed: str, live: str | None, tools: str | None, insecure_loopback_http: bool) -> int:
     """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
 
-    Both are a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
+    Each is a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
     with the tools that an agent really has. If only LIVE is signed, its signatures are not
     compared. Nothing is verified.
 

@@ -398,9 +398,9 @@ def publish(
 
     A release that names it is signed and published with it. That needs the passphrase of the
     release key; without it, the next cardsign release renew publishes the statement. It is
-    only kept if this machine publishes nothing, or if the key store has neither a release nor
-    a release key. Each holder of a root key should keep every statement in this way, to
-    compare the next draft with it.
+    kept without being published if this machine publishes nothing, or if the key store has
+    neither a release nor a release key. Each holder of a root key should keep every statement in
+    this way, to compare the next draft with it.
     """
     config = project_config()
     directory = publication or config.publish

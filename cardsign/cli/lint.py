@@ -123,7 +123,7 @@ def lint(
     """Find what is wrong with cards, say why, and how to fix it.
 
     Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
-    cards are found by their names and contents, and compared with one another; one without
+    cards are found by their names and contents, and compared with one another; a folder without
     cards is refused. Nothing is verified.
 
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes

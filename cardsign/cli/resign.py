@@ -52,11 +52,12 @@ _upstream_options: Final = option_group(
     "named",
     option(
         "--issuer NAME",
-        "The upstream, by your policy's name [default: the issuer that the policy trusts for the "
-        "URL]. A file needs it.",
+        "Whose card it must be, by the policy's own name [default: the issuer that the policy "
+        "trusts for the URL]. A file needs it.",
     ),
     option(
-        "--jwks FILE|URL", "The upstream is the holder of these keys. Revocation cannot be seen."
+        "--jwks FILE|URL",
+        "Whose card it must be: the holder of these keys. Revocation cannot be seen.",
     ),
     accept_option,
     trust_options,
@@ -76,7 +77,7 @@ _upstream_options: Final = option_group(
 @option(
     "--publish DIR",
     "Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of the "
-    "agents of `cardsign serve`, it is gone within a second.",
+    "agents of `cardsign serve`, a copy that was taken down is gone within a second.",
     into="publication",
     type=PATH,
 )
@@ -98,8 +99,9 @@ def resign(
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy names the issuer and the payload that it came from. It carries none of the
-    issuer's signatures. OUT is removed if a statement of the issuer revokes or withdraws its
-    card, or if your policy no longer has the issuer. It is also removed after its `valid_until`.
+    issuer's signatures. OUT is removed if a statement of the issuer withdraws the card or revokes
+    its key, or if your policy no longer has the issuer. It is also removed after its
+    `valid_until`.
     Errors and other answers never remove it: anyone on the network could forge them.
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.

@@ -32,20 +32,20 @@ NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
 LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
-    "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. A card is clean if "
-    "nothing is found; the exit status is 1 from a warning on, or from what `--fail-on` says.",
+    "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. The exit status is 1 if "
+    "a finding is at least a warning; `--fail-on` names another severity.",
     "`--group` chooses groups; `--for` chooses a kind of reader. `[lint]` in "
     "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign lint "
     "--explain RULE` shows a rule with its two examples, which are also its tests.",
     "The rules of `portable`, `js-resolver` and `py-1.1` are exact: a card has none of their "
     "findings if and only if all [profiles](../concepts/profiles.md) of its target make the same "
     "bytes of it. Random cards test that in both directions.",
-    "`--fix -o OUT` fixes what loses nothing. Nulls and defaults outside security members go, and "
-    "a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
-    "`prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for protobuf "
-    "spellings and nulls of 0.3. Unknown members, members of 0.3 that say something, empty "
-    "REQUIRED members and every requirement are left to you. Signatures come off a fixed card, "
-    "because they were made over other bytes.",
+    "`--fix -o OUT` fixes what can be fixed without loss. Nulls and defaults outside security "
+    "members go, and a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` "
+    "and `prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for "
+    "protobuf spellings and nulls of 0.3. Unknown members, members of 0.3 that say something, "
+    "empty REQUIRED members and every requirement are left to you. Signatures come off a fixed "
+    "card, because they were made over other bytes.",
 )
 
 

@@ -62,7 +62,7 @@ def doctor(
     It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
     theft, and which cards must be signed again. It also says when the keyset, the release and
-    extended cards expire, and whether what is published is whole.
+    extended cards expire, and whether the publication is complete.
     """
     config, now = project_config(), datetime.now(UTC)
     within = _span(expires_within) if expires_within else timedelta(0)

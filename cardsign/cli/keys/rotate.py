@@ -158,10 +158,11 @@ def revoke(
 ) -> int:
     """Revoke the keys KID... for ever, and do all that must follow.
 
-    Name all that may be stolen at once, or say --stored-with. They leave the published key set,
-    and the next release revokes them. Standby keys that are stored elsewhere, or new keys, replace
-    them. The root keys that are here sign one keyset that lists them. The cards are signed again
-    and published. What needs a person is said at the end. The command can be repeated.
+    In one command name every key that may be stolen, or say --stored-with. They leave the
+    published key set, and the next release revokes them. Standby keys that are stored elsewhere,
+    or new keys, replace them. The root keys that are here sign one keyset that lists the
+    replacements. The cards are signed again and published. What needs a person is said at the
+    end. The command can be repeated.
 
     Exit status 1: something is left for a person.
     """
