@@ -190,12 +190,20 @@ class _Copies:
         return False
 
     def remove(self, why: str) -> None:
-        """Withdraw them; first the published one, as OUT says that it is left."""
-        if self.output == STDIO or not any(True for _ in self):
+        """Withdraw them; first the published one, as OUT says that it is left.
+
+        What no gateway has made stays: a file that was named by mistake may be the only one.
+        """
+        if not self.any(is_copy):
             return
         newest = newest_generation(self.publication)
         if self.publication is not None and (newest is None or is_copy(newest.card)):
             (to_change(self.publication) / CURRENT_FILE).unlink(missing_ok=True)
+        before = self.before()
+        if before is not None and not is_copy(before):
+            gone = f"{done('removed', 'remove')} the copy in {safe(str(self.publication))}"
+            say(f"{gone}: {safe(why)}. {safe(self.output)} is no copy, so it stays")
+            return
         to_change(Path(self.output)).unlink(missing_ok=True)
         rest = f"{self.publication} gives it up too" if self.publication else _TAKE_OFF
         say(f"{done('removed', 'remove')} {safe(self.output)}: {safe(why)}. {safe(rest)}")
@@ -221,7 +229,7 @@ _TAKE_OFF: Final = "Take it off your server too"
 def _refuse(name: str, report: Report, copies: _Copies, *, has_policy: bool) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
     click.echo(render_verdict(name, report), err=True)
-    if not any(True for _ in copies):
+    if not copies.any(is_copy):
         return report.exit_status
     now = moment()
     is_dropped = has_policy and any(one.code == "trust.no_anchor" for one in report.reasons)

@@ -140,8 +140,10 @@ def test_what_is_published_goes_also_where_the_copy_is_lost(
     spoil(COPY)
     withdrawn = issuer.release(first, {**PORTABLE, "version": "9.0.0"}, seq=43)
     Path("statements/release.json").write_bytes(withdrawn)
+    is_lost = not COPY.exists()
     ended = cardsign(*words)
-    assert (ended.status, COPY.exists(), Path("public/current").exists()) == (1, False, False)
+    assert (ended.status, Path("public/current").exists()) == (1, False)
+    assert not COPY.exists() if is_lost else COPY.read_bytes() == b"{"
 
 
 def test_a_copy_ends_with_its_time_also_where_there_is_no_verdict(
@@ -176,6 +178,47 @@ def test_a_card_that_is_no_copy_stays_published(cardsign: Cardsign) -> None:
     named = ("--issuer", "tides", "--statements", "statements", "-o", COPY, "--publish", "public")
     ended = cardsign("resign", "signed.json", "--url", "https://gw.example/tides", *named)
     assert (ended.status, Path("public/current").exists()) == (2, True)
+
+
+def own_card(cardsign: Cardsign) -> bytes:
+    """A card that no gateway has made, in OUT."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("sign", "card.json", "-o", str(COPY)).status == 0
+    return COPY.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"my notes", b'{"my": "notes"}', None])
+@pytest.mark.parametrize("name", ["tidez", "tides"])
+def test_a_file_that_is_no_copy_is_never_removed(
+    cardsign: Cardsign, content: bytes | None, name: str
+) -> None:
+    """Neither where the issuer is misspelt, nor where the policy has lost it."""
+    issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    before = own_card(cardsign) if content is None else content
+    COPY.write_bytes(before)
+    if name == "tides":
+        Path("trust.toml").write_text("format = 1\n")
+    named = ("--issuer", name, "--statements", "statements", "-o", COPY)
+    ended = cardsign("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert (ended.status, "policy.unknown_issuer" in ended.err) == (2, True)
+    assert (COPY.read_bytes(), "removed" in ended.err) == (before, False)
+
+
+def test_a_published_copy_that_is_over_takes_no_own_card_with_it(cardsign: Cardsign) -> None:
+    """What lies in OUT by now is another's."""
+    issuer.enrol(cardsign)
+    assert cardsign("keys", "generate").status == 0
+    named = ("--issuer", "tides", "--statements", "statements", "-o", COPY, "--publish", "public")
+    words = ("resign", "signed.json", "--url", "https://gw.example/tides", *named)
+    assert cardsign(*words).status == 0
+    before = own_card(cardsign)
+    Path("trust.toml").write_text("format = 1\n")
+    ended = cardsign(*words)
+    assert (ended.status, Path("public/current").exists()) == (2, False)
+    assert COPY.read_bytes() == before
+    assert "removed the copy in public" in ended.err
+    assert "copy.json is no copy, so it stays" in ended.err
 
 
 def test_an_issuer_who_is_named_and_no_more_in_the_policy_ends_the_copy(cardsign: Cardsign) -> None:
