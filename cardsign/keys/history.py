@@ -233,13 +233,14 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
     """Let the key store's state name the newest keyset statement; again is no change.
 
     The keys that waited for it to list them may be published from then on. Those that it revokes
-    are revoked here too, and so are those that it lists no longer: where another copy of the key
-    store has retired them, this one must not list them again.
+    are revoked here too, and so are those that an earlier one listed and it does not: where another
+    copy of the key store has retired them, this one must not list them again. All earlier ones
+    count, since a kill may have come before one of them was noted.
     """
     listed = {key.public.thumbprint for key in statement.keys}
     keysets = StatementHistory.of(store).keysets()
     earlier = [one for one in keysets if one.number < statement.number]
-    before = {key.public.thumbprint for key in earlier[-1].keys} if earlier else set()
+    before = {key.public.thumbprint for one in earlier for key in one.keys}
     over = statement.revoked | (before - listed)
     store.apply(keep_keyset, statement.id, listed, now=now, revoked=over)
 

@@ -30,7 +30,17 @@ from cardsign.statements import (
     sign_statement,
 )
 from tests.keys.conftest import QuickStore, in_each_store
-from tests.keys.issuing import NOW, first, key, plan, quorum, released, signed, thumbprint
+from tests.keys.issuing import (
+    NOW,
+    first,
+    key,
+    online,
+    plan,
+    quorum,
+    released,
+    signed,
+    thumbprint,
+)
 
 
 def second(before: KeysetStatement, *names: str) -> KeysetStatement:
@@ -77,6 +87,20 @@ def test_what_is_kept_is_read_back_in_order(store: KeyStore) -> None:
     assert store.load().statements.keyset is not None
     assert not history.keep_keyset(opened, write_draft(opened))
     assert history.to_publish() == (tuple(map(write_draft, (one, two, opened))), None)
+
+
+def test_a_key_that_was_dropped_by_a_keyset_not_noted_ends_with_the_next(store: QuickStore) -> None:
+    """A kill can come between a keyset and its note; the key would be listed again."""
+    store.add(key("card"))
+    store.add(key("rel"), roles=("release",))
+    one = first()
+    keep(store, one)
+    fewer = replace(KeysetPlan.of(one), keys=(online("new", "card"), online("rel", "release")))
+    two = signed(draft_next(fewer, one, now=NOW), "ann", "bob")
+    StatementHistory.of(store).keep_keyset(two, write_draft(two))
+    keep(store, second(two))
+    states = {record.thumbprint: record.state for record in store.load().keys}
+    assert states == {thumbprint("card"): "revoked", thumbprint("rel"): "active"}
 
 
 def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
