@@ -49,6 +49,8 @@ MAX_MAX_AGE: Final = 365 * 24 * 3600
 
 _FORMAT: Final = 1
 _MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
+_MAX_KEYSETS: Final = 1500  # a manifest of that size names fewer
+_MAX_LEFT: Final = 100  # folders of a damaged publication that are looked through
 _NUMBER: Final = "[1-9][0-9]{0,15}"
 _FILE: Final = re.compile(
     r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
@@ -236,16 +238,25 @@ def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes 
     """The keysets and the release in each folder of a damaged publication, the newest first.
 
     Statements are signed, so that no digest is needed. There is none where `current` is missing.
+    A folder that cannot be read, or has more keysets than a manifest can name, is left aside.
+
+    Raises:
+        FileFault: ``file.unreadable``: the directory cannot be read.
     """
-    names = list_names(directory) if (directory / CURRENT_FILE).exists() else []
-    for name in sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True):
-        files = [*(directory / name / "keyset").glob("*.json"), directory / name / RELEASE_FILE]
+    names = list_names(directory)
+    folders = sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True)
+    for folder in folders[:_MAX_LEFT] if CURRENT_FILE in names else ():
         with contextlib.suppress(FileFault):
-            *keysets, release = [
-                read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) if one.exists() else None
-                for one in files
-            ]
-            yield tuple(filter(None, keysets)), release
+            found = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
+            files = [directory / folder / name for name in filter(_FILE.fullmatch, found)]
+            if len(files) > _MAX_KEYSETS:
+                continue
+            keysets = [read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) for one in files]
+            release = None
+            with contextlib.suppress(FileMissing):
+                path = directory / folder / RELEASE_FILE
+                release = read_bytes(path, max_bytes=MAX_CARD_BYTES, found=True)
+            yield tuple(keysets), release
 
 
 def _publisher(value: Json, path: Path) -> Publisher | None:

@@ -203,11 +203,28 @@ def test_a_damaged_publication_lets_no_older_copy_sign_a_number_twice(
     assert numbers[-2:] == [newest, newest + 1]
 
 
-def test_a_pipe_in_a_damaged_publication_holds_nobody_up(issuer: Cardsign) -> None:
+def _lead_nowhere(path: Path) -> None:
+    if path.exists():
+        path.rename(path.with_suffix(".aside"))
+    path.symlink_to("x" * 300)  # a name too long for any file
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda newest: os.mkfifo(newest / "keyset/9.9.json"), id="a pipe"),
+        pytest.param(lambda newest: _lead_nowhere(newest / "keyset/9.9.json"), id="no keyset"),
+        pytest.param(lambda newest: _lead_nowhere(newest / "release.json"), id="no release"),
+        pytest.param(lambda newest: _lead_nowhere(newest / "keyset"), id="no folder"),
+    ],
+)
+def test_nothing_in_a_damaged_publication_holds_anybody_up(
+    issuer: Cardsign, spoil: Callable[[Path], object]
+) -> None:
     """It is left aside, and the work goes on."""
-    keysets = Path("public") / load_current(Path("public")).folder / "keyset"
+    newest = Path("public") / load_current(Path("public")).folder
     Path("public/current").write_bytes(b"{")
-    os.mkfifo(keysets / "9.9.json")
+    spoil(newest)
     run(issuer("release", "renew", "--force", CARDSIGN_RELEASE_PASSPHRASE=CRON))
 
 
