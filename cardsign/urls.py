@@ -176,13 +176,15 @@ def _without_password(word: str) -> str:
 
 
 def _refused(text: str) -> CardRefused:
-    shown = without_userinfo(text)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    hint = "" if "://" in text else f"Write it with its scheme: https://{shown}"
-    scheme, slashes, rest = shown.partition("://")
+    whole = without_userinfo(text)
+    shown = whole if len(whole) <= 80 else whole[:77] + "..."
+    # What was cut is another URL, which no hint offers.
+    hint = "" if "://" in text or shown != whole else f"Write it with its scheme: https://{whole}"
+    scheme, slashes, rest = whole.partition("://")
     host, slash, path = rest.partition("/")
     in_lower_case = f"{scheme.lower()}{slashes}{host.lower()}{slash}{path}"
-    if in_lower_case != text and _URL.fullmatch(in_lower_case):
+    is_short = len(in_lower_case) <= MAX_URL_LENGTH
+    if is_short and in_lower_case != text and _URL.fullmatch(in_lower_case):
         hint = f"Write {in_lower_case}"
     return CardRefused(
         "card.interface_url",

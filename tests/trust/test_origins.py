@@ -149,6 +149,23 @@ def test_refused(text: str) -> None:
     assert len(caught.value.message) < 400
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("https://Weather.example/a", "Write https://weather.example/a"),
+        (f"https://Weather.example/{'a' * 90}", f"Write https://weather.example/{'a' * 90}"),
+        ("https://Weather.example/".ljust(MAX_URL_LENGTH + 1, "a"), ""),
+        ("weather.example", "Write it with its scheme: https://weather.example"),
+        (f"weather.example/{'a' * 90}", ""),
+    ],
+)
+def test_no_hint_offers_a_url_that_was_cut(text: str, hint: str) -> None:
+    """It would be another one."""
+    with pytest.raises(CardRefused) as caught:
+        parse_url(text)
+    assert (hint in caught.value.hint) if hint else ("Write" not in caught.value.hint)
+
+
 def test_the_longest_url() -> None:
     """The limit itself passes."""
     parse_url("https://a.example/".ljust(MAX_URL_LENGTH, "a"))
