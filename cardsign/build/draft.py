@@ -28,7 +28,7 @@ Target = tuple[str, ...]
 FILLED: Final = Place("filled by a rule")
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
-#: What a source may say of a skill in the words of A2A 1.0, besides what every skill has.
+#: What a source may say of a skill in the words of A2A 1.0, in addition to what every skill has.
 MORE_OF_SKILL: Final = {
     "examples": "examples",
     "inputModes": "inputModes",
@@ -157,7 +157,7 @@ class Draft:
         Args:
             document: The source.
             at: Where the skill stands.
-            table: As for :meth:`take_members`: what is taken besides.
+            table: As for :meth:`take_members`: what else is taken.
 
         Raises:
             BuildRefused: ``build.missing``: it has neither id nor name.

@@ -183,7 +183,7 @@ def stored_beside(
 def keys_stored_with(
     state: StoreState, records: Sequence[KeyRecord], keyset: KeysetStatement | None, now: datetime
 ) -> list[KeyRecord]:
-    """The keys that whoever stole these may have too, but no root that is still needed to sign."""
+    """The keys that a thief of these may have too, but no root that is still needed to sign."""
     stolen = (
         replace(
             key,

@@ -204,7 +204,8 @@ class Work:
             check_ours(self.store, folder)
         except (UsageFault, ServeFault, FileFault) as fault:
             move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {self.again}"
-            what = f"find out who wrote what is published, and move it away: {fault.message}"
+            what = "find out who wrote what is published, and move it away if nobody here did"
+            what += f": {fault.message}"
         except PublishRefused as fault:
             move, self.is_forked = "cardsign keys rotate --keystore DIR", True
             what = f"go on with the key store that has published: {fault.message}"

@@ -247,7 +247,7 @@ class LiveApplication:
         self._look_again = began + LOOK_SECONDS
 
     def notice(self) -> FileStamp | None:
-        """What `current` says; whoever looks at many lets each notice first, and waits once."""
+        """What `current` says. :func:`look_at_all` lets each agent notice first, and waits once."""
         if self._clock() < self._look_again:
             return self._stamp
         stamp = file_stamp(self._current)

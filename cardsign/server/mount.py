@@ -76,7 +76,7 @@ def mount_cards(
 
 
 def _tell_idle(settings: ServerSettings, log: Callable[[str], None]) -> None:
-    """Say which settings do nothing here; whoever sets a limit would rely on it."""
+    """Say which settings do nothing here; who sets a limit would rely on it."""
     idle = [one for one in _OF_SERVE if getattr(settings, one) != getattr(DEFAULT_SETTINGS, one)]
     if idle:
         log(

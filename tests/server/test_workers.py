@@ -176,18 +176,24 @@ def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> Non
     assert Client(host).get("/metrics").status_code == 404
 
 
-@pytest.mark.needs_prometheus
-def test_metrics_are_told_before_the_host_is_asked(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of several agents without a root: the host itself knows no such path, and says so at once."""
-    from cardsign.server.metrics import FOLDER, Metrics
+@pytest.fixture
+def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of two agents without a root, whose requests are counted."""
+    from cardsign.server.metrics import FOLDER
 
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
     for name in ("tides", "waves"):
         publish_cards(tmp_path / "all" / name, key, PUBLIC)
-    host = Host(tmp_path / "all", now=NOW.timestamp, log=lambda _: None, events=lambda _: None)
+    return tmp_path / "all"
+
+
+@pytest.mark.needs_prometheus
+def test_metrics_are_told_before_the_host_is_asked(two_agents: Path) -> None:
+    """The host itself knows no such path, and says so at once."""
+    from cardsign.server.metrics import Metrics
+
+    host = Host(two_agents, now=NOW.timestamp, log=lambda _: None, events=lambda _: None)
     metrics = Metrics(host)
     application = RsgiApplication(metrics, at_once=metrics.at_once)
     told = asked(application, method="GET", path="/metrics")
@@ -196,19 +202,13 @@ def test_metrics_are_told_before_the_host_is_asked(
 
 
 @pytest.mark.needs_prometheus
-def test_a_problem_is_a_metric(
-    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_problem_is_a_metric(two_agents: Path) -> None:
     """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
-    from cardsign.server.metrics import FOLDER, Metrics
+    from cardsign.server.metrics import Metrics
 
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
-    for name in ("tides", "waves"):
-        publish_cards(tmp_path / "all" / name, key, PUBLIC)
     seconds = [0.0]
     host = Host(
-        tmp_path / "all",
+        two_agents,
         clock=lambda: seconds[0],
         now=NOW.timestamp,
         log=lambda line: None,
@@ -216,7 +216,7 @@ def test_a_problem_is_a_metric(
     )
     client = Client(Metrics(host))
     began = client.get("/metrics").text
-    current = tmp_path / "all/waves/current"
+    current = two_agents / "waves/current"
     whole = current.read_bytes()
     current.write_bytes(b"{")
     seconds[0] += 2
