@@ -8,9 +8,16 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import PATH, STDIO, moment, option, option_group
+from cardsign.cli.arguments import (
+    PATH,
+    STDIO,
+    dry_run_option,
+    is_dry_run,
+    moment,
+    option,
+    option_group,
+)
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
     UnlockOptions,

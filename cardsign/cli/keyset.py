@@ -13,15 +13,18 @@ import click
 from cardsign.cli.arguments import (
     PATH,
     STDIO,
+    confirm,
+    dry_run_option,
     moment,
     option,
     option_group,
     read_input,
     refuse_two_documents,
+    to_change,
     write_output,
+    yes_option,
 )
 from cardsign.cli.commands import group
-from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,

@@ -12,9 +12,18 @@ from typing import Any, Final, get_args
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import STDIO, moment, option, option_group, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    done,
+    dry_run_option,
+    is_dry_run,
+    moment,
+    option,
+    option_group,
+    read_input,
+    write_output,
+)
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.talk import counted, is_json, print_json, print_table, safe, say
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.config import CONFIG_FILE, read_config

@@ -16,8 +16,15 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import PATH, moment, option, option_group, read_input
-from cardsign.cli.dry_run import is_dry_run, to_change
+from cardsign.cli.arguments import (
+    PATH,
+    is_dry_run,
+    moment,
+    option,
+    option_group,
+    read_input,
+    to_change,
+)
 from cardsign.cli.talk import safe, say
 from cardsign.config import CONFIG_FILE, ProjectCard, ProjectConfig, read_config
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault, UsageFault, of_the_user

@@ -11,9 +11,17 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, moment, option, read_input
+from cardsign.cli.arguments import (
+    PATH,
+    begin_dry_run,
+    done,
+    dry_run_option,
+    moment,
+    option,
+    read_input,
+    to_change,
+)
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import begin_check, done, dry_run_option, to_change
 from cardsign.cli.options import (
     GuidedOptions,
     UnlockOptions,
@@ -75,7 +83,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 @option(
     "--check",
     "Change nothing; say what would change, with exit status 1 if anything would.",
-    callback=begin_check,
+    callback=begin_dry_run,
 )
 @watch_options(60, "the cards of cardsign.toml: build, sign, list and publish what changes")
 @unlock_options

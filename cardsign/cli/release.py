@@ -8,9 +8,15 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import moment, option, option_group, read_input
+from cardsign.cli.arguments import (
+    dry_run_option,
+    moment,
+    option,
+    option_group,
+    read_input,
+    to_change,
+)
 from cardsign.cli.commands import group
-from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,

@@ -12,9 +12,18 @@ import click
 
 from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, STDIO, moment, option, option_group, write_output
+from cardsign.cli.arguments import (
+    PATH,
+    STDIO,
+    done,
+    dry_run_option,
+    moment,
+    option,
+    option_group,
+    to_change,
+    write_output,
+)
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, WatchOptions, unlock_options, watch_options
 from cardsign.cli.sign import CardOptions
 from cardsign.cli.talk import is_json, printed, safe, say, say_notes

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import PATH, moment, option
+from cardsign.cli.arguments import PATH, done, dry_run_option, moment, option, to_change
 from cardsign.cli.commands import command, group
-from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import is_json, printed, say
 from cardsign.cli.views import members

@@ -19,6 +19,8 @@ from cardsign.card.extended import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.arguments import (
     STDIO,
+    dry_run_option,
+    is_dry_run,
     option,
     option_group,
     paranoid_option,
@@ -26,7 +28,6 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
     UnlockOptions,
     needed_cards,

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import STDIO
-from cardsign.cli.dry_run import done, is_dry_run
+from cardsign.cli.arguments import STDIO, done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement

@@ -227,7 +227,7 @@ for one in (signal.SIGTERM, signal.SIGHUP):  # which nohup would have ignored
     signal.signal(one, signal.SIG_DFL)
 
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.arguments import dry_run_option, to_change
 from cardsign.cli.talk import run
 
 @command()

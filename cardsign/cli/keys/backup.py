@@ -6,9 +6,16 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import PATH, STDIO, moment, option, refuse_two_documents, write_output
+from cardsign.cli.arguments import (
+    PATH,
+    STDIO,
+    dry_run_option,
+    moment,
+    option,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
     KeystoreOptions,
     actor,

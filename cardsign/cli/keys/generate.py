@@ -12,13 +12,13 @@ import click
 from cardsign.cli.arguments import (
     PATH,
     STDIO,
+    dry_run_option,
     option,
     read_input,
     refuse_two_documents,
     write_output,
 )
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
     ROLE_VARIABLES,
     UnlockOptions,

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import moment, option
+from cardsign.cli.arguments import confirm, dry_run_option, moment, option, to_change, yes_option
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.options import (
     GuidedOptions,
     KeystoreOptions,

@@ -10,9 +10,18 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import PATH, option, option_group, read_input
+from cardsign.cli.arguments import (
+    PATH,
+    confirm,
+    dry_run_option,
+    is_dry_run,
+    option,
+    option_group,
+    read_input,
+    to_change,
+    yes_option,
+)
 from cardsign.cli.commands import command, group
-from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change, yes_option
 from cardsign.cli.talk import ask_first, print_table, printed, safe, say
 from cardsign.cli.trust.add import add, import_
 from cardsign.cli.verifier import (

@@ -12,9 +12,8 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, option, option_group
+from cardsign.cli.arguments import PATH, dry_run_option, is_dry_run, option, option_group
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
 from cardsign.cli.verifier import (
     TrustOptions,
