@@ -289,7 +289,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
-    members = check_members(payloads.members, card.generation)
+    members = check_members(payloads.members, card.a2a_version)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:
         problems.extend(_refusals_of_verifiers(document))
@@ -304,7 +304,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
             if options.strict:
                 raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
             yield Reason.of("card.missing_required", problem.message, problem.pointer)
-    if card.generation == "mixed":
+    if card.a2a_version == "mixed":
         dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
         yield Reason.of("sign.dual_document", dual)
 
@@ -329,7 +329,7 @@ def _plan(
 ) -> list[Payload]:
     """One signature for each distinct payload; full profiles claim a payload first."""
     named = compat if isinstance(compat, tuple) else ()
-    safe = _SAFE_FOR_0_3 if card.generation == "0.3" else _SAFE
+    safe = _SAFE_FOR_0_3 if card.a2a_version == "0.3" else _SAFE
     claimed: dict[bytes, Payload] = {}
     for name in FULL_PROFILES if compat == "none" else PROFILES:
         if compat != "all" and name not in (*FULL_PROFILES, *safe, *named):

@@ -52,7 +52,7 @@ CARDS = {
     "with defaults": WITH_DEFAULTS,
     "lax": LAX,
     "of 0.3": OLD,
-    "for both generations": DUAL,
+    "for both versions": DUAL,
 }
 each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 
@@ -288,7 +288,7 @@ def test_the_specimen_is_what_it_should_be() -> None:
     assert len(seen) > 15
     assert len({canonicalize(EVERY_PATH, profile).data for profile in DEFAULT_PROFILES}) == 1
     assert len({canonicalize(EVERY_PATH_LAX, profile).data for profile in DEFAULT_PROFILES}) > 1
-    assert Card.from_bytes(dump(EVERY_PATH)).generation == "1.0"
+    assert Card.from_bytes(dump(EVERY_PATH)).a2a_version == "1.0"
 
 
 SPECIMENS = {"portable": EVERY_PATH, "not portable": EVERY_PATH_LAX}

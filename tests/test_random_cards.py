@@ -95,7 +95,7 @@ def test_what_is_known_of_a_signed_card_is_what_a_reader_reads(share: int) -> No
                 card = Card.from_object(Scanner(signed.decode(), MAX_DEPTH).document())
                 assert json.dumps(card.document) == json.dumps(known), (seed, number)
                 assert list(card.signatures) == entries, (seed, number)
-                assert card.generation == given.generation, (seed, number)
+                assert card.a2a_version == given.a2a_version, (seed, number)
                 assert card.unproven == given.unproven, (seed, number)
                 seen["known"] += 1
     assert seen["known"] > 0
@@ -171,17 +171,17 @@ BASE_CARDS: Final = {
     "with defaults": WITH_DEFAULTS,
     "lax": LAX,
     "of A2A 0.3": OLD,
-    "for both generations": DUAL,
+    "for both versions": DUAL,
     "with every path of the schema": EVERY_PATH_LAX,
     **dict(islice(_more_base_cards(), 4)),
 }
 
 
 def test_there_are_ten_base_cards() -> None:
-    """Of both generations, portable and not."""
+    """Of both versions, portable and not."""
     assert len(BASE_CARDS) == 10
-    generations = {Card.from_object(card).generation for card in BASE_CARDS.values()}
-    assert generations >= {"1.0", "0.3", "mixed"}
+    versions = {Card.from_object(card).a2a_version for card in BASE_CARDS.values()}
+    assert versions >= {"1.0", "0.3", "mixed"}
 
 
 @pytest.mark.parametrize("base", BASE_CARDS.values(), ids=BASE_CARDS)

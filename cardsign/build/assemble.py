@@ -14,7 +14,7 @@ from cardsign.build import cards, forge, mcp, openfang, orloj, pyproject, skills
 from cardsign.build.draft import FILLED, Draft, Fact, describe_hint, field_of
 from cardsign.build.kind import BuildOptions, Kind
 from cardsign.build.reading import Place, read_one, read_source, refusal
-from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
+from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import Json, members_of, objects_in, parse_object
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
@@ -53,7 +53,7 @@ class BuiltCard:
         reasons: What was filled, changed or left out.
     """
 
-    documents: dict[A2aVersion, bytes] = field(hash=False)
+    documents: dict[CardForm, bytes] = field(hash=False)
     facts: tuple[Fact, ...]
     reasons: tuple[Reason, ...]
 
@@ -277,12 +277,12 @@ def _fill_provider(draft: Draft, url: str, place: Place) -> None:
 
 def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
     wanted = options.a2a or (kind is orloj.KIND and options.orloj.protocol_version) or kind.a2a
-    if wanted != "both" and wanted not in get_args(A2aVersion):
+    if wanted != "both" and wanted not in get_args(CardForm):
         raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
-    versions: tuple[A2aVersion, ...] = ("1.0", "0.3")
+    versions: tuple[CardForm, ...] = ("1.0", "0.3")
     if wanted != "both":
-        versions = tuple(one for one in get_args(A2aVersion) if one == wanted)
-    documents: dict[A2aVersion, bytes] = {}
+        versions = tuple(one for one in get_args(CardForm) if one == wanted)
+    documents: dict[CardForm, bytes] = {}
     for version in versions:
         converted = convert_card(_spoken(draft, version), version)
         if version != "1.0":
@@ -294,7 +294,7 @@ def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
     return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(reasons)))
 
 
-def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
+def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:
     """The card of 1.0, whose interfaces speak what the form is for unless they say otherwise.
 
     The form of 0.2 holds only what the sources say: its readers know of no default.

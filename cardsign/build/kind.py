@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from cardsign.build.draft import Draft
 from cardsign.build.reading import Document, Location, Place, refusal
-from cardsign.card.convert import A2aVersion
+from cardsign.card.convert import CardForm
 from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
@@ -38,7 +38,7 @@ class BuildOptions:
         live: What asks MCP servers, after all sources; see :mod:`cardsign.build.live`.
     """
 
-    a2a: A2aVersion | str | None = None
+    a2a: CardForm | str | None = None
     base_url: str | None = None
     url: str | None = None
     members: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -74,7 +74,7 @@ class Kind:
     take: Callable[[Sequence[Path], Draft, BuildOptions], None]
     is_file: Callable[[Document], bool]
     folder: tuple[str, ...] = ()
-    a2a: A2aVersion = "1.0"
+    a2a: CardForm = "1.0"
     modes: tuple[str, ...] = ("text/plain",)
     path: str | Callable[[Draft], str] = ""
 

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.convert import FIELDS_URI as FIELDS_URI
-    from cardsign.card.convert import A2aVersion as A2aVersion
+    from cardsign.card.convert import CardForm as CardForm
     from cardsign.card.convert import Conversion as Conversion
     from cardsign.card.convert import convert_card as convert_card
-    from cardsign.card.convert import version_of as version_of
+    from cardsign.card.convert import form_of as form_of
     from cardsign.card.coverage import Excuse as Excuse
     from cardsign.card.coverage import Uncovered as Uncovered
     from cardsign.card.coverage import left_open as left_open
     from cardsign.card.coverage import uncovered_parts as uncovered_parts
     from cardsign.card.document import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
+    from cardsign.card.document import A2aVersion as A2aVersion
     from cardsign.card.document import Card as Card
-    from cardsign.card.document import Generation as Generation
     from cardsign.card.document import render as render
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
     from cardsign.card.extended import MAX_EXP as MAX_EXP

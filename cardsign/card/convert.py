@@ -23,10 +23,10 @@ from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 
-A2aVersion = Literal["0.2", "0.3", "1.0"]
+CardForm = Literal["0.2", "0.3", "1.0"]
 
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
-PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
+PROTOCOL_VERSIONS: Final[Mapping[CardForm, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
 #: Our extension: what cards have and A2A 1.0 has no member for.
 FIELDS_URI: Final = "urn:uuid:6d5ef2e3-32a0-4bd5-8c37-2f0a4a1c9f6b"
 #: What is kept there of a card; the last three are what an older form could not hold.
@@ -73,7 +73,7 @@ class Conversion:
     changes: tuple[Reason, ...]
 
 
-def version_of(document: Mapping[str, Json]) -> A2aVersion:
+def form_of(document: Mapping[str, Json]) -> CardForm:
     """The A2A version whose form a card has; a hybrid counts as 1.0.
 
     An old card is 0.2 by its `protocolVersion`, or by an `authentication` without schemes.
@@ -89,7 +89,7 @@ def version_of(document: Mapping[str, Json]) -> A2aVersion:
     return "0.3" if any(document.get(name) is not None for name in old) else "1.0"
 
 
-def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
+def convert_card(document: Mapping[str, Json], to: CardForm) -> Conversion:
     """Put a card into another form.
 
     Nothing is filled in: what is missing in the card is missing in the result.
@@ -198,7 +198,7 @@ class _Upgrade:
         return with_kept(card, {name: one for name, one in kept.items() if name not in _ORIGINALS})
 
     def interfaces(self) -> None:
-        version = "0.2" if version_of(self.document) == "0.2" else "0.3.0"
+        version = "0.2" if form_of(self.document) == "0.2" else "0.3.0"
         old: dict[str, Json] = {}
         for one in sorted(interfaces_of(self.document), key=lambda one: one.member != "url"):
             if one.written_in != "1.0":  # the list of 0.3 repeats the card's own url
@@ -398,7 +398,7 @@ def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
 # ------------------------------------------------------------------ to 0.3 and 0.2
 
 
-def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
+def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
     kept = kept_of(card)
     old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
     _downgrade_interfaces(card, old, kept, to, change)
@@ -422,7 +422,7 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
     return {name: made[name] for name in _ORDER[to] if name in made}
 
 
-_ORDER: Final[Mapping[A2aVersion, tuple[str, ...]]] = {
+_ORDER: Final[Mapping[CardForm, tuple[str, ...]]] = {
     "0.3": (
         *("protocolVersion", "name", "description", "url", "preferredTransport"),
         *("additionalInterfaces", "provider", "version", "documentationUrl", "iconUrl"),
@@ -442,7 +442,7 @@ def _downgrade_interfaces(
     card: Mapping[str, Json],
     old: dict[str, Json],
     kept: dict[str, Json],
-    to: A2aVersion,
+    to: CardForm,
     change: _Change,
 ) -> None:
     listed = [one for _, one in objects_in(card.get("supportedInterfaces"))]
@@ -478,7 +478,7 @@ def _downgrade_interfaces(
 
 
 def _downgrade_security(
-    card: Mapping[str, Json], old: dict[str, Json], kept: dict[str, Json], to: A2aVersion
+    card: Mapping[str, Json], old: dict[str, Json], kept: dict[str, Json], to: CardForm
 ) -> None:
     schemes = _object(card.get("securitySchemes"), "securitySchemes")
     flat = {name: _flat(scheme) for name, scheme in schemes.items()}
@@ -510,7 +510,7 @@ def _downgrade_security(
         kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
 
 
-def _downgraded_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
+def _downgraded_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
     made = dict(_object(skill, "skills"))
     security = flat_requirements(made)
     made.pop("securityRequirements", None)

@@ -1,4 +1,4 @@
-"""A card as it was received: a JSON document, its generation, its signatures."""
+"""A card as it was received: a JSON document, its A2A version, its signatures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cardsign.card.tree import Source
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.records import dataclass
 
-Generation = Literal["1.0", "0.3", "mixed", "none"]
+A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
 
 _TEXTS: Final = {str}
 _quoted: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False).encode
@@ -41,7 +41,7 @@ class Card:
 
     Attributes:
         document: The JSON object as received, unknown members and nulls included.
-        generation: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
+        a2a_version: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
         unproven: What may be more in it than texts and booleans under names of the schema, if it
@@ -49,7 +49,7 @@ class Card:
     """
 
     document: Mapping[str, Json]
-    generation: Generation
+    a2a_version: A2aVersion
     signatures: tuple[Json, ...]
     unproven: list[Json] | None = None
 
@@ -98,7 +98,7 @@ class Card:
                 f"{first!r} and {second!r} are two spellings of one schema name",
                 path=source.pointer,
             )
-        return cls(document, _generation(document), _signatures(document), unproven)
+        return cls(document, _a2a_version(document), _signatures(document), unproven)
 
     @property
     def has_endpoint(self) -> bool:
@@ -255,7 +255,7 @@ def _are_plain(document: Mapping[str, Json]) -> bool:
     )
 
 
-def _generation(document: Mapping[str, Json]) -> Generation:
+def _a2a_version(document: Mapping[str, Json]) -> A2aVersion:
     is_1_0 = any(
         document.get(name) is not None for name in ("supportedInterfaces", "supported_interfaces")
     )

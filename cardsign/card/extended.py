@@ -148,7 +148,7 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
     if ours not in extensions:
         extensions.append(ours)
     marked = {**document, "capabilities": {**capabilities, "extensions": extensions}}
-    if Card.from_object(marked).generation == "none":
+    if Card.from_object(marked).a2a_version == "none":
         lacking = "expected a card of A2A 1.0 or 0.3: it has neither interfaces nor a url"
         raise CardRefused("card.not_agent_card", lacking)
     find_marker(marked)

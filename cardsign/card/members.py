@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from cardsign.card.document import Generation
+from cardsign.card.document import A2aVersion
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
@@ -61,18 +61,18 @@ class MemberProblem:
 
 
 def check_members(
-    document: Mapping[str, Json], generation: Generation
+    document: Mapping[str, Json], a2a_version: A2aVersion
 ) -> tuple[MemberProblem, ...]:
     """List the schema members of wrong type and the REQUIRED ones that are missing.
 
     A mixed document is held against both schemas for its types, and against 1.0 for REQUIRED.
     """
     problems: list[MemberProblem] = []
-    if generation != "0.3":
+    if a2a_version != "0.3":
         problems.extend(_of_message(dict(document), CARD_1_0, ()))
-    if generation in ("0.3", "mixed"):
+    if a2a_version in ("0.3", "mixed"):
         old = _of_message(dict(document), CARD_0_3, ())
-        problems.extend(p for p in old if generation == "0.3" or not p.missing)
+        problems.extend(p for p in old if a2a_version == "0.3" or not p.missing)
     return tuple(dict.fromkeys(problems))
 
 

@@ -11,7 +11,7 @@ import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.kind import BuildOptions
-from cardsign.card.convert import A2aVersion
+from cardsign.card.convert import CardForm
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
@@ -56,7 +56,7 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
 def build(
     sources: tuple[str, ...],
     output: str,
-    a2a: A2aVersion | None,
+    a2a: CardForm | None,
     base_url: str | None,
     url: str | None,
     members: tuple[str, ...],

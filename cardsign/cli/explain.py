@@ -153,8 +153,8 @@ def _summary(explanation: Explanation) -> str:
 def _kind(explanation: Explanation) -> str:
     if explanation.portable is None:
         return "not a card that can be read"
-    generation = {"mixed": "A2A 1.0 and 0.3", "none": "of no known A2A version", None: "unclear"}
-    kind = generation.get(explanation.generation, f"A2A {explanation.generation}")
+    named = {"mixed": "A2A 1.0 and 0.3", "none": "of no known A2A version", None: "unclear"}
+    kind = named.get(explanation.a2a_version, f"A2A {explanation.a2a_version}")
     portable = "portable" if explanation.portable else "not portable"
     count = len(explanation.signatures) + explanation.signatures_left_out
     signed = "not signed" if not count else f"{count} signature{'' if count == 1 else 's'}"

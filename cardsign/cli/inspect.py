@@ -43,7 +43,7 @@ def inspect(card: str, page: str | None, jwks: str | None) -> None:
     if described.pop("signature_block"):
         click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
     for member, value in described.items():
-        name = "A2A version" if member == "generation" else member
+        name = "A2A version" if member == "a2a_version" else member
         if not isinstance(value, list):
             click.echo(f"  {name:<15} {safe(_text(value)) if value is not None else '-'}")
             continue

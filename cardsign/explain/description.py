@@ -25,7 +25,7 @@ def describe_card(card: Card) -> dict[str, Any]:
     return {
         "name": document.get("name"),
         "version": document.get("version"),
-        "generation": card.generation,
+        "a2a_version": card.a2a_version,
         "interfaces": [
             {"url": one.url, "binding": one.binding, "version": one.version}
             for one in interfaces_of(document, any_spelling=True)
@@ -45,7 +45,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "profiles": list(_profiles(card)),
         "schema": [
             {"path": p.pointer, "problem": p.message}
-            for p in check_members(document, card.generation)
+            for p in check_members(document, card.a2a_version)
         ],
     }
 

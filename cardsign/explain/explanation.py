@@ -28,8 +28,8 @@ from cardsign.card.canonical import (
 from cardsign.card.coverage import left_open
 from cardsign.card.document import (
     MAX_SIGNATURES,
+    A2aVersion,
     Card,
-    Generation,
     has_too_many_values,
     parse_card,
     unsigned,
@@ -110,7 +110,7 @@ def explain_card(
         signatures = _with_what_was_signed(entries, begun, known, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
     partings, partings_left_out = find_partings(known, default)
-    predictable = jwks is not None and begun.generation is not None and not begun.read_on
+    predictable = jwks is not None and begun.a2a_version is not None and not begun.read_on
     all_listed = not begun.signatures_left_out
     return replace(
         begun,
@@ -221,7 +221,7 @@ def _with_what_was_signed(
             suspect.signed = told.explains(suspect)
     left = [suspect for suspect in suspects.values() if suspect.signed is None]
     if left and not begun.read_on:  # around an ambiguous text there is nothing to search
-        search(known, left, is_0_3=begun.generation == "0.3")
+        search(known, left, is_0_3=begun.a2a_version == "0.3")
     for index, suspect in suspects.items():
         completed[index] = replace(
             completed[index],
@@ -342,7 +342,7 @@ def _names(document: Mapping[str, Json]) -> Iterator[str]:
 def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanation]:
     """Read a card strictly; where that fails say why, and read on as others would.
 
-    The document is None where not even a lenient reader sees an object. The generation is None
+    The document is None where not even a lenient reader sees an object. The version is None
     where the card is ambiguous or unreadable.
     """
     problems = []
@@ -354,14 +354,14 @@ def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanatio
     if document is None:
         return None, Explanation(None, False, None, tuple(problems))
     read_on = bool(problems)
-    generation, refusals = _generation(document)
+    a2a_version, refusals = _a2a_version(document)
     problems.extend(problem_of(refusal) for refusal in refusals)
     if "signature" in document and not document.get("signatures"):
         message = "the `signature` member is not an A2A signature and is ignored"
         code = "card.single_signature_block"
         problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
     left_out = len(elements_of(document.get("signatures"))[MAX_LISTED:])
-    begun = Explanation(generation, read_on, None, tuple(problems), signatures_left_out=left_out)
+    begun = Explanation(a2a_version, read_on, None, tuple(problems), signatures_left_out=left_out)
     return document, begun
 
 
@@ -378,11 +378,11 @@ def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
     )
 
 
-def _generation(document: Mapping[str, Json]) -> tuple[Generation | None, list[CardRefused]]:
+def _a2a_version(document: Mapping[str, Json]) -> tuple[A2aVersion | None, list[CardRefused]]:
     refusals: list[CardRefused] = []
     for shown in (document, unsigned(document)):
         try:
-            return Card.from_object(shown).generation, refusals
+            return Card.from_object(shown).a2a_version, refusals
         except CardRefused as refusal:
             refusals.append(refusal)
     return None, refusals[:1]  # what is ambiguous is so with signatures or without

@@ -154,7 +154,7 @@ class _Shown:
 def _summary(said: dict[str, Any], report: Report) -> Html:
     facts = [
         f"version {said['version']}" if said.get("version") else "",
-        f"A2A {said['generation']}" if said.get("generation") else "",
+        f"A2A {said['a2a_version']}" if said.get("a2a_version") else "",
         _count(len(report.signatures), "signature"),
     ]
     return html.joined(

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from cardsign.card.canonical import ProfileName
-from cardsign.card.document import Generation
+from cardsign.card.document import A2aVersion
 from cardsign.card.strictjson import Json, children_of, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.reasons import Reason
@@ -186,7 +186,7 @@ class Explanation:
     """Everything that could be said about a card and its signatures.
 
     Attributes:
-        generation: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable
+        a2a_version: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable
             or ambiguous.
         read_on: The card is refused, and what follows is what a lenient reader makes of it.
         portable: Whether the default profiles all give one payload; None without a document.
@@ -199,7 +199,7 @@ class Explanation:
         predictions: One for each verifier; empty where no keys were named.
     """
 
-    generation: Generation | None
+    a2a_version: A2aVersion | None
     read_on: bool
     portable: bool | None
     problems: tuple[Problem, ...]

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.kind import BuildOptions
-from cardsign.card.convert import FIELDS_URI, A2aVersion, convert_card
+from cardsign.card.convert import FIELDS_URI, CardForm, convert_card
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extended import ExtendedMarker, check_audience, find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
@@ -142,7 +142,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         if card.skills:
             document = _selected(document, card)
         if card.legacy is not None:
-            document = convert_card(document, cast(A2aVersion, card.legacy)).document
+            document = convert_card(document, cast(CardForm, card.legacy)).document
         return render(document)
 
 

@@ -130,7 +130,7 @@ def _portable(subject: Subject, before: Sequence[Finding], *, asked_for: bool) -
     for one in portability.lint_portability(subject.document, spots=subject.spots):
         if asked_for:
             yield one
-        elif one.rule.id in _OF_THE_OLD_VERSION and subject.generation != "1.0":
+        elif one.rule.id in _OF_THE_OLD_VERSION and subject.a2a_version != "1.0":
             continue
         elif said.isdisjoint((_ECHOES.get(one.rule.id), tokens) for tokens in _places(one)):
             yield one

@@ -175,7 +175,7 @@ def protocol_version(subject: Subject) -> Iterator[Found]:
     version = subject.document.get("protocolVersion")
     if isinstance(version, str) and not _ANY_VERSION.fullmatch(version):
         yield ("protocolVersion",), f"{version[:40]!r} is no version"
-    elif isinstance(version, str) and version.startswith("1.") and subject.generation == "0.3":
+    elif isinstance(version, str) and version.startswith("1.") and subject.a2a_version == "0.3":
         yield ("protocolVersion",), f"{version} is claimed in a card that is written as 0.3"
 
 

@@ -145,13 +145,13 @@ def empty(subject: Subject) -> Iterator[Found]:
 )
 def of_the_other_version(subject: Subject) -> Iterator[Found]:
     """Only where the card is plainly of one version."""
-    if subject.generation not in ("1.0", "0.3"):
+    if subject.a2a_version not in ("1.0", "0.3"):
         return
-    other = "0.3" if subject.generation == "1.0" else "1.0"
+    other = "0.3" if subject.a2a_version == "1.0" else "1.0"
     for spot in subject.spots:
         field, old_field = spot.field, spot.old_field
         mine, theirs = (field, old_field) if other == "0.3" else (old_field, field)
         if spot.tokens[0] == "securitySchemes" and spot.name in _FOLLOWS_TYPE:
             continue
         if spot.role == "member" and spot.value is not None and theirs and not mine:
-            yield spot.tokens, f"A2A {other} has this member, and {subject.generation} has not"
+            yield spot.tokens, f"A2A {other} has this member, and {subject.a2a_version} has not"

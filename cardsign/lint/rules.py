@@ -13,7 +13,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.document import Card, Generation
+from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.strictjson import Json, objects_in, pointer, split, value_at
 from cardsign.card.walk import Spot, walk
@@ -197,9 +197,9 @@ class Subject:
         self.settings = settings
 
     @cached_property
-    def generation(self) -> Generation:
+    def a2a_version(self) -> A2aVersion:
         """As :class:`cardsign.card.document.Card` says it."""
-        return Card.from_object(self.document).generation
+        return Card.from_object(self.document).a2a_version
 
     @cached_property
     def spots(self) -> tuple[Spot, ...]:
@@ -209,7 +209,7 @@ class Subject:
     @cached_property
     def problems(self) -> tuple[MemberProblem, ...]:
         """What the schema of the card's version finds."""
-        return check_members(self.document, self.generation)
+        return check_members(self.document, self.a2a_version)
 
     @cached_property
     def skills(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:

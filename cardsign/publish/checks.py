@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Final
 
-from cardsign.card.convert import version_of
+from cardsign.card.convert import form_of
 from cardsign.card.document import Card
 from cardsign.card.extended import (
     ExtendedMarker,
@@ -117,7 +117,7 @@ def _check_legacy(legacy_card: bytes, public: Card, policy: Policy, now: datetim
     """Check that older clients are told of the same agent as all others."""
     read, marker = _read(legacy_card, _OLDER)
     names = ("name", "version")
-    if marker is not None or version_of(read.document) == "1.0":
+    if marker is not None or form_of(read.document) == "1.0":
         problem = "it is an extended card" if marker else "its form is that of A2A 1.0"
     elif differ := [one for one in names if read.document.get(one) != public.document.get(one)]:
         problem = f"its {differ[0]} is not that of the public card"

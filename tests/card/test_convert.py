@@ -13,10 +13,10 @@ from cardsign.card import (
     CARD_0_3,
     CARD_1_0,
     FIELDS_URI,
-    A2aVersion,
+    CardForm,
     check_members,
     convert_card,
-    version_of,
+    form_of,
 )
 from cardsign.errors import CardRefused
 
@@ -96,32 +96,30 @@ OLDEST: dict[str, Any] = {
     "skills": [{**SKILL, "inputSchema": {"type": "object", "required": ["q"]}}],
     "authentication": {"schemes": ["bearer", "basic"]},
 }
-CARDS: dict[A2aVersion, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
+CARDS: dict[CardForm, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
 
 
 @pytest.mark.parametrize("version", CARDS)
-def test_the_form_of_a_card_is_recognised(version: A2aVersion) -> None:
+def test_the_form_of_a_card_is_recognised(version: CardForm) -> None:
     """By its members."""
-    assert version_of(CARDS[version]) == version
+    assert form_of(CARDS[version]) == version
 
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
-def test_a_card_comes_home_unchanged(version: A2aVersion, to: A2aVersion) -> None:
+def test_a_card_comes_home_unchanged(version: CardForm, to: CardForm) -> None:
     """Whatever the other form has no place for."""
     card = copy.deepcopy(CARDS[version])
     there = convert_card(card, to).document
     assert card == CARDS[version]
-    assert version_of(there) == to
+    assert form_of(there) == to
     home = convert_card(json.loads(json.dumps(there)), version).document
     assert home == card
 
 
 @pytest.mark.parametrize("to", ["0.3", "1.0"])
 @pytest.mark.parametrize("version", CARDS)
-def test_a_converted_card_has_members_of_its_schema_alone(
-    version: A2aVersion, to: A2aVersion
-) -> None:
+def test_a_converted_card_has_members_of_its_schema_alone(version: CardForm, to: CardForm) -> None:
     """Each of the type that the schema says."""
     made = convert_card(CARDS[version], to).document
     schema = CARD_1_0 if to == "1.0" else CARD_0_3
@@ -157,7 +155,7 @@ def test_what_is_kept_counts_only_beside_what_it_was_kept_for() -> None:
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
-def test_a_signature_is_never_carried_across(version: A2aVersion, to: A2aVersion) -> None:
+def test_a_signature_is_never_carried_across(version: CardForm, to: CardForm) -> None:
     """And its loss is said; an unsigned card has nothing said of it."""
     signed = CARDS[version] | {"signatures": [{"protected": "a", "signature": "b"}]}
     converted = convert_card(signed, to)

@@ -1,4 +1,4 @@
-"""Reading a card: its generation, its signatures, and two names that are one to somebody."""
+"""Reading a card: its A2A version, its signatures, and two names that are one to somebody."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refusal(card: Mapping[str, Any]) -> CardRefused:
     return caught.value
 
 
-GENERATIONS = {
+A2A_VERSIONS = {
     "interfaces": (PORTABLE, "1.0"),
     "interfaces under their protobuf name": ({"supported_interfaces": []}, "1.0"),
     "a url": ({"url": "https://a.example"}, "0.3"),
@@ -43,10 +43,10 @@ GENERATIONS = {
 }
 
 
-@pytest.mark.parametrize(("card", "generation"), GENERATIONS.values(), ids=GENERATIONS)
-def test_generation(card: dict[str, Any], generation: str) -> None:
+@pytest.mark.parametrize(("card", "a2a_version"), A2A_VERSIONS.values(), ids=A2A_VERSIONS)
+def test_generation(card: dict[str, Any], a2a_version: str) -> None:
     """Told from the members that name endpoints, never from a hint outside."""
-    assert Card.from_bytes(dump(card)).generation == generation
+    assert Card.from_bytes(dump(card)).a2a_version == a2a_version
 
 
 def test_the_document_is_as_received() -> None:
@@ -192,7 +192,7 @@ def test_what_is_no_second_spelling(pointer: str, value: Any) -> None:
 
 @pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL])
 def test_honest_cards_are_read(card: dict[str, Any]) -> None:
-    """No good card has two spellings; a document for both generations has none either."""
+    """No good card has two spellings; a document for both versions has none either."""
     assert Card.from_bytes(dump(card)).document == card
 
 

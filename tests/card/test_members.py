@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card import Card, Generation, MemberProblem, check_members
+from cardsign.card import A2aVersion, Card, MemberProblem, check_members
 
 
 def problems(card: dict[str, Any]) -> dict[str, MemberProblem]:
     """What is wrong with a card, by place."""
-    generation: Generation = Card.from_object(card).generation
-    return {problem.pointer: problem for problem in check_members(card, generation)}
+    a2a_version: A2aVersion = Card.from_object(card).a2a_version
+    return {problem.pointer: problem for problem in check_members(card, a2a_version)}
 
 
 @pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL])
 def test_good_cards(card: dict[str, Any]) -> None:
-    """Unknown members pass at any depth, and so do both generations in one document."""
+    """Unknown members pass at any depth, and so do both versions in one document."""
     assert problems(put(put(card, "/x", {"y": 1}), "/skills/0/x", [None])) == {}
 
 

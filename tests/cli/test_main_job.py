@@ -344,4 +344,4 @@ def test_a_card_that_reads_two_ways_is_refused_by_every_command(
         assert ended.status == 1
         assert "json.duplicate_member" in ended.err
     assert cardsign("verify", "doubled.json", "--jwks", "jwks.json").status == 1
-    assert Card.from_bytes(signed.read_bytes()).generation == "1.0"
+    assert Card.from_bytes(signed.read_bytes()).a2a_version == "1.0"

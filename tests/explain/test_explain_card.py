@@ -175,7 +175,7 @@ def test_seventeen_signatures_are_all_explained(alice: PrivateKey) -> None:
     assert [one.code for one in explanation.problems] == ["card.signatures_too_many"]
     assert examine(card, alice).reasons[0].code == "card.signatures_too_many"
     assert [one.profiles for one in explanation.signatures] == [("served-as-is",)] * 17
-    assert (explanation.generation, explanation.exit_status) == ("1.0", 1)
+    assert (explanation.a2a_version, explanation.exit_status) == ("1.0", 1)
 
 
 def test_a_thousand_signatures_are_counted(alice: PrivateKey) -> None:
@@ -277,14 +277,14 @@ AMBIGUOUS: dict[str, tuple[dict[str, Any], list[str], str | None]] = {
 }
 
 
-@pytest.mark.parametrize(("card", "codes", "generation"), AMBIGUOUS.values(), ids=AMBIGUOUS)
+@pytest.mark.parametrize(("card", "codes", "a2a_version"), AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_what_is_wrong_with_the_card_comes_first(
-    card: dict[str, Any], codes: list[str], generation: str | None
+    card: dict[str, Any], codes: list[str], a2a_version: str | None
 ) -> None:
     """Its payloads are shown all the same."""
     explanation = explained(card)
     assert [one.code for one in explanation.problems] == codes
-    assert explanation.generation == generation
+    assert explanation.a2a_version == a2a_version
     assert (explanation.signatures, explanation.read_on) == ((), False)
     assert explanation.profiles[0].size is not None
     assert explanation.exit_status == (1 if codes else 0)
@@ -304,7 +304,7 @@ def test_the_json_is_plain_and_complete(alice: PrivateKey) -> None:
         == list(nothing)
         == [
             "schema",
-            "generation",
+            "a2a_version",
             "read_on",
             "portable",
             "problems",

@@ -85,20 +85,20 @@ def test_one_member_or_default_is_found(
     assert signature.tried > 0
 
 
-@pytest.mark.parametrize("generation", ["1.0", "0.3"])
+@pytest.mark.parametrize("a2a_version", ["1.0", "0.3"])
 def test_every_value_that_was_added_is_found(
-    generation: str, alice: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    a2a_version: str, alice: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever member or element of the card is the new one, at any depth."""
     monkeypatch.setattr(repairs, "MAX_TRIES", 100_000)
-    card = LAX if generation == "1.0" else OLD
+    card = LAX if a2a_version == "1.0" else OLD
     where = [pointer for pointer in pointers(card) if pointer != "/signatures"]
     payloads = [canonicalize(without(card, pointer), SERVED).data for pointer in where]
     suspects = [
         Suspect(read_entry(sign_payload(payload, alice, typ="JOSE")), alice.public)
         for payload in payloads
     ]
-    search(Payloads(card), suspects, is_0_3=generation == "0.3")
+    search(Payloads(card), suspects, is_0_3=a2a_version == "0.3")
     assert len(where) > 30
     for pointer, payload, one in zip(where, payloads, suspects, strict=True):
         assert one.signed is not None, pointer

@@ -37,29 +37,29 @@ _INTERFACES: Final = ("supportedInterfaces", "supported_interfaces", "additional
 def population(shared: Path, random_cards: int) -> Iterator[Sample]:
     """Every card that is to be judged, the shared ones first."""
     yield from load_samples(shared)
-    wanted = {generation: round(share * random_cards) for generation, share in _SHARES.items()}
+    wanted = {a2a_version: round(share * random_cards) for a2a_version, share in _SHARES.items()}
     for seed in count():
         if not any(wanted.values()):
             return
         card = random_card(seed)
-        generation = _generation(card)
-        if wanted[generation]:
-            wanted[generation] -= 1
+        a2a_version = _a2a_version(card)
+        if wanted[a2a_version]:
+            wanted[a2a_version] -= 1
             data = json.dumps(card, ensure_ascii=False).encode()
-            yield Sample(f"random {seed}", f"random {generation}", data)
+            yield Sample(f"random {seed}", f"random {a2a_version}", data)
 
 
 def random_card(seed: int) -> dict[str, Any]:
     """A card with a name and endpoints, without which we sign none; spoilt in some places."""
     card, random = spoilt_card(seed), Random(f"completed {seed}")  # independent of each other
-    generation = _generation(card)
+    a2a_version = _a2a_version(card)
     if random.random() < _COMPLETE:
-        for schema in _SCHEMAS[generation]:
+        for schema in _SCHEMAS[a2a_version]:
             _complete(card, schema)
-        if generation != "1.0":
+        if a2a_version != "1.0":
             _secure(card, random)
     card.setdefault("name", "Tides")
-    if generation == "1.0":
+    if a2a_version == "1.0":
         card.setdefault("supportedInterfaces", [{}])
     else:
         card["url"] = _URL
@@ -70,12 +70,12 @@ def random_card(seed: int) -> dict[str, Any]:
     return card
 
 
-def _generation(card: dict[str, Any]) -> str:
+def _a2a_version(card: dict[str, Any]) -> str:
     try:
-        generation = Card.from_bytes(json.dumps(card).encode()).generation
+        a2a_version = Card.from_bytes(json.dumps(card).encode()).a2a_version
     except CardsignError:
         return "1.0"
-    return "1.0" if generation == "none" else generation
+    return "1.0" if a2a_version == "none" else a2a_version
 
 
 def _complete(members: dict[str, Any], message: Message) -> None:

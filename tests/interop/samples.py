@@ -30,7 +30,7 @@ class Sample:
 
     Attributes:
         file: Its name in the collection.
-        group: One of `GROUPS`; ``real other`` holds what is of no generation, or unreadable.
+        group: One of `GROUPS`; ``real other`` holds what is of no A2A version, or unreadable.
         data: Its bytes.
     """
 
@@ -52,7 +52,7 @@ def load_samples(shared: Path) -> tuple[Sample, ...]:
     real = sorted((shared / "corpus" / "cards").glob("[0-9]*"))
     provocative = sorted((shared / "interop" / "cards").glob("*.json"))
     return (
-        *(Sample(path.name, f"real {_generation(_read(path))}", _read(path)) for path in real),
+        *(Sample(path.name, f"real {_a2a_version(_read(path))}", _read(path)) for path in real),
         *(Sample(path.name, "provocative", _read(path)) for path in provocative),
     )
 
@@ -71,12 +71,12 @@ def _read(path: Path) -> bytes:
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
-def _generation(data: bytes) -> str:
+def _a2a_version(data: bytes) -> str:
     try:
-        generation = Card.from_bytes(data).generation
+        a2a_version = Card.from_bytes(data).a2a_version
     except CardsignError:
         return "other"
-    return "other" if generation == "none" else generation
+    return "other" if a2a_version == "none" else a2a_version
 
 
 def _keys_in(value: Json) -> Iterator[PublicKey]:

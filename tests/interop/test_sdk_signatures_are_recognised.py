@@ -122,7 +122,7 @@ def test_of_a_1_0_card_exactly_the_empties_are_excused(findings: list[Finding]) 
     seen = set()
     for sample, row, found in findings:
         card = Card.from_bytes(sample.data)
-        if card.generation != "1.0" or not card.has_endpoint:
+        if card.a2a_version != "1.0" or not card.has_endpoint:
             continue
         members = {n: child for n, child in card.document.items() if n != "signatures"}
         document = {SPELLINGS.get(n, n): child for n, child in members.items()}
