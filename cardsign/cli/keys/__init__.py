@@ -1,30 +1,47 @@
-"""``cardsign keys``: the key store, and the lifecycle of its keys.
+"""``cardsign keys``: the key store, what it holds, and whether it is well.
 
 Each command's module is imported when the group is used, all of them cheap.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Final
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, option, write_output
-from cardsign.cli.commands import Group, command, group
-from cardsign.cli.keys.backup import backup, move, restore_
-from cardsign.cli.keys.doctor import audit, doctor
-from cardsign.cli.keys.generate import export, generate, import_, passwd
-from cardsign.cli.keys.rehearse import rehearse_
+from cardsign.cli.arguments import PATH, STDIO, option, write_output
+from cardsign.cli.commands import JSON_OPTION, Group, command, group
+from cardsign.cli.keys.custody import (
+    backup,
+    export,
+    generate,
+    import_,
+    move,
+    passwd,
+    restore_,
+)
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keys.timeline import timeline
+from cardsign.cli.keys.timeline import rehearse_, timeline
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import counted, print_table, printed, safe, say
-from cardsign.cli.views import key_json
+from cardsign.cli.talk import counted, is_json, print_table, printed, safe, say
+from cardsign.cli.views import audit_json, finding_json, key_json, say_finding
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.publishing import (
+    examine_publication,
+    examine_revocations,
+    published_extended,
+)
 from cardsign.jose.jwks import JwkSet
+from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
+from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.model import KeyRecord
+from cardsign.keys.keyset_drafts import DRAFT_FILE
 from cardsign.keys.rotation import refresh_hint
+from cardsign.server.tokens import ending_tokens
 
 
 @command("list", example="cardsign keys list")
@@ -34,14 +51,13 @@ def list_(keystore: KeystoreOptions) -> None:
     records = keystore.open().state.keys
     if printed([key_json(record) for record in records]):
         return
-    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
-    print_table(columns, (_row(record) for record in records))
-
-
-def _row(record: KeyRecord) -> tuple[str, ...]:
-    gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-    roles = ", ".join(record.roles)
-    return record.kid, record.alg, record.state, f"{record.created:%Y-%m-%d}", f"{roles}{gone}"
+    rows = []
+    for record in records:
+        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
+        roles = f"{', '.join(record.roles)}{gone}"
+        made = f"{record.created:%Y-%m-%d}"
+        rows.append((record.kid, record.alg, record.state, made, roles))
+    print_table({"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}, rows)
 
 
 @command(example="cardsign keys show vzTO")
@@ -81,6 +97,125 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if output != STDIO:
         say(f"wrote {counted(len(listed), 'public key')} to {output}")
+
+
+@command(example="cardsign keys doctor --expires-within 14d")
+@option("--fix", "Remove leftovers, and take access to the files from other users.")
+@option(
+    "--expires-within SPAN", "Raise an alarm for what will be due by then, such as 14d, 12h or 30m."
+)
+@option(
+    "--draft FILE",
+    "Where keys rotate puts the keyset statement that waits for the roots.",
+    type=PATH,
+    default=DRAFT_FILE,
+    show_default=True,
+)
+@option(
+    "--token-file FILE...",
+    "Check when a server's bearer tokens expire, too. May be repeated.",
+    into="token_files",
+    type=PATH,
+)
+@keystore_options
+def doctor(
+    fix: bool,
+    expires_within: str | None,
+    draft: Path,
+    token_files: tuple[Path, ...],
+    keystore: KeystoreOptions,
+) -> int:
+    """Check the key store. Exit status 1: an alarm, so someone must act. A note is only advice.
+
+    It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
+    the settings of the timeline, and what is due. It says which key could take over after a
+    theft, and which cards must be signed again. It also says when the keyset, the release and
+    extended cards expire, and whether the publication is complete.
+    """
+    config, now = project_config(), datetime.now(UTC)
+    span = re.fullmatch(r"([0-9]{1,5})([smhd])", expires_within or "0s")
+    if span is None:
+        told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
+        raise UsageFault("usage.invalid", told)
+    within = timedelta(seconds=int(span[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[2]])
+    store = keystore.open(vouched=False)
+    findings = examine_store(
+        store,
+        settings=config.timeline,
+        cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
+        now=now,
+        expires_within=within,
+        draft=draft,
+        fix=fix,
+    )
+    findings += examine_publication(store, config.publish)
+    findings += examine_revocations(store, config.publish)
+    findings += tuple(
+        found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
+    )
+    is_healthy = all(one.level == "note" for one in findings)
+    if not printed([finding_json(finding) for finding in findings]):
+        if is_healthy:
+            say("the key store is healthy")
+        for finding in findings:
+            say_finding(finding)
+    return EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+
+
+@group(invoke_without_command=True, params=[JSON_OPTION])
+@keystore_options
+@click.pass_context
+def audit(context: click.Context, keystore: KeystoreOptions) -> None:
+    """Show what happened to the keys: the audit log."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_audit, place=keystore.place)
+    elif keystore.place is not None or is_json():
+        raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
+
+
+@audit.command(
+    "list",
+    short_help="List the changes of the key store, oldest first.",
+    example="cardsign keys audit list",
+)
+@keystore_options
+def list_audit(keystore: KeystoreOptions) -> None:
+    """List the changes of the key store, oldest first. keys audit alone does the same."""
+    lines, _ = _verified(keystore)
+    if printed([audit_json(line) for line in lines]):
+        return
+    for line in lines:
+        details = json.dumps(dict(line.details), ensure_ascii=True) if line.details else ""
+        who = f"{line.actor}  {line.kid or ''}"
+        click.echo(f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}")
+
+
+@audit.command(
+    short_help="Check that the audit log is complete and unchanged.",
+    example="cardsign keys audit verify",
+)
+@keystore_options
+def verify(keystore: KeystoreOptions) -> None:
+    """Check that the audit log is complete and unchanged, and agrees with the key store's state.
+
+    Anyone who can write both files can replace both. So each release names a line of the log
+    too, and that line must be there. Keep a copy of the log's head elsewhere.
+    """
+    lines, report = _verified(keystore)
+    if not printed(report):
+        say(f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}")
+
+
+def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[str, Any]]:
+    store = keystore.open()
+    log = store.read_audit()
+    lines, _, aborted = verify_chain(log, store.state.audit, where=store.log_place)
+    release = StatementHistory.of(store).newest_release()
+    if release is not None and release.audit_head is not None:
+        witness = f"release {release.seq}"
+        check_witnessed(log, release.audit_head, witness=witness, where=store.log_place)
+    head = store.state.audit.digest
+    return lines, {"lines": len(lines), "aborted": aborted, "head": head}
 
 
 _IN_ORDER: Final = (

@@ -1,41 +1,55 @@
-"""``cardsign keys timeline``: each key and statement from its beginning to its end."""
+"""``cardsign keys timeline`` and ``rehearse``: keys, statements and peers as lines or a picture.
+
+The picture is an SVG for light and dark pages; it needs no script, font or style.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import wrap
 from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import option, write_output
+from cardsign.cli.arguments import moment, option, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.keys.picture import MEANINGS, draw_svg
-from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_cards, project_config
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import has_ended, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
-from cardsign.keys.model import StoreState
-from cardsign.keys.rotation import Step, steps
-from cardsign.keys.timeline import Phase, TimelineRow, extent, key_rows, statement_rows
+from cardsign.keys.model import StoreState, short
+from cardsign.keys.rotation import steps
+from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
+from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
 
-WIDTH: Final = 52  # characters of a bar; with what stands before it a line fits 80 columns
+#: Of each phase: its mark in a line, what it means, and its colour on a light page and a dark one.
+_PHASES: Final[dict[Phase, tuple[str, str, str, str]]] = {
+    "unlisted": ("?", "waits for the roots to list it", "#cdb8b0", "#6b554c"),
+    "waits": ("·", "published, does not sign yet", "#b9c8dc", "#4a5d78"),
+    "signs": ("█", "signs", "#1f6f54", "#4fc296"),
+    "signs_on": ("▓", "signs along with its successor", "#63a88b", "#2f7d60"),
+    "verifies": ("░", "only verifies", "#d9c9a3", "#6e6140"),
+    "stands": ("═", "a statement is valid", "#8f7fb5", "#8d7cc0"),
+    "trusts": ("+", "trusts the issuer's card", "#2a5db0", "#7fb0f0"),
+    "refuses": ("-", "refuses the issuer's card", "#d08700", "#e0a030"),
+    "fooled": ("!", "believes the issuer and the thief", "#d9655f", "#ffb4ab"),
+    "lost": ("x", "refuses the issuer's card, believes the thief", "#b3261e", "#ff6f64"),
+}
+
+
+# ``cardsign keys timeline``.
+
+_COLUMNS: Final = 52  # characters of a bar; with what stands before it a line fits 80 columns
 _NAME: Final = 12  # characters of a kid that are shown
 _LABEL: Final = 28  # kid, algorithm and role
-_MARKS: Final[dict[Phase, str]] = {
-    "unlisted": "?",
-    "waits": "·",
-    "signs": "█",
-    "signs_on": "▓",
-    "verifies": "░",
-    "stands": "═",
-    "trusts": "+",
-    "refuses": "-",
-    "fooled": "!",
-    "lost": "x",
-}
 _AHEAD: Final = "▁"
 
 
@@ -55,12 +69,22 @@ def timeline(output: str | None, keystore: KeystoreOptions) -> None:
     state, history = store.state, StatementHistory.of(store)
     keyset, release = history.newest_keyset(), history.newest_release()
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
-    told = [_step(step, now) for step in steps(state, settings, now)]
+    told: list[tuple[datetime | None, str]] = []
+    for step in steps(state, settings, now):
+        if step.key is None:
+            what = f"{step.action} the next {step.alg} {step.role} key ({step.why})"
+        else:
+            waits = "" if step.is_due(now) else f" ({step.why})"
+            what = f"{step.action} {step.role} key {step.key.kid[:_NAME]}{waits}"
+        told.append((step.due, what))
     if keyset is not None and not has_ended(state, keyset):
         next_one = keyset_due(state, keyset, now=now, settings=settings)
         told.append((next_one.due, f"let the roots sign keyset {next_one.number} ({next_one.why})"))
-    said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
-    if printed([_as_json(row) for row in drawn]):
+    said = []
+    for due, what in sorted(told, key=lambda one: (one[0] is None, one[0] and one[0].timestamp())):
+        when = "no date yet" if due is None else "now" if due <= now else f"{due:{SHOWN_TIME}}"
+        said.append(f"{when}: {what}")
+    if printed([_row_json(row) for row in drawn]):
         return
     if output is not None:
         write_output(output, draw_svg(drawn, now, said=said))
@@ -78,7 +102,7 @@ def _picture(drawn: Sequence[TimelineRow], state: StoreState, now: datetime) -> 
         return
     start, end = extent(drawn, now)
     left, right = f"{start:%Y-%m-%d %H:%M}", f"{end:%Y-%m-%d %H:%M} UTC"
-    yield f"{'':<{_LABEL}}{left}{right:>{WIDTH - len(left)}}"
+    yield f"{'':<{_LABEL}}{left}{right:>{_COLUMNS - len(left)}}"
     for row in drawn:
         label = f"{safe(row.name)[:_NAME]:<{_NAME}} {row.what}"
         yield f"{label[: _LABEL - 1]:<{_LABEL}}{_bar(row, start, end, now)}"
@@ -89,13 +113,13 @@ def _picture(drawn: Sequence[TimelineRow], state: StoreState, now: datetime) -> 
 
 def _bar(row: TimelineRow, start: datetime, end: datetime, now: datetime) -> str:
     def column(time: datetime) -> int:
-        return min(WIDTH - 1, int((time - start) / (end - start) * WIDTH))
+        return min(_COLUMNS - 1, int((time - start) / (end - start) * _COLUMNS))
 
-    cells = [" "] * WIDTH
+    cells = [" "] * _COLUMNS
     for span in row.spans:
         first, last = column(span.start), column(span.end or end)
         for cell in range(first, max(first, last) + 1):
-            cells[cell] = _AHEAD if span.ahead else _MARKS[span.phase]
+            cells[cell] = _AHEAD if span.ahead else _PHASES[span.phase][0]
     cells[column(now)] = "|"
     if row.ended is not None and row.key is not None:
         cells[column(row.ended)] = "X" if row.key.state == "revoked" else "."
@@ -107,7 +131,7 @@ def _bar(row: TimelineRow, start: datetime, end: datetime, now: datetime) -> str
 def _legend(drawn: Sequence[TimelineRow]) -> Iterator[str]:
     """What the marks mean that are in the picture, two or three to a line."""
     shown = {span.phase for row in drawn for span in row.spans if not span.ahead}
-    marks = [f"{_MARKS[phase]} {meaning}" for phase, meaning in MEANINGS if phase in shown]
+    marks = [f"{mark} {told}" for phase, (mark, told, *_) in _PHASES.items() if phase in shown]
     if any(span.ahead for row in drawn for span in row.spans):
         marks.append(f"{_AHEAD} will sign")
     if any(row.ended for row in drawn):
@@ -122,29 +146,285 @@ def _legend(drawn: Sequence[TimelineRow]) -> Iterator[str]:
     yield f"  {line}"
 
 
-def _step(step: Step, now: datetime) -> tuple[datetime | None, str]:
-    """When, and what, and what it waits for until then."""
-    if step.key is None:
-        return step.due, f"{step.action} the next {step.alg} {step.role} key ({step.why})"
-    what = f"{step.action} {step.role} key {step.key.kid[:_NAME]}"
-    return step.due, what if step.is_due(now) else f"{what} ({step.why})"
-
-
-def _order(told: tuple[datetime | None, str]) -> tuple[bool, float]:
-    due, _ = told
-    return due is None, due.timestamp() if due else 0.0
-
-
-def _when(due: datetime | None, now: datetime) -> str:
-    if due is None:
-        return "no date yet"
-    return "now" if due <= now else f"{due:{SHOWN_TIME}}"
-
-
-def _as_json(row: TimelineRow) -> dict[str, Any]:
+def _row_json(row: TimelineRow) -> dict[str, Any]:
     key = row.key
     about: dict[str, Any] = {"statement": row.what, "number": row.name}
     if key is not None:
         about = members(key, "kid alg roles state")
     spans = [members(span, "phase start end ahead") for span in row.spans]
     return {**about, "spans": spans, **members(row, "due ended")}
+
+
+# ``cardsign keys rehearse``: what peers would say through the next rotation, or after a theft.
+
+
+@command(
+    "rehearse",
+    short_help="Show what peers would say through the next rotation or a theft.",
+    example="cardsign keys rehearse --revoke vzTO",
+)
+@option(
+    "--revoke KID...",
+    "Rehearse the theft of this key instead of a rotation. May be repeated.",
+    into="stolen",
+)
+@option("--stored-with", "Rehearse the theft of the keys that were stored with them too.")
+@option("--svg FILE", "Write a picture as well.")
+@keystore_options
+def rehearse_(
+    stolen: tuple[str, ...],
+    stored_with: bool,
+    svg: str | None,
+    keystore: KeystoreOptions,
+) -> int:
+    """Simulate the next rotation of this key store, or a theft, hour by hour.
+
+    Other keys stand in for its own, so it asks for no passphrase and changes nothing. It
+    assumes that cron has the passphrase of release keys alone, and that a person does within a
+    day what cron asks for. Three peers look: one that pinned today's keys, one with the oldest
+    copies that [timeline] allows, and one that follows the keysets.
+
+    Exit status 1: a peer that asks again would refuse an honest card, or still trust a stolen key.
+    """
+    if stored_with and not stolen:
+        raise UsageFault("usage.conflict", "--stored-with goes with --revoke KID")
+    config, store = project_config(), keystore.open()
+    config = replace(config, cards=project_cards(config))
+    with TemporaryDirectory() as folder:
+        told = rehearse(
+            store,
+            config,
+            now=moment(),
+            folder=Path(folder),
+            revoke=stolen,
+            stored_with=stored_with,
+        )
+    lines = list(_lines(told))
+    if svg is not None:
+        rows = (*told.rows, *_peers(told))
+        said = lines[-len(told.beliefs) :]
+        title = "Rehearsal of a theft" if stolen else "Rehearsal of a rotation"
+        until = told.end if stolen else None  # a theft is a matter of hours
+        write_output(svg, draw_svg(rows, told.start, said=said, until=until, title=title))
+        say(f"wrote {svg}")
+    if not printed(_rehearsal_json(told)):
+        for line in lines:
+            click.echo(safe(line, limit=400))
+    return EXIT_OK if told.holds else EXIT_NOT_TRUSTED
+
+
+def _lines(told: Rehearsal) -> Iterator[str]:
+    for event in told.events:
+        if not event.what.startswith("signed release"):  # cron does that all the time
+            yield f"{_when(event.at, told)}  {event.who:<6}  {event.what}"
+    for what in told.left:
+        yield f"left for a person: {what}"
+    yield ""
+    for peer, beliefs in told.beliefs.items():
+        yield f"{peer}: {'; '.join(_verdict(beliefs, told))}"
+
+
+def _verdict(beliefs: tuple[Belief, ...], told: Rehearsal) -> Iterator[str]:
+    def until(end: datetime) -> str:
+        return "to the end" if end == told.end else f"until {_when(end, told)}"
+
+    refused = [one for one in beliefs if not one.honest]
+    if not refused:
+        yield "trusts the issuer's card all the time"
+    for one in refused:
+        yield f"refuses the issuer's card from {_when(one.start, told)} {until(one.end)}"
+    if fooled := [one for one in beliefs if one.thief]:
+        yield f"believes the thief {until(fooled[-1].end)}"
+
+
+def _when(moment: datetime, told: Rehearsal) -> str:
+    """A time, with how long after the beginning it is."""
+    hours, rest = divmod(int((moment - told.start).total_seconds()), 3600)
+    days, hours = divmod(hours, 24)
+    after = f"{days} d {hours} h" if days else f"{hours} h {rest // 60} min"
+    return f"{moment:%Y-%m-%d %H:%M} UTC (+{after})"
+
+
+def _peers(told: Rehearsal) -> Iterator[TimelineRow]:
+    phases: dict[tuple[bool, bool], Phase] = {
+        (True, False): "trusts",
+        (False, False): "refuses",
+        (True, True): "fooled",
+        (False, True): "lost",
+    }
+    for name, beliefs in told.beliefs.items():
+        spans = tuple(Span(phases[one.honest, one.thief], one.start, one.end) for one in beliefs)
+        yield TimelineRow(name, "peer:", spans, ended=told.end)
+
+
+def _rehearsal_json(told: Rehearsal) -> dict[str, Any]:
+    def belief(one: Belief) -> dict[str, Any]:
+        why = {"why": one.why} if one.why else {}
+        answers = {"trusts_issuer": one.honest, "believes_thief": one.thief}
+        return {**members(one, "start end"), **answers, **why}
+
+    return {
+        **members(told, "start end holds"),
+        "events": [members(one, "at who what") for one in told.events],
+        "peers": {name: [belief(one) for one in beliefs] for name, beliefs in told.beliefs.items()},
+        "left": list(told.left),
+    }
+
+
+# The picture.
+
+#: For each class its colour on a light page and on a dark one.
+_COLOURS: Final[dict[str, tuple[str, str]]] = {
+    "paper": ("#ffffff", "#15181c"),
+    "ink": ("#202124", "#e8eaed"),
+    "grey": ("#5f6368", "#a4abb3"),
+    "red": ("#b3261e", "#ff8a80"),
+    **{phase: (light, dark) for phase, (_, _, light, dark) in _PHASES.items()},
+}
+_LEFT, _RIGHT, _TOP = 190, 64, 48  # pixels around the bars; a word fits in to the right of them
+_EDGE: Final = 12
+_WIDTH: Final = 960
+_ROW, _BAR, _LINE = 28, 14, 18
+_TITLE: Final = 26  # characters before a bar
+_SAID: Final = 120  # characters of a line below the picture
+_CHARACTER: Final = 6.6  # pixels, about, of the font
+_STEPS: Final = tuple(
+    timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 48, 96, 168, 336, 720, 2160, 8760)
+)
+_TICKS: Final = 7  # at most; each label has room for a date with its year
+_FIRST_MONDAY: Final = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def draw_svg(
+    drawn: Sequence[TimelineRow],
+    now: datetime,
+    *,
+    said: Sequence[str] = (),
+    until: datetime | None = None,
+    title: str = "Key timeline",
+) -> bytes:
+    """Return the picture: a row for each key, time from left to right, a line for now.
+
+    Args:
+        drawn: The rows.
+        now: The time.
+        said: Lines to write below: what comes next.
+        until: Where the picture ends; None: where the rows do.
+        title: What it is, for those who cannot see it.
+    """
+    start, end = extent(drawn, now)
+    canvas = _Canvas(start, min(end, until or end))
+    said = [part for line in said for part in wrap(line, _SAID)]
+    bottom = _TOP + _ROW * max(1, len(drawn))
+    legend = list(_svg_legend(drawn, bottom + 36, canvas.end))
+    below = bottom + 36 + _LINE * (1 + max((row for row, _ in legend), default=0)) + 8
+    height = below + _LINE * len(said) + 10
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        _style(),
+        f'<rect width="{_WIDTH}" height="{height}" class="paper"/>',
+        *canvas.draw(drawn, now, bottom),
+        *(line for _, line in legend),
+        *(_text(12, below + _LINE * row + 10, line) for row, line in enumerate(said)),
+        "</svg>",
+        "",
+    ]
+    return "\n".join(lines).encode()
+
+
+def _style() -> str:
+    def rules(which: int) -> str:
+        return " ".join(f".{name}{{fill:{pair[which]}}}" for name, pair in _COLOURS.items())
+
+    def edges(which: int) -> str:
+        red, grey, signs = (_COLOURS[name][which] for name in ("red", "grey", "signs"))
+        return (
+            f".now{{stroke:{red}}} .tick{{stroke:{grey};stroke-opacity:.25}} "
+            f".ahead{{fill:none;stroke:{signs};stroke-dasharray:4 3}}"
+        )
+
+    dark = f"@media (prefers-color-scheme: dark) {{ {rules(1)} {edges(1)} }}"
+    return f"<style>{rules(0)} {edges(0)} {dark}</style>"
+
+
+class _Canvas:
+    def __init__(self, start: datetime, end: datetime) -> None:
+        self.start, self.end = start, end
+
+    def x(self, time: datetime) -> float:
+        share = (time - self.start) / (self.end - self.start)
+        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+
+    def draw(self, drawn: Sequence[TimelineRow], now: datetime, bottom: int) -> Iterator[str]:
+        yield from self._axis(bottom)
+        for index, row in enumerate(drawn):
+            yield from self._row(row, _TOP + index * _ROW, now)
+        x = self.x(now)
+        yield f'<line x1="{x}" y1="{_TOP - 8}" x2="{x}" y2="{bottom}" class="now"/>'
+        label = f"now, {now:%Y-%m-%d %H:%M}"
+        half = len(label) * _CHARACTER / 2
+        middle = min(max(x, _EDGE + half), _WIDTH - _EDGE - half)
+        yield _text(middle, bottom + 16, label, "red", anchor="middle")
+
+    def _axis(self, bottom: int) -> Iterator[str]:
+        """Ticks at round times, far enough apart that no two labels touch or say the same."""
+        span = self.end - self.start
+        step = next((one for one in _STEPS if span / one <= _TICKS), span / _TICKS)
+        form = "%d %b %H:%M" if step < timedelta(days=1) else "%d %b %Y"
+        time = _FIRST_MONDAY + -(-(self.start - _FIRST_MONDAY) // step) * step
+        while time <= self.end:
+            x, label = self.x(time), time.strftime(form)
+            yield f'<line x1="{x}" y1="{_TOP - 8}" x2="{x}" y2="{bottom}" class="tick"/>'
+            if x + len(label) * _CHARACTER <= _WIDTH - 4:
+                yield _text(x, _TOP - 14, label, "grey")
+            time += step
+        yield _text(12, _TOP - 14, "UTC", "grey")
+
+    def _row(self, row: TimelineRow, top: int, now: datetime) -> Iterator[str]:
+        # The role before a short kid, or the statement and its number.
+        name = f"{row.what} {row.name}"
+        if row.key is not None:
+            name = f"{' and '.join(row.key.roles)} {short(row.name)}"
+        name = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
+        yield _text(12, top + 12, name)
+        for span in row.spans:
+            if span.start >= self.end:
+                continue
+            x, end = self.x(span.start), self.x(min(span.end or self.end, self.end))
+            how = "ahead" if span.ahead else span.phase
+            width = round(max(end - x, 1.5), 1)
+            yield f'<rect x="{x}" y="{top}" width="{width}" height="{_BAR}" rx="2" class="{how}"/>'
+        if row.ended is not None and (row.key or row.ended < self.end) and row.ended <= self.end:
+            x, word = self.x(row.ended), row.key.state if row.key else "rehearsed until here"
+            fill = "red" if word == "revoked" else "grey"
+            if x + 5 + len(word) * _CHARACTER <= _WIDTH:
+                yield _text(x + 5, top + 12, word, fill)
+        if row.due is not None and row.due <= self.end:
+            x = self.x(max(row.due, now))
+            yield f'<rect x="{x - 1}" y="{top - 3}" width="3" height="{_BAR + 6}" class="red"/>'
+
+
+def _svg_legend(drawn: Sequence[TimelineRow], top: int, end: datetime) -> Iterator[tuple[int, str]]:
+    """What the colours mean that are in the picture, each with its row."""
+    spans = [span for row in drawn for span in row.spans if span.start < end]
+    shown = {span.phase for span in spans if not span.ahead}
+    marks = list[tuple[str, str, int]]()
+    marks += [(phase, told, 14) for phase, (_, told, *_) in _PHASES.items() if phase in shown]
+    marks += [("ahead", "will sign", 14)] if any(span.ahead for span in spans) else []
+    due = any(row.due is not None and row.due <= end for row in drawn)
+    marks += [("red", "to be done", 3)] if due else []
+    x, row = 12.0, 0
+    for how, meaning, box in marks:
+        width = 40 + _CHARACTER * len(meaning)
+        if x + width > _WIDTH - _EDGE:
+            x, row = 12.0, row + 1
+        y = top + row * _LINE
+        yield row, f'<rect x="{round(x, 1)}" y="{y}" width="{box}" height="12" class="{how}"/>'
+        yield row, _text(round(x + 20, 1), y + 10, meaning)
+        x += width
+
+
+def _text(x: float, y: float, text: str, fill: str = "ink", *, anchor: str = "start") -> str:
+    return f'<text x="{x}" y="{y}" class="{fill}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,4 +1,4 @@
-"""``cardsign keys generate|import|passwd|export``: keys that come, change and go."""
+"""``cardsign keys generate|import|passwd|export|backup|restore|move``: where private keys lie."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cardsign.cli.arguments import (
     PATH,
     STDIO,
     dry_run_option,
+    moment,
     option,
     read_input,
     refuse_two_documents,
@@ -21,21 +22,34 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command
 from cardsign.cli.options import (
     ROLE_VARIABLES,
+    KeystoreOptions,
     UnlockOptions,
     actor,
     alg_option,
+    keystore_options,
+    leave,
     own_passphrase,
     public_option,
+    read_place,
     read_public,
     unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import printed, say
+from cardsign.cli.talk import counted, printed, say
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
-from cardsign.files import create_private
+from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey
+from cardsign.jose.keys import KID_FORM, PrivateKey
+from cardsign.keys.backup import (
+    MAX_BACKUP_BYTES,
+    decrypt,
+    encrypt,
+    move_store,
+    pack,
+    restore,
+    unpack,
+)
 from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     export_private,
@@ -46,6 +60,8 @@ from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody, short
 from cardsign.keys.passphrase import read_passphrase
 from cardsign.keys.signers.access import user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
+from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, create_store, open_store
 
 _DOES: Final = {
@@ -64,8 +80,7 @@ role_option = option(
 )
 
 
-def check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
-    """Check what ``--kid`` was given."""
+def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
     if kid is not None and (not KID_FORM.fullmatch(kid) or kid.startswith("-")):
         raise UsageFault(
             "usage.invalid", "--kid takes 1 to 256 printable ASCII characters, the first no '-'"
@@ -82,7 +97,9 @@ standby_option = option(
 @click.argument("words", metavar="", nargs=-1)
 @alg_option
 @option(
-    "--kid TEXT", "The kid to publish, such as card-2026 [default: thumbprint].", callback=check_kid
+    "--kid TEXT",
+    "The kid to publish, such as card-2026 [default: thumbprint].",
+    callback=_check_kid,
 )
 @role_option
 @standby_option
@@ -123,7 +140,7 @@ def generate(
 @option(
     "--kid TEXT",
     "The kid to publish [default: a JWK's own, else the thumbprint].",
-    callback=check_kid,
+    callback=_check_kid,
 )
 @option(
     "--import-passphrase-file FILE", "The passphrase of FILE itself, if it is encrypted.", type=PATH
@@ -157,10 +174,15 @@ def import_(
     path = keystore.located(create=True)
     options: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None:
-        key = _enrol(custody, public, kid, keystore)
+        access = keystore.access(custody)
+        if public is None:
+            key = fetch_public(custody, access, kid=kid)
+        else:
+            key = read_public(public, kid=kid)
+        check_possession(open_signer(custody, key, access, base=Path.cwd()))
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         place, now = custody_of(custody), datetime.now(UTC)
-        _made(store.add_remote_key(key, place, now=now, **options), path)
+        _made(store.add_remote_key(key, place, now=now, **options), store, path)
         return
     name, of_file = file or STDIO, "Passphrase of the imported file: "
     with of_the_user(name):
@@ -174,27 +196,18 @@ def import_(
     _add(path, private, keystore.new_passphrase(role), **options)
 
 
-def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
-    """Ask a signer for its public key, or read it from a file, and let the signer prove it."""
-    access = keystore.access(custody)
-    key = fetch_public(custody, access, kid=kid) if public is None else read_public(public, kid=kid)
-    check_possession(open_signer(custody, key, access, base=Path.cwd()))
-    return key
-
-
 def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **options: Any) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
     record = store.add_key(private, passphrase, now=now, random=os.urandom, **options)
-    _made(record, path)
+    _made(record, store, path)
 
 
-def _made(record: KeyRecord, path: StorePlace) -> None:
+def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     if printed(key_json(record)):
         return
     click.echo(record.kid)
-    state = open_store(path, heads=user_heads()).state
-    does = _DOES[record.state]
+    does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     say(f"the {record.alg} key {short(record.kid)} is in {path}; {does}")
@@ -238,26 +251,16 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions
     question = f"New passphrase of the {role} keys: "
     new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
-    told = {"role": role, "changed": [key.kid for key in changed], "also_in": _read_from(role)}
-    if printed(told):
-        return
-    say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
-    say(f"  next: change it where programs such as cron read it: {_read_from(role)}")
-
-
-def _read_from(role: Role) -> str:
-    """Where cron may have the passphrase of a role from."""
     file = user_policy(os.environ).passphrase_files.get(role)
-    named = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
-    variable = ROLE_VARIABLES.get(role)
-    return f"{named}, or {variable}" if variable else named
+    where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
+    where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
+    told = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
+    if not printed(told):
+        say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
+        say(f"  next: change it where programs such as cron read it: {where}")
 
 
 # ``cardsign keys export``.
-
-
-Form = Literal["jwk", "pem", "pkcs8", "pkcs12"]
-_PUBLIC: Final = ("jwk", "pem")
 
 
 @command(
@@ -280,7 +283,7 @@ _PUBLIC: Final = ("jwk", "pem")
 @unlock_options
 def export(
     kid: str,
-    form: Form | None,
+    form: Literal["jwk", "pem", "pkcs8", "pkcs12"] | None,
     private: bool,
     export_passphrase_file: Path | None,
     output: str,
@@ -293,7 +296,7 @@ def export(
     """
     refuse_two_documents(output)
     form = form or ("pkcs8" if private else "jwk")
-    if private is (form in _PUBLIC):
+    if private is (form in ("jwk", "pem")):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
     store = keystore.open()
     record = store.state.find(kid)
@@ -318,3 +321,89 @@ def export(
     create_private(Path(output), export_private(signer, form, new, random=os.urandom))
     if not printed({"kid": record.kid, "as": form, "output": output}):
         say(f"wrote the private key of {record.kid} to {output}, encrypted")
+
+
+# ``cardsign keys backup``, ``restore`` and ``move``: the whole key store.
+
+MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
+
+
+@command(example="cardsign keys backup -r age1qqqq -o keys.age")
+@option(
+    "-r --recipient AGE1......",
+    "An age recipient who can open the backup alone. May be repeated.",
+    into="recipients",
+    required=True,
+)
+@option("-o --output FILE", "A new file; '-': stdout.", required=True)
+@keystore_options
+def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) -> None:
+    """Write the whole key store to one file, encrypted with age.
+
+    The private keys in it stay encrypted with their passphrases as well. Needs the extra
+    cardsign[backup].
+    """
+    refuse_two_documents(output)
+    store = keystore.open()
+    packed = encrypt(pack(store), recipients)
+    if output == STDIO:
+        write_output(output, packed)
+    else:
+        create_private(Path(output), packed)
+    keys, readers = len(store.state.keys), counted(len(recipients), "recipient")
+    if not printed({"output": output, "keys": keys}):
+        say(f"wrote {counted(keys, 'key')} to {output}, for {readers}")
+
+
+@command("restore", example="cardsign keys restore keys.age -i identity.txt")
+@click.argument("file", type=PATH)
+@option(
+    "-i --identity FILE",
+    "The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
+    type=PATH,
+    required=True,
+)
+@keystore_options
+@dry_run_option
+def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
+    """Make a key store from the backup FILE. There must be none in its place.
+
+    It lacks what was revoked or published after the backup; cardsign keys doctor checks that.
+    """
+    place = keystore.located(create=True)
+    identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
+    packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
+    restored = unpack(packed)
+    restore(restored, place, now=moment(), actor=actor(), heads=user_heads())
+    if not printed({"keystore": str(place), "keys": len(restored.state.keys)}):
+        say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")
+
+
+@command(
+    short_help="Move the key store to another folder or database.",
+    example="cardsign keys move postgresql://db.example/keys",
+)
+@click.argument("to", metavar="TO")
+@keystore_options
+@dry_run_option
+def move(to: str, keystore: KeystoreOptions) -> None:
+    """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
+
+    The old one stays, and says where the new one is. If it is interrupted, run it again.
+    Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
+    """
+    place = keystore.located()
+    store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
+    target = KeystoreOptions(read_place(to)).located(create=True)
+    moved = move_store(store, target, now=moment(), heads=user_heads())
+    if printed({"from": str(place), "to": moved.place}):
+        return
+    named = moved.place if isinstance(target, Path) else target.to_file()
+    say(f"the key store is in {named} now, and {place} signs no more")
+    if isinstance(target, Path):
+        say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
+    else:
+        say(f"  next: export {KEYSTORE_VARIABLE}={named}")
+        say("  add the password if the database asks for one, and do the same for cron")
+        say(f"  to name it in cardsign.toml instead: {leave(target)}")
+    say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")
