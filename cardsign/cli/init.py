@@ -49,7 +49,7 @@ from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
 from cardsign.records import dataclass
-from cardsign.statements.wordlist import digest_words
+from cardsign.statements.keyset import digest_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,8 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootKey
+from cardsign.statements.keyset import KeysetStatement, RootKey, digest_words
 from cardsign.statements.members import HOLDER
-from cardsign.statements.wordlist import digest_words
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 

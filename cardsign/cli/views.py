@@ -11,9 +11,8 @@ from cardsign.card.strictjson import Json
 from cardsign.cli.arguments import STDIO, done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import KeysetStatement, digest_words
 from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.wordlist import digest_words
 from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, TrustedIssuer
 from cardsign.trust.state import IssuerState

@@ -21,12 +21,12 @@ from cardsign.explain.description import describe_card
 from cardsign.html import Html
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
+from cardsign.jose.keys import short_kid
 from cardsign.records import dataclass
 from cardsign.statements.envelope import count
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, digest_words, read_keyset
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.wordlist import digest_words
 from cardsign.trust.enroll import newest_keyset
 from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.policy import Holder, Issuer, KeysetAnchor, Policy, TrustedIssuer
@@ -370,10 +370,10 @@ def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterato
         ("no longer lists", [old[one] for one in old.keys() - new.keys()]),
     ):
         if keys:
-            roles = sorted(f"{' and '.join(one.roles)} key {one.public.kid[:8]}…" for one in keys)
+            roles = sorted(one.named for one in keys)
             yield f"{what} {_words(roles)}"
     was = frozenset[str]() if before is None else before.revoked
-    if fresh := sorted(one[:8] + "…" for one in keyset.revoked - was):
+    if fresh := sorted(short_kid(one) for one in keyset.revoked - was):
         yield f"revokes {_words(fresh)}"
     if before is not None and before.root != keyset.root:
         yield "has other roots"

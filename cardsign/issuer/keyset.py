@@ -70,11 +70,11 @@ from cardsign.statements.keyset import (
     Quorum,
     Role,
     RootKey,
+    check_step,
     read_keyset,
 )
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import add_signatures, sign_statement
-from cardsign.statements.succession import check_step
 from cardsign.urls import parse_origin
 
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")

@@ -34,7 +34,6 @@ from cardsign.keys.release_drafts import (
     card_digest,
     draft_following,
     is_early,
-    past_half_life,
     says_something_new,
     settled_cards,
 )
@@ -170,7 +169,7 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: d
     Half of its time is over, it names an older keyset, or a clock that was ahead signed it.
     """
     outdated = release.keyset.digest != keyset.digest
-    return outdated or past_half_life(release, now=now) or is_early(release, now=now)
+    return outdated or now >= release.renew_at or is_early(release, now=now)
 
 
 def needed_keyset(store: KeyStore) -> KeysetStatement:

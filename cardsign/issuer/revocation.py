@@ -17,7 +17,7 @@ from cardsign.issuer.publishing import still_trusted
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.rotation import Progress, Task, Unlocking, Work, check_opens, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
@@ -29,7 +29,6 @@ from cardsign.keys.model import (
     RevocationReason,
     Role,
     StoreState,
-    short,
     suspects,
 )
 from cardsign.keys.stores.base import KeyStore
@@ -328,7 +327,7 @@ class _Emergency(Work):
     ) -> Iterator[Task]:
         """The keys that a thief may have taken as well: roots last, and never the only one."""
         others, only = stored_beside(self.store.load(), keyset)
-        stolen = ", ".join(short(record.kid) for record in records)
+        stolen = ", ".join(short_kid(record.kid) for record in records)
         if others:
             names = ", ".join(key.named for key in others)
             what = f"these keys were stored with {stolen} and may be stolen too: {names}"

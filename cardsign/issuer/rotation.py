@@ -70,7 +70,6 @@ from cardsign.keys.lifecycle import TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     KeyRecord,
     Role,
-    short,
 )
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
@@ -319,7 +318,7 @@ class Work:
         """Which keys another copy of this key store has, as a sentence without its end."""
         keyset = kept_keyset(self.store)
         found = keys_elsewhere(self.store.load(), keyset) if keyset else ()
-        names = ", ".join(f"{' and '.join(key.roles)} key {short(key.public.kid)}" for key in found)
+        names = ", ".join(key.named for key in found)
         return f"keyset {keyset.label} lists {names}" if keyset and names else ""
 
     def _unlisted_roots(self) -> None:

@@ -78,6 +78,11 @@ def raw_from_der(der: bytes, *, size: int) -> bytes:
 KID_FORM: Final = re.compile(r"[\x20-\x7e]{1,256}")
 
 
+def short_kid(kid: str) -> str:
+    """Return a kid or a thumbprint as people read it, after the role: its first 8 characters."""
+    return kid if len(kid) <= 12 else f"{kid[:8]}..."
+
+
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A sound public key and the one algorithm that it serves.

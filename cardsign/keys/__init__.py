@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from cardsign.keys.release_drafts import ReleasePlan as ReleasePlan
     from cardsign.keys.release_drafts import card_digest as card_digest
     from cardsign.keys.release_drafts import draft_following as draft_following
-    from cardsign.keys.release_drafts import past_half_life as past_half_life
     from cardsign.keys.release_drafts import settled_cards as settled_cards
     from cardsign.keys.rotation import Step as Step
     from cardsign.keys.rotation import steps as steps

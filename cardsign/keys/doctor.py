@@ -39,10 +39,9 @@ from cardsign.keys.model import (
     KeyTimes,
     StoreState,
     same_custody,
-    short,
     suspects,
 )
-from cardsign.keys.release_drafts import card_digest, past_half_life
+from cardsign.keys.release_drafts import card_digest
 from cardsign.keys.rotation import steps
 from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (
@@ -319,7 +318,7 @@ def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> I
     for key in keyset.keys:
         ends = datetime.fromtimestamp(key.exp, UTC)
         if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
-            what = f"{' and '.join(key.roles)} key {short(key.public.kid)} of {key.holder}"
+            what = f"{key.named} of {key.holder}"
             message = f"{what} counts until {ends:{SHOWN_TIME}}, and keyset statements go on"
             yield Finding("doctor.key_ends", "alarm", message, real=ends)
 
@@ -339,7 +338,7 @@ def _release(
         older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
-    elif release.iat <= now.timestamp() and past_half_life(release, now=now):
+    elif release.iat <= now.timestamp() and now >= release.renew_at:
         message = f"{what}; half of its time is over, so cron has not renewed it"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif within and ends <= now + within:

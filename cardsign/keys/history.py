@@ -20,9 +20,8 @@ from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, Role, read_keyset
+from cardsign.statements.keyset import KeysetStatement, Role, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
-from cardsign.statements.succession import check_step
 
 
 class StatementHistory:

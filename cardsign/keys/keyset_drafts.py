@@ -10,7 +10,7 @@ asking whether another host has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -40,11 +40,11 @@ from cardsign.statements.keyset import (
     KeysetStatement,
     Quorum,
     Role,
+    check_step,
     keyset_of,
     keyset_payload,
     read_keyset,
 )
-from cardsign.statements.succession import check_step
 
 #: Where a tick writes its draft: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -382,32 +382,15 @@ def _drafted(
             "prev": prev,
             "iat": iat,
             "exp": iat + int(lifetime.total_seconds()),
-            "root": _quorum_json(plan.root),
-            "recovery": _quorum_json(plan.recovery) if plan.recovery else None,
-            "keys": [dict(_key_json(key)) for key in plan.keys],
+            "root": plan.root.to_json(),
+            "recovery": plan.recovery.to_json() if plan.recovery else None,
+            "keys": [key.to_json() for key in plan.keys],
             "revoked": list[Json](sorted(plan.revoked)),
         }
     )
     statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
     check_draft(statement, previous)
     return statement
-
-
-def _quorum_json(quorum: Quorum) -> dict[str, Json]:
-    keys: list[Json] = [
-        {"public": dict(key.public.jwk()), "holder": key.holder} for key in quorum.keys
-    ]
-    return {"threshold": quorum.threshold, "keys": keys}
-
-
-def _key_json(key: IssuerKey) -> Mapping[str, Json]:
-    return {
-        "public": dict(key.public.jwk()),
-        "roles": list(key.roles),
-        "holder": key.holder,
-        "nbf": key.nbf,
-        "exp": key.exp,
-    }
 
 
 def _listed(
@@ -499,7 +482,7 @@ def keyset_due(
     number = previous.label
     following = f"{previous.epoch}.{previous.version + 1}"
     ends = datetime.fromtimestamp(previous.exp, UTC)
-    aged = ends - timedelta(seconds=(previous.exp - previous.iat) // 3)
+    aged = previous.renew_at
     changed = _changed(state, previous, now)
     leaving = _leaving(state, previous)
     if not changed or (leaving and all(key.state == "retired" for key in changed)):

@@ -37,7 +37,7 @@ from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
@@ -254,7 +254,7 @@ class KeyRecord:
     @property
     def named(self) -> str:
         """The key as messages name it: its roles, and a short kid."""
-        return f"{' and '.join(self.roles)} key {short(self.kid)}"
+        return f"{' and '.join(self.roles)} key {short_kid(self.kid)}"
 
     @property
     def rotates(self) -> bool:
@@ -458,11 +458,6 @@ class StoreState:
         """Return the state with these records in the places of those of the same keys."""
         new = {record.thumbprint: record for record in records}
         return replace(self, keys=tuple(new.get(key.thumbprint, key) for key in self.keys))
-
-
-def short(kid: str) -> str:
-    """Return a kid as a message shows it, after the role: its first 8 characters."""
-    return kid if len(kid) <= 12 else f"{kid[:8]}..."
 
 
 # Which private keys can be stolen together: those of one custody.

@@ -155,14 +155,9 @@ def says_something_new(
 
     A longer audit log alone is nothing new: each release makes it longer itself.
     """
-    if previous is None or past_half_life(previous, now=now) or is_early(previous, now=now):
+    if previous is None or now >= previous.renew_at or is_early(previous, now=now):
         return True
     return _content(draft) != _content(previous)
-
-
-def past_half_life(release: ReleaseStatement, *, now: datetime) -> bool:
-    """Whether less than half of a release's time is left: cron should have renewed it."""
-    return now.timestamp() >= (release.iat + release.exp) / 2
 
 
 def is_early(release: ReleaseStatement, *, now: datetime) -> bool:

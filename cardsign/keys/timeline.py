@@ -82,18 +82,15 @@ def statement_rows(
 ) -> tuple[TimelineRow, ...]:
     """Return a row for each newest statement: how long it is believed, when it is to be renewed.
 
-    A keyset is due when a third of its time is left (earlier if keys change), a release when half
-    of its time is over.
+    A keyset is due earlier if keys change.
     """
-    found = []
-    if keyset is not None:
-        start, end = _time(keyset.iat), _time(keyset.exp)
-        due = end - timedelta(seconds=(keyset.exp - keyset.iat) // 3)
-        found.append(TimelineRow(keyset.label, "keyset", (Span("stands", start, end),), due))
-    if release is not None:
-        start, end = _time(release.iat), _time(release.exp)
-        due = start + (end - start) / 2
-        found.append(TimelineRow(str(release.seq), "release", (Span("stands", start, end),), due))
+
+    def row(name: str, what: str, one: KeysetStatement | ReleaseStatement) -> TimelineRow:
+        start, end = (datetime.fromtimestamp(at, UTC) for at in (one.iat, one.exp))
+        return TimelineRow(name, what, (Span("stands", start, end),), one.renew_at)
+
+    found = [row(keyset.label, "keyset", keyset)] if keyset is not None else []
+    found += [row(str(release.seq), "release", release)] if release is not None else []
     return tuple(found)
 
 
@@ -172,7 +169,3 @@ def _forecast(key: KeyRecord, step: Step | None, ahead: list[Step]) -> datetime 
         and one.due is not None
     ]
     return min(successions, default=None)
-
-
-def _time(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

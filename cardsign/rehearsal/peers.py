@@ -18,8 +18,7 @@ from cardsign.errors import SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import KeysetId
-from cardsign.statements.succession import RootPin
+from cardsign.statements.keyset import KeysetId, RootPin
 from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, refresh_issuer

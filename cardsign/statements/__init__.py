@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import Quorum as Quorum
     from cardsign.statements.keyset import Role as Role
     from cardsign.statements.keyset import RootKey as RootKey
+    from cardsign.statements.keyset import RootPin as RootPin
+    from cardsign.statements.keyset import check_first as check_first
+    from cardsign.statements.keyset import check_recovery as check_recovery
+    from cardsign.statements.keyset import check_step as check_step
+    from cardsign.statements.keyset import check_successor as check_successor
+    from cardsign.statements.keyset import digest_words as digest_words
     from cardsign.statements.keyset import keyset_payload as keyset_payload
     from cardsign.statements.keyset import read_keyset as read_keyset
+    from cardsign.statements.keyset import read_words as read_words
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release
@@ -34,12 +41,5 @@ if TYPE_CHECKING:
     from cardsign.statements.release import release_payload as release_payload
     from cardsign.statements.signing import add_signatures as add_signatures
     from cardsign.statements.signing import sign_statement as sign_statement
-    from cardsign.statements.succession import RootPin as RootPin
-    from cardsign.statements.succession import check_first as check_first
-    from cardsign.statements.succession import check_recovery as check_recovery
-    from cardsign.statements.succession import check_step as check_step
-    from cardsign.statements.succession import check_successor as check_successor
-    from cardsign.statements.wordlist import digest_words as digest_words
-    from cardsign.statements.wordlist import read_words as read_words
 
 __getattr__ = lazy_names(__name__)

@@ -1,22 +1,24 @@
 """Keyset statements: who may sign for an issuer, said by its offline roots (rules K2 to K4).
 
-Reading checks form and what the statement says by itself; :mod:`cardsign.statements.succession`
-checks by what right it says so.
+Reading checks form and what the statement says by itself. The checks of a step (K5 to K8) then say
+by what right it speaks: as the first one, the next one, or by recovery.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, read_fast
-from cardsign.errors import KeyRefused
+from cardsign.errors import KeyRefused, UsageFault, closest
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
@@ -26,6 +28,7 @@ from cardsign.statements.envelope import (
     Counted,
     Envelope,
     StatementRefused,
+    count,
     parse_payload,
     read_envelope,
 )
@@ -70,6 +73,13 @@ class Quorum:
         """Those who signed."""
         return frozenset(key.holder for key in self.keys if key.public.thumbprint in counted.good)
 
+    def to_json(self) -> dict[str, Json]:
+        """As a statement writes it."""
+        keys: list[Json] = [
+            {"public": dict(key.public.jwk()), "holder": key.holder} for key in self.keys
+        ]
+        return {"threshold": self.threshold, "keys": keys}
+
 
 @dataclass(frozen=True, slots=True)
 class IssuerKey:
@@ -88,6 +98,21 @@ class IssuerKey:
     def signs_cards(self) -> bool:
         """Whether it has the role card; the times are not asked."""
         return "card" in self.roles
+
+    @property
+    def named(self) -> str:
+        """The key as messages name it: its roles, and a short kid."""
+        return f"{' and '.join(self.roles)} key {short_kid(self.public.kid)}"
+
+    def to_json(self) -> dict[str, Json]:
+        """As a statement writes it."""
+        return {
+            "public": dict(self.public.jwk()),
+            "roles": list(self.roles),
+            "holder": self.holder,
+            "nbf": self.nbf,
+            "exp": self.exp,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +211,11 @@ class KeysetStatement:
         """The epoch, and the version within it: what statements are ordered by."""
         return self.epoch, self.version
 
+    @property
+    def renew_at(self) -> datetime:
+        """When a third of its time is left: the roots are offline, and asked in good time."""
+        return datetime.fromtimestamp(self.exp - (self.exp - self.iat) // 3, UTC)
+
 
 #: Keyset statements that are not read again; an issuer's whole history is read at each step.
 MAX_READ_BEFORE: Final = 64
@@ -249,13 +279,20 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     members = read.document(parse_payload(envelope.payload), KEYSET_FORMAT, _MEMBERS)
     version = read.integer(members["version"], "/version")
     iat, exp = read.lifetime(members, MAX_KEYSET_LIFETIME)
+    origins = tuple(
+        read.origin(item, path) for item, path in read.items(members["origins"], "/origins")
+    )
+    if not origins or len(set(origins)) < len(origins):
+        raise read.refused("/origins", "at least one origin, each once")
+    if version == 1 and members["prev"] is not None:
+        raise read.refused("/prev", "null in version 1")
     statement = KeysetStatement(
         envelope,
         read.issuer(members["issuer"]),
-        _origins(members["origins"]),
+        origins,
         read.integer(members["epoch"], "/epoch"),
         version,
-        _prev(members["prev"], version),
+        read.digest(members["prev"], "/prev") if version > 1 else None,
         iat,
         exp,
         _quorum(members["root"], "/root"),
@@ -267,24 +304,13 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     return statement
 
 
-def _origins(value: Json) -> tuple[str, ...]:
-    found = tuple(read.origin(item, path) for item, path in read.items(value, "/origins"))
-    if not found or len(set(found)) < len(found):
-        raise read.refused("/origins", "at least one origin, each once")
-    return found
-
-
-def _prev(value: Json, version: int) -> str | None:
-    if version > 1:
-        return read.digest(value, "/prev")
-    if value is not None:
-        raise read.refused("/prev", "null in version 1")
-    return None
-
-
 def _quorum(value: Json, path: str) -> Quorum:
     members = read.exact_object(value, ("threshold", "keys"), path)
-    keys = tuple(_root_key(item, at) for item, at in read.items(members["keys"], f"{path}/keys"))
+    keys = list[RootKey]()
+    for item, at in read.items(members["keys"], f"{path}/keys"):
+        key = read.exact_object(item, ("public", "holder"), at)
+        public = read.public_key(key["public"], f"{at}/public")
+        keys.append(RootKey(public, _holder(key["holder"], at)))
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
     if not threshold <= holders <= MAX_HOLDERS:
@@ -294,14 +320,7 @@ def _quorum(value: Json, path: str) -> Quorum:
             "and no more signatures than that",
             path=f"{path}/threshold",
         )
-    return Quorum(threshold, keys)
-
-
-def _root_key(value: Json, path: str) -> RootKey:
-    members = read.exact_object(value, ("public", "holder"), path)
-    return RootKey(
-        read.public_key(members["public"], f"{path}/public"), _holder(members["holder"], path)
-    )
+    return Quorum(threshold, tuple(keys))
 
 
 def _key(value: Json, path: str) -> IssuerKey:
@@ -342,3 +361,236 @@ def _check_keys(statement: KeysetStatement) -> None:
         JwkSet.of(every)
     except KeyRefused as exc:
         raise StatementRefused("statement.bad_key", f"{exc.message} ({exc.code})", path="") from exc
+
+
+# By what right a keyset statement speaks: the first one, the next one, recovery (K5 to K8). Each
+# check is of one step and knows no other statement than those given. The caller stores each step
+# before the next, bounds the walk, and asks the last statement alone for its times.
+
+
+@dataclass(frozen=True, slots=True)
+class RootPin:
+    """An anchor: a statement with exactly this root set.
+
+    Attributes:
+        threshold: The root's threshold.
+        holders: (thumbprint, holder) of every root key. The holders belong to the pin: who has
+            two keys of one holder could otherwise relabel one and count twice. A lone
+            thumbprint is a pin of one pair with threshold 1, so it is no part of a larger set.
+    """
+
+    threshold: int
+    holders: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, root: Quorum) -> RootPin:
+        """The pin that fits exactly this root set."""
+        return cls(
+            root.threshold, frozenset((key.public.thumbprint, key.holder) for key in root.keys)
+        )
+
+
+def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check that a statement is signed and follows, or is signed by its own root where none does.
+
+    Raises:
+        StatementRefused: As the check that is made.
+    """
+    if previous is None:
+        check_first(statement, RootPin.of(statement.root))
+    elif statement.epoch == previous.epoch:
+        check_successor(previous, statement)
+    else:
+        check_recovery(previous, statement)
+
+
+def check_first(statement: KeysetStatement, anchor: KeysetId | RootPin) -> Counted:
+    """Check that a statement is one that the anchor means, and is signed by its own root (K8).
+
+    Raises:
+        StatementRefused: ``statement.anchor``; ``statement.unsigned``.
+    """
+    found = statement.id if isinstance(anchor, KeysetId) else RootPin.of(statement.root)
+    if found != anchor:
+        raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
+    counted = _counted(statement, statement.root)
+    _require(statement.root, counted, "its own root")
+    return counted
+
+
+def check_successor(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    """Check that `following` is the version after `current`, within its epoch (K6).
+
+    Raises:
+        StatementRefused: ``statement.issuer``; ``statement.recovery``: another epoch, or
+            `recovery` changed without its own signatures; ``statement.fork``: the same version
+            with another payload; ``statement.rollback``: not newer; ``statement.gap``: a
+            version was left out; ``statement.prev``; ``statement.unrevoked``;
+            ``statement.unsigned``.
+    """
+    _check_newer(current, following)
+    if following.epoch != current.epoch:
+        raise StatementRefused(
+            "statement.recovery",
+            f"epoch {following.epoch} after {current.epoch}, which only recovery can open",
+            path="/epoch",
+        )
+    if following.version != current.version + 1:
+        raise StatementRefused(
+            "statement.gap",
+            f"version {following.version}, expected {current.version + 1}",
+            path="/version",
+        )
+    if following.prev != current.digest:
+        raise StatementRefused(
+            "statement.prev",
+            f"expected {current.digest}, the digest of the one before",
+            path="/prev",
+        )
+    if following.iat < current.iat:
+        raise StatementRefused(
+            "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
+        )
+    if restored := current.revoked - following.revoked:
+        raise StatementRefused(
+            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
+        )
+    return _check_successors_signatures(current, following)
+
+
+def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    """Check that `following` opens the epoch after that of `current` (K7).
+
+    It beats every version of the old epoch, so neither `prev` nor `iat` binds it to one, and it
+    may drop what a thief has revoked. `current` is the statement held, of any version.
+
+    Raises:
+        StatementRefused: ``statement.issuer``; ``statement.fork``; ``statement.rollback``;
+            ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: no
+            key can open an epoch; ``statement.unsigned``.
+    """
+    _check_newer(current, following)
+    if current.recovery is None:
+        raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
+    if following.number != (current.epoch + 1, 1):
+        raise StatementRefused(
+            "statement.gap",
+            f"version {following.version} of epoch {following.epoch}, "
+            f"expected 1 of {current.epoch + 1}",
+            path="/epoch",
+        )
+    counted = _counted(following, current.recovery, following.root)
+    _require(current.recovery, counted, "the recovery keys held")
+    _require(following.root, counted, "its own root")
+    return counted
+
+
+def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
+    """Of the same issuer, and of a higher number."""
+    if following.issuer != current.issuer:
+        raise StatementRefused("statement.issuer", f"expected {current.issuer!r}", path="/issuer")
+    held, offered = current.number, following.number
+    if offered == held and following.digest != current.digest:
+        raise StatementRefused(
+            "statement.fork",
+            f"there are two keysets {held[0]}.{held[1]}: {current.digest}, which was already seen, "
+            f"and {following.digest}",
+        )
+    if offered <= held:
+        seen = f"is older than keyset {held[0]}.{held[1]}, which was already seen"
+        what = "is not a newer one: it was already seen" if offered == held else seen
+        raise StatementRefused(
+            "statement.rollback", f"keyset {offered[0]}.{offered[1]} {what}", path="/version"
+        )
+
+
+def _check_successors_signatures(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    is_changed = following.recovery != current.recovery
+    if is_changed and current.recovery is None:
+        raise StatementRefused(
+            "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
+        )
+    held = [current.recovery] if is_changed and current.recovery else []
+    counted = _counted(following, current.root, following.root, *held)
+    _require(current.root, counted, "the root before")
+    _require(following.root, counted, "its own root")
+    if is_changed and current.recovery:
+        signed = len(current.recovery.holders(counted))
+        if signed < current.recovery.threshold:
+            raise StatementRefused(
+                "statement.recovery",
+                f"recovery was changed with {signed} of {current.recovery.threshold} signatures "
+                "of the recovery before",
+                path="/recovery",
+            )
+    return counted
+
+
+def _counted(statement: KeysetStatement, *quorums: Quorum) -> Counted:
+    return count(statement.envelope, (key.public for quorum in quorums for key in quorum.keys))
+
+
+def _require(quorum: Quorum, counted: Counted, whose: str) -> None:
+    signed = quorum.holders(counted)
+    if len(signed) < quorum.threshold:
+        bad = f"; {len(counted.bad)} by known keys are bad" if counted.bad else ""
+        raise StatementRefused(
+            "statement.unsigned",
+            f"signed by {len(signed)} holders of {whose}, expected {quorum.threshold}{bad}",
+            path="/signatures",
+        )
+
+
+# A keyset's digest as words, for two people who compare it by telephone. The words are those of
+# BIP-39's English list, which was made to be heard and typed: 2,048 words, no two with the same
+# first four letters. Eight of them say the first 88 bits of the digest, 11 bits each. To make
+# another keyset with the same words an attacker has to try 2^88 of them.
+
+
+#: Words of a digest; 88 bits.
+WORDS: Final = 8
+_BITS: Final = 11  # of a word
+
+
+def digest_words(digest: str) -> str:
+    """The first 88 bits of a SHA-256 digest as eight words.
+
+    Args:
+        digest: In hex.
+    """
+    number = int(digest, 16) >> (4 * len(digest) - WORDS * _BITS)
+    places = (number >> (_BITS * at) & (1 << _BITS) - 1 for at in reversed(range(WORDS)))
+    return " ".join(_wordlist()[place] for place in places)
+
+
+def read_words(text: str) -> str:
+    """Eight words as a person typed them, in the form of :func:`digest_words`.
+
+    Capitals, hyphens and white space between the words do not matter.
+
+    Raises:
+        UsageFault: ``usage.invalid``: they are not eight, or one is not on the list.
+    """
+    words = re.split(r"[\s-]+", text.strip().lower())
+    known = _wordlist()
+    for word in words:
+        if word not in known:
+            raise UsageFault(
+                "usage.invalid",
+                f"{word!r} is no word of a keyset digest{closest(word, known)}",
+                hint=f"Give the {WORDS} words that `cardsign keyset show` prints.",
+            )
+    if len(words) != WORDS:
+        raise UsageFault(
+            "usage.invalid",
+            f"a keyset digest has {WORDS} words, and {len(words)} are given",
+            hint="Ask the issuer for all words that `cardsign keyset show` prints.",
+        )
+    return " ".join(words)
+
+
+@cache
+def _wordlist() -> list[str]:
+    from mnemonic import Mnemonic  # loaded for people only: no verdict needs it
+
+    return list(Mnemonic("english").wordlist)

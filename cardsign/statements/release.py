@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -86,6 +86,11 @@ class ReleaseStatement:
     def order(self) -> tuple[int, int, int]:
         """What releases are ordered by: a new keyset ends the fast-forward of a thief."""
         return *self.keyset.number, self.seq
+
+    @property
+    def renew_at(self) -> datetime:
+        """When half of its time is over: a program renews it, which is noticed if it stops."""
+        return datetime.fromtimestamp((self.iat + self.exp) / 2, UTC)
 
     def is_withdrawn(self, url: str) -> bool:
         """Whether a card was listed at a URL once, and none is current there any more."""
@@ -219,19 +224,15 @@ def _check_signer(
     return counted
 
 
-def _number(release: ReleaseStatement) -> str:
-    """Of a release, with the keyset whose epoch and version come first in its order."""
-    epoch, version, seq = release.order
-    return f"{seq} under keyset {epoch}.{version}"
-
-
 def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
     if release.issuer != previous.issuer:
         raise StatementRefused("statement.issuer", f"expected {previous.issuer!r}", path="/issuer")
     if release.order < previous.order:
+        # The keyset's epoch and version come first in the order.
+        numbers = (f"{one.seq} under keyset {one.keyset.label}" for one in (release, previous))
         raise StatementRefused(
             "statement.rollback",
-            f"release {_number(release)} is older than {_number(previous)}, which was already seen",
+            f"release {' is older than '.join(numbers)}, which was already seen",
             path="/seq",
         )
     if release.order == previous.order and release.digest != previous.digest:
@@ -254,22 +255,19 @@ def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
 
 
 def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
-    found = tuple(_card(item, path, seq) for item, path in read.items(value, "/cards"))
-    if len({(card.url, card.payload_sha256) for card in found}) < len(found):
+    found = dict[tuple[str, str], ListedCard]()
+    entries = read.items(value, "/cards")
+    for entry, path in entries:
+        members = read.exact_object(entry, ("url", "kind", "payload_sha256", "seq"), path)
+        if members["kind"] != KIND_PUBLIC:
+            raise read.refused(f"{path}/kind", KIND_PUBLIC)
+        url = read.url(members["url"], f"{path}/url", "the url of a card")
+        digest = read.digest(members["payload_sha256"], f"{path}/payload_sha256")
+        first = read.integer(members["seq"], f"{path}/seq", most=seq)
+        found[url, digest] = ListedCard(url, KIND_PUBLIC, digest, first)
+    if len(found) < len(entries):
         raise read.refused("/cards", "each payload once for its url")
-    return found
-
-
-def _card(value: Json, path: str, seq: int) -> ListedCard:
-    members = read.exact_object(value, ("url", "kind", "payload_sha256", "seq"), path)
-    if members["kind"] != KIND_PUBLIC:
-        raise read.refused(f"{path}/kind", KIND_PUBLIC)
-    return ListedCard(
-        read.url(members["url"], f"{path}/url", "the url of a card"),
-        KIND_PUBLIC,
-        read.digest(members["payload_sha256"], f"{path}/payload_sha256"),
-        read.integer(members["seq"], f"{path}/seq", most=seq),
-    )
+    return tuple(found.values())
 
 
 def _floor(value: Json, seq: int) -> Mapping[str, int]:

@@ -54,27 +54,22 @@ def add_signatures(untrusted_statement: bytes, signers: Iterable[Signer], typ: T
 def _signed(envelope: Envelope, signers: tuple[Signer, ...]) -> bytes:
     typ, payload = envelope.typ, envelope.payload
     _READERS[typ](envelope)
-    for signer in signers:
-        _check_algorithm(signer)
+    for key in (signer.public for signer in signers):
+        if key.alg not in STATEMENT_ALGORITHMS:  # what signs cards may sign by more (E11)
+            raise KeyRefused(
+                "key.unsupported",
+                f"the key {key.kid!r} is for {key.alg}, "
+                f"expected {' or '.join(STATEMENT_ALGORITHMS)} to sign a statement",
+                path="/alg",
+            )
     new = {signer.public.thumbprint for signer in signers}
     entries: list[Mapping[str, object]] = [
         one.to_json() for one in envelope.signatures if one.kid not in new
     ]
-    for signer in signers:
-        entries.append(sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint))
+    entries += [
+        sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint) for signer in signers
+    ]
     document = {"payload": base64url.encode(payload), "signatures": entries}
     data = json.dumps(document, indent=2).encode("ascii") + b"\n"
     read_envelope(data, typ)  # what we write, everybody can read
     return data
-
-
-def _check_algorithm(signer: Signer) -> None:
-    # What signs cards may sign by more (E11).
-    key = signer.public
-    if key.alg not in STATEMENT_ALGORITHMS:
-        raise KeyRefused(
-            "key.unsupported",
-            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(STATEMENT_ALGORITHMS)} "
-            "to sign a statement",
-            path="/alg",
-        )

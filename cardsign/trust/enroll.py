@@ -20,11 +20,15 @@ from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_past
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import (
+    KeysetStatement,
+    RootPin,
+    check_step,
+    digest_words,
+    read_words,
+)
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, check_release
-from cardsign.statements.succession import RootPin, check_step
-from cardsign.statements.wordlist import digest_words, read_words
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors, remove_floor
@@ -204,7 +208,7 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
     Args:
         keyset: The statement that would be pinned.
         digest: Its whole digest in hex, with or without ``sha256:``, spaces and colons.
-        words: Its words (:func:`cardsign.statements.wordlist.digest_words`).
+        words: Its words (:func:`cardsign.statements.keyset.digest_words`).
 
     Raises:
         StatementRefused: ``statement.digest``.

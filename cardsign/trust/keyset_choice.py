@@ -25,9 +25,17 @@ from cardsign.statements.envelope import (
     check_past,
     count,
 )
-from cardsign.statements.keyset import KeysetId, KeysetStatement, is_no_newer, read_keyset
+from cardsign.statements.keyset import (
+    KeysetId,
+    KeysetStatement,
+    RootPin,
+    check_first,
+    check_recovery,
+    check_successor,
+    is_no_newer,
+    read_keyset,
+)
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
-from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
 from cardsign.trust.lock import RollbackFloor
 
 # What came along with a card. Nothing of it has been checked, and none of it brings trust.

@@ -22,9 +22,8 @@ from cardsign.errors import UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.records import dataclass
-from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
+from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootPin
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import RollbackFloor, lock_of, read_lock
 from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
 

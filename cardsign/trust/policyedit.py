@@ -14,8 +14,7 @@ import tomlkit
 from cardsign.errors import UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.keyset import KeysetId
-from cardsign.statements.succession import RootPin
+from cardsign.statements.keyset import KeysetId, RootPin
 from cardsign.trust.lock import editing
 from cardsign.trust.policy import (
     Anchor,

@@ -32,10 +32,9 @@ from cardsign.files import read_bytes, read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId
+from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootPin
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
 from cardsign.trust.policy import (
     DEFAULT_SKEW,

@@ -20,9 +20,8 @@ from cardsign.errors import FetchFailed
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.statements.succession import RootPin
 from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements, Walk
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState

@@ -22,9 +22,8 @@ from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_times
-from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement
+from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootPin
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
-from cardsign.statements.succession import RootPin
 from cardsign.trust.keyset_choice import (
     NO_STATEMENTS,
     Chosen,
@@ -575,7 +574,7 @@ def outlook(
     seconds = now.timestamp()
     keyset, release = trust.keyset, trust.release
     ending = []
-    if release is not None and seconds - release.iat >= (release.exp - release.iat) / 2:
+    if release is not None and now >= release.renew_at:
         ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
     if keyset is not None:
         left = end_of(keyset, limits.keyset_age) - seconds

@@ -41,9 +41,8 @@ from cardsign.log import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements import members as read
-from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
 from cardsign.trust.policy import MAX_CARDS, Anchor, KeysetAnchor, TofuAnchor, TrustedIssuer
 from cardsign.urls import parse_place, parse_url

@@ -29,7 +29,7 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.reasons import Reason, weighed
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
@@ -155,7 +155,7 @@ def _known_kids(trust: IssuerTrust | None) -> tuple[str, str]:
     if all(key.public.kid == key.public.thumbprint for key in trust.keys):
         unnamed = ", named by thumbprint"
         hint = "Get the issuer's current key set. If its keys have no kid, ask for kids."
-    named = ", ".join(kid if len(kid) <= 12 else f"{kid[:8]}..." for kid in kids[:MAX_KIDS])
+    named = ", ".join(short_kid(kid) for kid in kids[:MAX_KIDS])
     more = len(kids) - MAX_KIDS
     return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}{unnamed}", hint
 

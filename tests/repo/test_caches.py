@@ -26,7 +26,7 @@ OF_OUR_OWN = {
     *("card.document._known", "card.profiles.rules._default", "card.schema._message"),
     *("card.schema._hints", "card.schema.snake"),
     *("jose.jwk._small_primes", "jose.jwk._product_of_small_primes"),
-    *("jose.jwk._powers_of_the_flaw", "keys.model._adapter", "statements.wordlist._wordlist"),
+    *("jose.jwk._powers_of_the_flaw", "keys.model._adapter", "statements.keyset._wordlist"),
 }
 
 

@@ -40,7 +40,7 @@ from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.jose.keys import KID_FORM, PrivateKey
+from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
 from cardsign.keys.backup import (
     MAX_BACKUP_BYTES,
     decrypt,
@@ -56,7 +56,7 @@ from cardsign.keys.key_files import (
     export_public,
     import_private_key,
 )
-from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody, short
+from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import read_passphrase
 from cardsign.keys.signers.access import user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
@@ -210,7 +210,7 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
-    say(f"the {record.alg} key {short(record.kid)} is in {path}; {does}")
+    say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
         say("  it is in the same custody as the active key, so both may be stolen together")

@@ -22,10 +22,11 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_card
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.jose.keys import short_kid
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import has_ended, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
-from cardsign.keys.model import StoreState, short
+from cardsign.keys.model import StoreState
 from cardsign.keys.rotation import steps
 from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
 from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
@@ -386,7 +387,7 @@ class _Canvas:
         # The role before a short kid, or the statement and its number.
         name = f"{row.what} {row.name}"
         if row.key is not None:
-            name = f"{' and '.join(row.key.roles)} {short(row.name)}"
+            name = f"{' and '.join(row.key.roles)} {short_kid(row.name)}"
         name = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
         yield _text(12, top + 12, name)
         for span in row.spans:
