@@ -33,7 +33,7 @@ from cardsign.card.members import check_is_agent_card, check_members
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
 from cardsign.card.strictjson import Json, is_paranoid
-from cardsign.card.tree import Listed, listed, read
+from cardsign.card.tree import Listed, listed, read, write
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -374,8 +374,9 @@ def _matters(part: Uncovered, payload: Payload) -> bool:
     """Whether something of a security member is lost that says who may call, and how."""
     if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
         return False
+    assert payload.received is not None  # noqa: S101 - it leaves something out
     tokens = part.source.tokens
-    value: Json = reduce(getitem, tokens, cast(Any, payload.received.members))
+    value: Json = reduce(getitem, tokens, cast(Any, write(payload.received)))
     if tokens[0] not in ("securitySchemes", "security_schemes"):
         return not without_empties(read(value)).is_empty  # such as a scope
     if len(tokens) <= 2:  # a whole scheme, or all of them

@@ -41,7 +41,7 @@ from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import PrivateKey, base64url
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify import Report
-from tests.card.plain_coverage import destinations
+from tests.card.plain_coverage import places_in
 
 
 def schema_names() -> set[str]:
@@ -190,7 +190,7 @@ def test_whatever_is_not_covered_is_listed_once(document: dict[str, Any]) -> Non
         assert len(set(listed)) == len(listed)
         for where in listed:
             at(document, where)
-            assert where not in destinations(payload.tree)
+            assert where not in places_in(payload)
             assert not any(where.startswith(other + "/") for other in listed)
 
 

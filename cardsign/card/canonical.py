@@ -34,6 +34,7 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 
 from __future__ import annotations
 
+import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -154,29 +155,27 @@ class Payload:
     Attributes:
         profile: The profile's name.
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
-        received: The card of which it was made.
-        rewritten: What the profile made of its tree; None if it changed nothing.
+        value: The JSON object that `data` spells; not to be changed, for the card may share it.
+        received: The nodes of the card of which it was made; None if the profile changed nothing.
+        rewritten: What the profile made of them, or None. The source of each node is the received
+            value that it came from.
     """
 
     profile: ProfileName
     data: bytes
-    received: Payloads
-    rewritten: Node | None
-
-    @property
-    def tree(self) -> Node:
-        """The nodes of the payload; the source of each is the received value it came from."""
-        return self.received.tree if self.rewritten is None else self.rewritten
-
-    @cached_property
-    def value(self) -> dict[str, Json]:
-        """The JSON object that `data` spells; not to be changed, for the card may share it."""
-        return self.received.members if self.rewritten is None else _object(self.rewritten)
+    value: dict[str, Json]
+    received: Node | None = None
+    rewritten: Node | None = None
 
     @cached_property
     def encoded(self) -> bytes:
         """`data` as it is signed: base64url without padding (RFC 7515 5.1)."""
         return urlsafe_b64encode(self.data).rstrip(b"=")
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of `data` in hex, by which statements and reports name a payload."""
+        return hashlib.sha256(self.data).hexdigest()
 
     @property
     def names_an_endpoint(self) -> bool:
@@ -268,22 +267,15 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     if rewritten is received.tree and not is_paranoid():
         return _unchanged(rule, received)
-    value = _object(rewritten)
-    payload = Payload(rule.name, rule.serialize(value), received, rewritten)
-    vars(payload)["value"] = value  # made already, and the verifier asks for it
-    return payload
+    value = tree.write(rewritten)
+    assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
+    return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
 
 
 def _unchanged(rule: Profile, received: Payloads) -> Payload:
     is_jcs = rule.serialize is jcs
     data = received.data if is_jcs else rule.serialize(received.members)
-    return Payload(rule.name, data, received, None)
-
-
-def _object(rewritten: Node) -> dict[str, Json]:
-    value = tree.write(rewritten)
-    assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-    return value
+    return Payload(rule.name, data, received.members)
 
 
 def _is_plain_to_js(card: Payloads) -> bool:

@@ -45,8 +45,9 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
     assert node.source is not None  # noqa: S101 - a received node
     match node.source.tokens:
         case (str(name),) if name in _CONNECTION:
-            members = payload.received.members
-            return any(_same_connection(members, one) for one in _old_interfaces(payload))
+            assert payload.received is not None  # noqa: S101 - it leaves something out
+            card = members_of(write(payload.received))
+            return any(_same_connection(card, one) for one in _old_interfaces(payload))
         case ("additionalInterfaces",):
             old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
             value = write(node)
@@ -150,10 +151,10 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
         accept_lossy: The subject's policy names the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
-    if payload.rewritten is None:
+    if payload.received is None or payload.rewritten is None:
         return ()  # covered by construction
-    walk = _Walk(payload, accept_lossy and payload.profile not in FULL_PROFILES)
-    return tuple(walk.members(payload.received.tree, _Place(CARD_1_0, CARD_0_3, False)))
+    walk = _Walk(payload, payload.rewritten, accept_lossy and payload.profile not in FULL_PROFILES)
+    return tuple(walk.members(payload.received, _Place(CARD_1_0, CARD_0_3, False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +206,16 @@ class _Place:
 
 
 class _Walk:
-    def __init__(self, payload: Payload, accept_lossy: bool) -> None:
+    def __init__(self, payload: Payload, rewritten: Node, accept_lossy: bool) -> None:
         self.payload = payload
+        self.rewritten = rewritten
         self.accept_lossy = accept_lossy
-        self.held, self.whole = sources_held(payload.tree, every=is_paranoid())
+        self.held, self.whole = sources_held(rewritten, every=is_paranoid())
 
     @cached_property
     def messages(self) -> dict[Source, Node]:
         """The objects among the elements of lists, and among the entries of maps."""
-        rewritten = self.payload.tree.value
+        rewritten = self.rewritten.value
         assert isinstance(rewritten, dict)  # noqa: S101 - every payload is an object
         owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
         below = (child for owner in owners for _, child in owner.children())

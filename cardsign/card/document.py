@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     Json,
@@ -131,7 +131,9 @@ def has_too_many_values(document: Mapping[str, Json]) -> bool:
 
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
     """The members of a card but for its signatures; their values are the caller's."""
-    return {name: value for name, value in document.items() if name != "signatures"}
+    members = dict(document)
+    members.pop("signatures", None)
+    return members
 
 
 def extensions_of(document: Mapping[str, Json]) -> list[Json]:
@@ -205,39 +207,38 @@ def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
 def _is_message(value: Any, message: Message, unproven: list[Json]) -> bool:
     if not value or type(value) is not dict:
         return False
-    fields, oneofs = message.fields, 0
+    fields, texts, oneofs = message.fields, message.texts, 0
     for name, child in value.items():
+        if type(child) is str:  # as most are
+            if name not in texts or not child:
+                return False
+            continue
         field = fields.get(name)
-        if field is None:
+        if field is None or not _is_of(field, child, unproven):
             return False
-        kind, found = field.kind, child
-        if field.shape == "one":
-            if kind == "string":
-                if type(child) is not str or not child:
-                    return False
-                continue
-            found = (child,)
-            oneofs += field.oneof
-        elif not child or type(child) is not (list if field.shape == "list" else dict):
-            return False
-        elif type(child) is dict:
-            found = child.values()
-            unproven.append(dict.fromkeys(child))
-        if kind == "string":
-            if not all(found) or set(map(type, found)) != _TEXTS:
-                return False
-        elif (below := field.message) is not None:
-            for one in found:
-                if not _is_message(one, below, unproven):
-                    return False
-        elif kind == "bool":
-            if child is not True and not (child is False and field.presence):
-                return False
-        elif type(child) is not dict or _holds_empty(child):
-            return False
-        else:
-            unproven.append(child)
+        oneofs += field.oneof
     return oneofs < 2
+
+
+def _is_of(field: Field, value: Any, unproven: list[Json]) -> bool:
+    """Whether what is no text is the list, map, object or truth value of its field."""
+    if field.shape == "one":
+        if field.message is not None:
+            return _is_message(value, field.message, unproven)
+        if field.kind == "bool":
+            return value is True or (value is False and field.presence)
+        unproven.append(value)
+        return field.kind == "free" and type(value) is dict and not _holds_empty(value)
+    if not value or type(value) is not (list if field.shape == "list" else dict):
+        return False
+    found: Collection[Any] = value
+    if isinstance(value, dict):
+        found = value.values()
+        unproven.append(dict.fromkeys(value))
+    if field.kind == "string":
+        return set(map(type, found)) == _TEXTS and all(found)
+    below = field.message
+    return below is not None and all(_is_message(one, below, unproven) for one in found)
 
 
 def _holds_empty(value: Any) -> bool:

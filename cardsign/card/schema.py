@@ -338,6 +338,12 @@ class Message:
         return {f.snake_name: f for f in self.fields.values()} | self.fields
 
     @cached_property
+    def texts(self) -> frozenset[str]:
+        """The names of the fields that are one text."""
+        single = (f for f in self.fields.values() if f.shape == "one")
+        return frozenset(f.name for f in single if f.kind == "string")
+
+    @cached_property
     def folded(self) -> dict[str, Field]:
         """The fields by :func:`fold` of their names; no two of them fall together."""
         return {fold(name): f for name, f in self.fields.items()}

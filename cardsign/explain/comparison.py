@@ -109,13 +109,13 @@ def find_partings(
     """
     if len({payload.data for payload in payloads}) < 2:
         return (), 0
-    readings = _readings(payloads)
+    readings = _readings(received, payloads)
     parted = list(_parted(received.tree, readings))
     made_up = list(_made_up(received, readings))
     count = len(parted) + len(made_up)
     pointers = [tuple(map(str, one.source.tokens)) for one in parted[:MAX_PARTINGS] if one.source]
     findings = _findings_about(pointers, lint_portability(received.members))
-    places = [_places(payload, parted[:MAX_PARTINGS]) for payload in payloads]
+    places = [_places(received, payload, parted[:MAX_PARTINGS]) for payload in payloads]
     listed = [
         *(
             _at_member(node, findings.get(tokens), readings, places, received.members)
@@ -147,13 +147,14 @@ class _Reading:
         return found if found is not None else () if source in self.held else None
 
 
-def _readings(payloads: Sequence[Payload]) -> list[_Reading]:
+def _readings(received: Payloads, payloads: Sequence[Payload]) -> list[_Reading]:
     numbers: dict[tuple[int, str], int] = {}
     alone: dict[int, tuple[int, ...]] = {}  # most values have one place: many share one tuple
     readings = []
     for payload in payloads:
         names: dict[Source, tuple[int, ...]] = {}
-        pending = [(payload.tree, 0)]
+        tree = payload.rewritten or received.tree
+        pending = [(tree, 0)]
         while pending:
             node, number = pending.pop()
             if node.source is not None:
@@ -163,7 +164,7 @@ def _readings(payloads: Sequence[Payload]) -> list[_Reading]:
             for token, child in node.children():
                 name = token if isinstance(token, str) else "*"
                 pending.append((child, numbers.setdefault((number, name), len(numbers) + 1)))
-        readings.append(_Reading(payload, sources_held(payload.tree)[0], names))
+        readings.append(_Reading(payload, sources_held(tree)[0], names))
     return readings
 
 
@@ -191,12 +192,14 @@ def _made_up(received: Payloads, readings: Sequence[_Reading]) -> Iterator[Sourc
                 yield source
 
 
-def _places(payload: Payload, wanted: Sequence[Node]) -> dict[Source, list[tuple[Source, Node]]]:
+def _places(
+    received: Payloads, payload: Payload, wanted: Sequence[Node]
+) -> dict[Source, list[tuple[Source, Node]]]:
     """Where a payload holds some received values, and what it holds there."""
     found: dict[Source, list[tuple[Source, Node]]] = {
         node.source: [] for node in wanted if node.source is not None
     }
-    pending = [(Source(), payload.tree)]
+    pending = [(Source(), payload.rewritten or received.tree)]
     while pending:
         at, node = pending.pop()
         if node.source in found:

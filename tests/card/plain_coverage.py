@@ -21,6 +21,7 @@ from cardsign.card import (
     Json,
     Message,
     Node,
+    Payload,
     Payloads,
     append,
     jcs,
@@ -70,6 +71,11 @@ def _read(value: Json, pointer: str) -> Node:
     if isinstance(value, list):
         return Node([_read(one, append(pointer, i)) for i, one in enumerate(value)], source)
     return Node(value, source)
+
+
+def places_in(payload: Payload) -> dict[str, tuple[str, ...]]:
+    """The same of a payload."""
+    return destinations(payload.rewritten or _read(payload.value, ""))
 
 
 def destinations(tree: Node) -> dict[str, tuple[str, ...]]:

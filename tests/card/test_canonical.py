@@ -23,7 +23,7 @@ from cardsign.card import (
 )
 from cardsign.errors import CanonicalizationError, InputRefused
 from cardsign.lint import lint_portability
-from tests.card.plain_coverage import destinations
+from tests.card.plain_coverage import places_in
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
 
@@ -338,7 +338,7 @@ def test_destinations_follow_what_is_kept() -> None:
     """Source pointer to payload pointer, with the shift of a dropped element."""
     payload = canonicalize({"skills": [{}, {"id": "a", "x": 1}], "icon_url": "i"}, PRUNE)
 
-    assert destinations(payload.tree) == {
+    assert places_in(payload) == {
         "": ("",),
         "/skills": ("/skills",),
         "/skills/1": ("/skills/0",),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardsign.card import FULL_PROFILES, PROFILES, Card, Excuse, canonicalize, uncovered_parts
 from cardsign.errors import CanonicalizationError, InputRefused
-from tests.card.plain_coverage import destinations, plain_payload, plain_uncovered
+from tests.card.plain_coverage import places_in, plain_payload, plain_uncovered
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, at, pointers, put, without
 from tests.test_properties import cards
 
@@ -33,7 +33,7 @@ def both(document: Mapping[str, Any]) -> int:
             continue
         plain = plain_payload(document, profile)
         assert payload.value == plain.value
-        assert destinations(payload.tree) == plain.destinations
+        assert places_in(payload) == plain.destinations
         for accept in (False, True):
             found = [
                 (part.pointer, part.security, part.excuse)

@@ -18,7 +18,7 @@ from cardsign.card import (
     uncovered_parts,
 )
 from cardsign.errors import CanonicalizationError
-from tests.card.plain_coverage import destinations
+from tests.card.plain_coverage import places_in
 
 SCOPE, SDK_0_3, LEGACY, JS = OPT_IN_PROFILES
 
@@ -74,7 +74,7 @@ def test_what_is_covered_is_in_the_payload(profile: str, card: dict[str, Any]) -
     assert json.loads(payload.data) == payload.value
     scalars = {
         source: places
-        for source, places in destinations(payload.tree).items()
+        for source, places in places_in(payload).items()
         if not isinstance(at(card, source), dict | list)
     }
     assert len(scalars) >= 10
@@ -171,7 +171,7 @@ def test_what_is_put_in_covers_nothing() -> None:
 
     assert payload.value["description"] == ""
     assert payload.value["skills"][0]["tags"] == []
-    places = {place for found in destinations(payload.tree).values() for place in found}
+    places = {place for found in places_in(payload).values() for place in found}
     assert not places & {"/description", "/skills/0/tags"}
     # Rule 1 drops scopes that are not REQUIRED, and these stand in a security member.
     scopes = "/securityRequirements/0/schemes/harbour/list"
@@ -389,9 +389,9 @@ def test_the_legacy_profile_is_prune_empty_upgraded_in_other_bytes() -> None:
         assert canonicalize(card, LEGACY).data == upgraded.data
     other = put(OLD, "/name", "\u20ac")
     upgraded, legacy = (canonicalize(other, name) for name in ("prune-empty-upgraded", LEGACY))
-    assert (legacy.value, destinations(legacy.tree)) == (
+    assert (legacy.value, places_in(legacy)) == (
         upgraded.value,
-        destinations(upgraded.tree),
+        places_in(upgraded),
     )
     assert legacy.data != upgraded.data
 

@@ -10,7 +10,7 @@ from support import OLD, PORTABLE, put
 from cardsign.card import canonicalize, upgrade
 from cardsign.card import tree as tree
 from cardsign.errors import CanonicalizationError
-from tests.card.plain_coverage import destinations
+from tests.card.plain_coverage import places_in
 
 MAIN = {"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3.0"}
 
@@ -165,7 +165,7 @@ def test_what_the_sdk_would_refuse(card: dict[str, Any], path: str) -> None:
 
 def test_everything_of_a_0_3_card_is_traced() -> None:
     """Each source has its place in the result, so that coverage can be read off it."""
-    found = destinations(canonicalize(OLD, "prune-empty-upgraded").tree)
+    found = places_in(canonicalize(OLD, "prune-empty-upgraded"))
 
     assert found["/url"] == ("/supportedInterfaces/0/url",)
     assert found["/additionalInterfaces/0/transport"] == ("/supportedInterfaces/1/protocolBinding",)
@@ -182,7 +182,7 @@ def test_everything_of_a_0_3_card_is_traced() -> None:
 
 def test_what_the_rewriting_makes_up_has_no_source() -> None:
     """A default transport is nothing that the document said."""
-    found = destinations(canonicalize({"url": "u"}, "prune-empty-upgraded").tree)
+    found = places_in(canonicalize({"url": "u"}, "prune-empty-upgraded"))
 
     assert found == {"": ("",), "/url": ("/supportedInterfaces/0/url",)}
 
@@ -194,4 +194,4 @@ def test_a_flag_that_is_not_true_is_not_covered() -> None:
     found = canonicalize(card, "prune-empty-upgraded")
 
     assert found.value["capabilities"] == {"streaming": True, "extendedAgentCard": True}
-    assert "/supportsAuthenticatedExtendedCard" not in destinations(found.tree)
+    assert "/supportsAuthenticatedExtendedCard" not in places_in(found)
