@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
     from cardsign.lint.rules import Finding, LintSettings
-    from cardsign.net.adoption import UnverifiedCard
-    from cardsign.net.discovery import Discoverer
+    from cardsign.net.discovery import Discoverer, UnverifiedCard
     from cardsign.net.fetch import FetchSettings
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
@@ -228,7 +227,7 @@ async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
     A task that is cancelled returns at once. The work goes on to its own end, which the
     deadlines of `settings` set. Args and errors are those of :func:`discover`.
     """
-    from cardsign.net.transport import in_thread
+    from cardsign.net.connection import in_thread
 
     _check_names("adiscover", discover, named)
     return await in_thread(partial(discover, *given, **named), abandon=True)

@@ -26,11 +26,10 @@ from cardsign.explain.report import Explanation, Prediction
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import Finding, LintSettings, Rule
-from cardsign.net.cache import Headers, freshness, values
 from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document
-from cardsign.net.fetcher import card_url
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, Headers, fetch_document, values
+from cardsign.net.fetcher import card_url, freshness
 from cardsign.records import dataclass
 from cardsign.urls import JWKS_PATH, parse_url
 

@@ -41,8 +41,7 @@ from cardsign.issuer.publishing import Published, newest_generation, publish_car
 from cardsign.issuer.rotation import Task, rotate_keys
 from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import Generation
-from cardsign.publish.headers import export_files
+from cardsign.publish.generation import Generation, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 

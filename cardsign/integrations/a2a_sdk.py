@@ -19,8 +19,7 @@ import httpx
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
-from cardsign.net.adoption import UnverifiedCard
-from cardsign.net.discovery import Discoverer
+from cardsign.net.discovery import Discoverer, UnverifiedCard
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import Expectation, Policy, PublicSubject

@@ -25,6 +25,7 @@ from cardsign.api import adiscover
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
+from cardsign.net.connection import in_thread
 from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
 from cardsign.net.endpoints import (
     HTTP_JSON,
@@ -51,7 +52,6 @@ from cardsign.net.guarded import (
     AsyncGuardedTransport,
     GuardRefused,
 )
-from cardsign.net.transport import in_thread
 from cardsign.records import dataclass
 from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates

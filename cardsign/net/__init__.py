@@ -5,24 +5,16 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.net.addresses import IPAddress as IPAddress
-    from cardsign.net.addresses import Loopback as Loopback
-    from cardsign.net.addresses import check_address as check_address
-    from cardsign.net.addresses import resolve as resolve
-    from cardsign.net.addresses import system_resolver as system_resolver
-    from cardsign.net.adoption import UnverifiedCard as UnverifiedCard
-    from cardsign.net.adoption import unverified_card as unverified_card
-    from cardsign.net.cache import ENTRY_COST as ENTRY_COST
-    from cardsign.net.cache import MAX_SAID as MAX_SAID
-    from cardsign.net.cache import AnswerCache as AnswerCache
-    from cardsign.net.cache import Entry as Entry
-    from cardsign.net.cache import Freshness as Freshness
-    from cardsign.net.cache import Headers as Headers
-    from cardsign.net.cache import freshened as freshened
-    from cardsign.net.cache import freshness as freshness
-    from cardsign.net.cache import http_date as http_date
-    from cardsign.net.cache import same_version as same_version
-    from cardsign.net.cache import validators as validators
+    from cardsign.net.connection import Deadline as Deadline
+    from cardsign.net.connection import DeadlineStream as DeadlineStream
+    from cardsign.net.connection import IPAddress as IPAddress
+    from cardsign.net.connection import Loopback as Loopback
+    from cardsign.net.connection import PinnedBackend as PinnedBackend
+    from cardsign.net.connection import Route as Route
+    from cardsign.net.connection import check_address as check_address
+    from cardsign.net.connection import resolve as resolve
+    from cardsign.net.connection import system_resolver as system_resolver
+    from cardsign.net.connection import tcp_dial as tcp_dial
     from cardsign.net.credentials import BASIC as BASIC
     from cardsign.net.credentials import BEARER as BEARER
     from cardsign.net.credentials import Credential as Credential
@@ -42,8 +34,10 @@ if TYPE_CHECKING:
     from cardsign.net.discovery import Discoverer as Discoverer
     from cardsign.net.discovery import Discovery as Discovery
     from cardsign.net.discovery import Refresher as Refresher
+    from cardsign.net.discovery import UnverifiedCard as UnverifiedCard
     from cardsign.net.discovery import gather as gather
     from cardsign.net.discovery import home_of as home_of
+    from cardsign.net.discovery import unverified_card as unverified_card
     from cardsign.net.endpoints import Endpoint as Endpoint
     from cardsign.net.endpoints import endpoints_of as endpoints_of
     from cardsign.net.endpoints import is_outside as is_outside
@@ -57,11 +51,22 @@ if TYPE_CHECKING:
     from cardsign.net.fetch import DEFAULT_SETTINGS as DEFAULT_SETTINGS
     from cardsign.net.fetch import Absent as Absent
     from cardsign.net.fetch import FetchSettings as FetchSettings
+    from cardsign.net.fetch import Headers as Headers
     from cardsign.net.fetch import PrivateAccess as PrivateAccess
     from cardsign.net.fetch import fetch_document as fetch_document
     from cardsign.net.fetch import user_agent as user_agent
+    from cardsign.net.fetcher import ENTRY_COST as ENTRY_COST
     from cardsign.net.fetcher import MAX_COOLING as MAX_COOLING
+    from cardsign.net.fetcher import MAX_SAID as MAX_SAID
+    from cardsign.net.fetcher import AnswerCache as AnswerCache
     from cardsign.net.fetcher import DocumentFetcher as DocumentFetcher
+    from cardsign.net.fetcher import Entry as Entry
+    from cardsign.net.fetcher import Freshness as Freshness
+    from cardsign.net.fetcher import freshened as freshened
+    from cardsign.net.fetcher import freshness as freshness
+    from cardsign.net.fetcher import http_date as http_date
+    from cardsign.net.fetcher import same_version as same_version
+    from cardsign.net.fetcher import validators as validators
     from cardsign.net.guarded import ANSWER_SECONDS as ANSWER_SECONDS
     from cardsign.net.guarded import EVENT_IDLE_SECONDS as EVENT_IDLE_SECONDS
     from cardsign.net.guarded import EVENT_TOTAL_SECONDS as EVENT_TOTAL_SECONDS
@@ -69,10 +74,5 @@ if TYPE_CHECKING:
     from cardsign.net.guarded import GuardedTransport as GuardedTransport
     from cardsign.net.guarded import GuardRefused as GuardRefused
     from cardsign.net.guarded import GuardTimedOut as GuardTimedOut
-    from cardsign.net.transport import Deadline as Deadline
-    from cardsign.net.transport import DeadlineStream as DeadlineStream
-    from cardsign.net.transport import PinnedBackend as PinnedBackend
-    from cardsign.net.transport import Route as Route
-    from cardsign.net.transport import tcp_dial as tcp_dial
 
 __getattr__ = lazy_names(__name__)

@@ -1,7 +1,8 @@
 """Which of the user's credentials goes to which endpoint of a verified card, if any does.
 
 Decided from the payload of a trusted card and the user's own entries, before anything is had or
-sent (threat 11).
+sent (threat 11). A card also says where a client's access tokens come from (RFC 6749 4.4), and
+the user which server may see its secret. Both must agree, else nothing is sent.
 """
 
 from __future__ import annotations
@@ -9,38 +10,54 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote_plus, urlencode
 
 from cardsign import programs
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import (
+    CallFailed,
     CardRefused,
     CredentialFault,
     FileFault,
     FileMissing,
+    JsonRefused,
     SignerFault,
     UsageFault,
 )
 from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.keys.signers.base import SignerUri, parse_uri
+from cardsign.lru import Lru
 from cardsign.net.endpoints import Endpoint
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
-from cardsign.net.oauth import TokenCache, get_token, token_request_of
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, OtherStatus, fetch_document
 from cardsign.records import dataclass
-from cardsign.urls import Origin, parse_origin
+from cardsign.urls import Origin, Url, parse_origin
+
+FORMAT: Final = 1
+FILE_NAME: Final = "credentials.toml"
+MAX_FILE_BYTES: Final = 64 * 1024  # some hundred peers
+MAX_SECRET_CHARS: Final = 8192  # of a credential or a token; common servers take no longer header
+MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
+MAX_WORDS: Final = 200  # characters of a peer's own words in a message
+PROGRAM_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
+MAX_TOKENS: Final = 256  # kept at a time
+MAX_ANSWER_BYTES: Final = 64 * 1024  # of a server of tokens
+MAX_TOKEN_SECONDS: Final = 3600  # for which a token is used, whatever its server says
+MARGIN_SECONDS: Final = 30  # before its end a token is used no more: it may be long on its way
 
 _HEADER_PREFIX: Final = "header:"
 HEADER_FORMS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # a header's name (RFC 9110 5.1)
-_B64TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
+_BEARER: Final = re.compile(rf"(?=.{{1,{MAX_SECRET_CHARS}}}\Z)[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
+_SCOPE: Final = re.compile(r"[!#-\[\]-~]+")  # RFC 6749 3.3
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # a header's name (RFC 9110 5.1)
 # Headers that shape the message or its way, or that mean something else: never a credential's.
 _NOT_FOR_KEYS: Final = re.compile(
     r"a2a-.*|accept.*|cache-.*|connection|content-.*|cookie2?|date|expect|forwarded|host|if-.*|"
@@ -48,6 +65,15 @@ _NOT_FOR_KEYS: Final = re.compile(
     r"via|x-forwarded-.*|x-http-method.*",
     re.IGNORECASE,
 )
+_EXPECTED: Final = (
+    "expected env:NAME, or file: or exec: and the absolute path of a file or a program"
+)
+_NOTHING: Final = {
+    "env": "the variable is not set",
+    "exec": "the program wrote nothing",
+    "file": "the file is empty",
+}
+_UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +102,7 @@ class HeaderForm:
             if ":" not in secret:
                 raise _unusable("Basic takes USER:PASSWORD, with a colon")
             secret = base64.b64encode(secret.encode()).decode()
-        elif self.scheme and not _B64TOKEN.fullmatch(secret):
+        elif self.scheme and not _BEARER.fullmatch(secret):
             raise _unusable("the credential has characters that no bearer token has")
         return f"{self.scheme} {secret}".strip()
 
@@ -89,6 +115,7 @@ def _unusable(what: str, path: str = "") -> CredentialFault:
 
 BEARER: Final = HeaderForm("Authorization", "Bearer")
 BASIC: Final = HeaderForm("Authorization", "Basic")
+_FORMS: Final = {"bearer": BEARER, "basic": BASIC}
 
 
 def parse_header_form(text: str) -> HeaderForm | None:
@@ -96,7 +123,7 @@ def parse_header_form(text: str) -> HeaderForm | None:
     name = text.removeprefix(_HEADER_PREFIX)
     if name != text:
         return HeaderForm(name) if _may_hold_keys(name) else None
-    return {"bearer": BEARER, "basic": BASIC}.get(text)
+    return _FORMS.get(text)
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -113,14 +140,14 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     alternatives = [tuple(names) for names in requirements_of(payload) if names]
     wanted = [names[0] for names in alternatives if len(names) == 1]
     for name in wanted if alternatives else declared:
-        form = _header_form(declared.get(name))
-        if form is not None:
-            return form
-    raise CredentialFault(
-        "credential.scheme",
-        f"of what the card demands ({_listed(alternatives, declared)}) nothing is one credential "
-        "in a header",
-    )
+        scheme = declared.get(name)
+        if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
+            return HeaderForm(scheme.header)
+        if scheme is not None and scheme.carrier in _FORMS:
+            return _FORMS[scheme.carrier]
+    demanded = ", or ".join([" and ".join(one) for one in alternatives] or declared) or "nothing"
+    what = f"of what the card demands ({demanded}) nothing is one credential in a header"
+    raise CredentialFault("credential.scheme", what)
 
 
 def demands_credentials(payload: Mapping[str, Json]) -> bool:
@@ -129,41 +156,8 @@ def demands_credentials(payload: Mapping[str, Json]) -> bool:
     return bool(alternatives) and all(alternatives)
 
 
-def _header_form(scheme: Scheme | None) -> HeaderForm | None:
-    """What a scheme takes; None where no header holds it."""
-    carrier = scheme.carrier if scheme is not None else None
-    if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
-        return HeaderForm(scheme.header)
-    return {"bearer": BEARER, "basic": BASIC}.get(carrier or "")
-
-
 def _may_hold_keys(name: str) -> bool:
-    return bool(_TOKEN.fullmatch(name)) and not _NOT_FOR_KEYS.fullmatch(name)
-
-
-def _listed(alternatives: list[tuple[str, ...]], declared: Iterable[str]) -> str:
-    names = [" and ".join(one) for one in alternatives] or list(declared)
-    return ", or ".join(names) or "nothing"
-
-
-FORMAT: Final = 1
-FILE_NAME: Final = "credentials.toml"
-MAX_FILE_BYTES: Final = 64 * 1024  # some hundred peers
-MAX_SECRET_CHARS: Final = 8192  # common servers take no longer header
-MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
-MAX_WORDS: Final = 200  # characters of a peer's own words in a message
-MAX_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
-
-_EXPECTED: Final = (
-    "expected env:NAME, or file: or exec: and the absolute path of a file or a program"
-)
-_NOTHING: Final = {
-    "env": "the variable is not set",
-    "exec": "the program wrote nothing",
-    "file": "the file is empty",
-}
-_UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
-_MEMBERS: Final = ("issuer", "origin", "source", "audience", "send", "client", "token_origin")
+    return bool(_NAME.fullmatch(name)) and not _NOT_FOR_KEYS.fullmatch(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,51 +206,31 @@ class CredentialSource:
             CredentialFault: ``credential.none``: there is none, or none that a header holds. The
                 message shows neither it nor anything that a program said.
         """
-        if self._scheme == "exec":
-            text = self._answered(programs.inherited(environment, *self._uri.all("env")), told)
-        elif self._scheme == "file":
-            text = self._read()
-        else:
-            text = environment.get(self._uri.path, "")
-        text = text.removesuffix("\n").removesuffix("\r")
-        if not text:
-            raise self._fault(_NOTHING[self._scheme])
-        if len(text) > MAX_SECRET_CHARS or not (text.isascii() and text.isprintable()):
-            raise self._fault(
-                "the credential is not one line of at most "
-                f"{MAX_SECRET_CHARS} printable ASCII characters"
-            )
-        return text
-
-    def _answered(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
-        program = programs.Program(
-            self._uri.path,
-            self._uri.all("arg"),
-            {**environment, **told},
-            MAX_SECONDS,
-            MAX_SECRET_CHARS + 2,  # and a line end
-        )
+        scheme, path = self._uri.text.partition(":")[0], self._uri.path
+        limit = MAX_SECRET_CHARS + 2  # and a line end
         try:
-            return programs.run(program).decode("utf-8", "replace")
+            if scheme == "exec":
+                inherited = programs.inherited(environment, *self._uri.all("env"))
+                arguments = self._uri.all("arg")
+                text = programs.run(
+                    programs.Program(path, arguments, {**inherited, **told}, PROGRAM_SECONDS, limit)
+                ).decode("utf-8", "replace")
+            elif scheme == "file":
+                text = read_private(Path(path), max_bytes=limit).decode("utf-8", "replace")
+            else:
+                text = environment.get(path, "")
         except programs.ProgramError as exc:
-            what = exc.what
-        # Outside, so that no context holds the URI; what the program wrote is not shown either.
-        raise self._fault(f"the program {what}; run it yourself to see why")
-
-    def _read(self) -> str:
-        try:
-            data = read_private(Path(self._uri.path), max_bytes=MAX_SECRET_CHARS + 2)
-            return data.decode("utf-8", "replace")
+            what = f"the program {exc.what}; run it yourself to see why"
         except FileFault as exc:
-            code = exc.code
-        raise self._fault(f"the file cannot be used ({code}): it must be yours alone")
-
-    @property
-    def _scheme(self) -> str:
-        return self._uri.text.partition(":")[0]
-
-    def _fault(self, what: str) -> CredentialFault:
-        return _unusable(what, f"{self._scheme}:...")
+            what = f"the file cannot be used ({exc.code}): it must be yours alone"
+        else:
+            text = text.removesuffix("\n").removesuffix("\r")
+            if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
+                return text
+            line = f"one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
+            what = f"the credential is not {line}" if text else _NOTHING[scheme]
+        # Outside, so that no context holds the URI; what the program wrote is not shown either.
+        raise _unusable(what, f"{scheme}:...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,12 +339,8 @@ def unlogged() -> Iterator[None]:
         _UNLOGGED.reset(token)
 
 
-def _may_be_logged(record: logging.LogRecord) -> bool:
-    return not _UNLOGGED.get()
-
-
 # At DEBUG this logger, and no other on the way, writes every header of an answer.
-logging.getLogger("httpcore.http11").addFilter(_may_be_logged)
+logging.getLogger("httpcore.http11").addFilter(lambda _: not _UNLOGGED.get())
 
 
 def quotable(untrusted_words: str) -> str:
@@ -402,9 +372,10 @@ def read_credentials(path: Path) -> tuple[Credential, ...]:
 
 
 def _read_entry(entry: Any, path: Path, which: str) -> Credential:
+    """One entry; `client` and `token_origin` make its credential a client's secret."""
     if not isinstance(entry, dict) or not all(isinstance(one, str) for one in entry.values()):
         raise bad_settings(path, f"{which}: every member is a text")
-    for name in sorted(set(entry) - set(_MEMBERS)):
+    for name in sorted(entry.keys() - {"issuer", "audience", "send", *_READERS}):
         raise bad_settings(path, f"{which}: unknown member {name!r}")
     for name in ("issuer", "origin", "source"):
         if not entry.get(name):
@@ -414,32 +385,176 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
         raise bad_settings(path, f"{which}: expected send to be one of {', '.join(HEADER_FORMS)}")
     if not AUDIENCE.fullmatch(entry.get("audience", "x")):
         raise bad_settings(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
-    try:
-        origin, source = parse_origin(entry["origin"]), CredentialSource.parse(entry["source"])
-    except CardRefused as exc:
-        raise bad_settings(path, f"{which}: origin: {exc.message}") from exc
-    except CredentialFault as exc:
-        raise bad_settings(path, f"{which}: source: {exc.message}") from exc
+    of_client = {"client", "token_origin"} & entry.keys()
+    if of_client and (len(of_client) == 1 or form):
+        raise bad_settings(path, f"{which}: client and token_origin go together, without send")
+    read: dict[str, Any] = {}
+    for name, reader in _READERS.items():
+        try:
+            read[name] = reader(entry[name]) if name in entry else None
+        except (CardRefused, CredentialFault) as exc:
+            raise bad_settings(path, f"{which}: {name}: {exc.message}") from exc
+    client = OAuthClient(read["client"], read["token_origin"]) if of_client else None
     return Credential(
-        entry["issuer"], origin, source, entry.get("audience"), form, _client(entry, path, which)
+        entry["issuer"], read["origin"], read["source"], entry.get("audience"), form, client
     )
 
 
-def _client(entry: Mapping[str, str], path: Path, which: str) -> OAuthClient | None:
-    """What makes the credential a client's secret."""
-    named = {"client", "token_origin"} & set(entry)
-    if not named:
-        return None
-    if len(named) == 1 or "send" in entry:
-        raise bad_settings(path, f"{which}: client and token_origin go together, without send")
+_READERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "origin": parse_origin,
+    "source": CredentialSource.parse,
+    "client": CredentialSource.parse,
+    "token_origin": parse_origin,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """What a token is asked for.
+
+    Attributes:
+        url: The ``tokenUrl`` of a verified card.
+        scopes: Of the card's requirement, sorted; may be empty.
+    """
+
+    url: Url
+    scopes: tuple[str, ...]
+
+
+def token_request_of(
+    payload: Mapping[str, Json], origin: Origin, settings: FetchSettings
+) -> TokenRequest:
+    """Where a verified card has its tokens from, and with which scopes.
+
+    The first requirement decides that names a single `oauth2` scheme with a `clientCredentials`
+    flow. Without requirements the first such scheme of the card does, without scopes. An OpenID
+    Connect scheme names no token URL, and none is looked for elsewhere.
+
+    Args:
+        payload: Of a trusted card.
+        origin: The only place where the user lets the client's secret go.
+        settings: Whether plain http to this machine is allowed.
+
+    Raises:
+        CredentialFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: its
+            token URL stands at another origin.
+        FetchFailed: ``fetch.url``: its token URL is none, or none of https.
+    """
+    declared = schemes_of(payload)
+    alternatives = [one for one in requirements_of(payload) if one]
+    wanted = (
+        [next(iter(one.items())) for one in alternatives if len(one) == 1]
+        if alternatives
+        else [(name, frozenset[str]()) for name in declared]
+    )
+    for name, scopes in wanted:
+        text = _token_url(declared.get(name))
+        if text is None:
+            continue
+        if not all(map(_SCOPE.fullmatch, scopes)):
+            raise CredentialFault("credential.scheme", "the card demands a scope that is none")
+        url = settings.target(text)
+        if url.origin != origin:
+            what = f"the card's token URL stands at {url.origin}, and the client's secret is for "
+            raise CredentialFault("credential.elsewhere", f"{what}{origin}; nothing was sent")
+        return TokenRequest(url, tuple(sorted(scopes)))
+    raise CredentialFault(
+        "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
+    )
+
+
+def _token_url(scheme: Scheme | None) -> str | None:
+    flows = scheme.members.get("flows") if scheme is not None and scheme.type == "oauth2" else None
+    flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
+    url = flow.get("tokenUrl") if isinstance(flow, dict) else None
+    return url if isinstance(url, str) else None
+
+
+def get_token(
+    request: TokenRequest, client_id: str, secret: str, settings: FetchSettings
+) -> tuple[str, float]:
+    """Ask for a token once, by HTTP Basic (RFC 6749 2.3.1).
+
+    Returns:
+        The token, and for how many seconds from now it may be used; 0 for this once.
+
+    Raises:
+        CallFailed: ``credential.refused``: the server refuses the client; ``call.error``: it
+            answered no bearer token. No word of the answer is shown.
+        FetchFailed: As :func:`cardsign.net.fetch_document`.
+    """
+    form = {"grant_type": "client_credentials"}
+    if request.scopes:
+        form["scope"] = " ".join(request.scopes)
+    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
     try:
-        return OAuthClient(
-            CredentialSource.parse(entry["client"]), parse_origin(entry["token_origin"])
+        found = fetch_document(
+            str(request.url),
+            replace(settings, max_bytes=MAX_ANSWER_BYTES),
+            form=urlencode(form).encode(),
+            authorization=f"Basic {base64.b64encode(pair.encode()).decode()}",
         )
-    except CardRefused as exc:
-        raise bad_settings(path, f"{which}: token_origin: {exc.message}") from exc
-    except CredentialFault as exc:
-        raise bad_settings(path, f"{which}: client: {exc.message}") from exc
+        answer = parse_object(found.untrusted_body, max_bytes=MAX_ANSWER_BYTES, max_depth=8)
+    except OtherStatus as exc:
+        if exc.status not in (400, 401, 403):
+            raise
+        what = f"{request.url} answered {exc.status} to the client's credentials"
+        failure = CallFailed("credential.refused", what)
+    except JsonRefused as exc:
+        failure = _no_token(request.url, f"is not strict JSON ({exc.code})")
+    else:
+        names = "access_token", "token_type", "expires_in"
+        token, kind, lasts = (answer.get(name) for name in names)
+        if not isinstance(kind, str) or kind.lower() != "bearer":
+            raise _no_token(request.url, "is of another type than bearer")
+        if not isinstance(token, str) or not _BEARER.fullmatch(token):
+            raise _no_token(request.url, "holds no bearer token")
+        if isinstance(lasts, bool) or not isinstance(lasts, int):
+            return token, 0
+        return token, max(0, min(lasts, MAX_TOKEN_SECONDS) - MARGIN_SECONDS)
+    raise failure  # outside, so that no context quotes the answer
+
+
+def _no_token(url: Url, what: str) -> CallFailed:
+    return CallFailed("call.error", f"the answer of {url} {what}")
+
+
+class TokenCache:
+    """Tokens that still hold, for any number of threads."""
+
+    def __init__(self) -> None:
+        self._tokens: Lru[tuple[object, TokenRequest], tuple[str, float]] = Lru(MAX_TOKENS)
+
+    def get(
+        self,
+        client: object,
+        request: TokenRequest,
+        settings: FetchSettings,
+        ask: Callable[[], tuple[str, float]],
+    ) -> str:
+        """A token that still holds, or a new one.
+
+        Args:
+            client: Whose token it is.
+            request: What it is for.
+            settings: Whose clock counts.
+            ask: Gets a new token, and the seconds for which it holds.
+        """
+        key, now = (client, request), settings.clock()
+        token, end = self._tokens.get(key) or ("", now)
+        if now < end:
+            return token
+        token, lasts = ask()
+        self._tokens.drop(key)
+        if lasts > 0:
+            self._tokens.put(key, (token, now + lasts))
+        return token
+
+    def drop(self, client: object) -> None:
+        """Forget a client's tokens: its peer refuses one."""
+        for key in self._tokens.listed():
+            if key[0] == client:
+                self._tokens.drop(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,10 +673,9 @@ class CredentialStore:
 
 
 def _destinations(
-    own: Iterable[Credential], endpoints: Iterable[Endpoint], issuer: str
+    own: Sequence[Credential], endpoints: Sequence[Endpoint], issuer: str
 ) -> list[Destination]:
     """Every way to bring one of the credentials where it belongs, in the order of endpoints."""
-    own, endpoints = tuple(own), tuple(endpoints)
     found = [
         Destination(endpoint, one)
         for endpoint in endpoints

@@ -20,16 +20,20 @@ import httpcore
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
-from cardsign.net.addresses import (
+from cardsign.net.connection import (
+    Clock,
+    Deadline,
+    Dial,
     IPNetwork,
     Loopback,
+    PinnedBackend,
     Resolver,
+    Route,
     look_up,
     resolve,
     system_resolver,
+    tcp_dial,
 )
-from cardsign.net.cache import Headers, values
-from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
 from cardsign.records import dataclass
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
@@ -38,6 +42,9 @@ from cardsign.urls import Origin, Url, parse_url
 # Rules for every request and response.
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+"""Names in lower case, values without the space around them, in the order received."""
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
 
@@ -51,6 +58,11 @@ def received(response: httpcore.Response) -> Headers:
         (name.decode("latin-1").lower(), value.decode("latin-1").strip())
         for name, value in response.headers
     )
+
+
+def values(headers: Headers, name: str) -> list[str]:
+    """Each value of a header."""
+    return [value for header, value in headers if header == name]
 
 
 def media_types(headers: Headers) -> list[str]:

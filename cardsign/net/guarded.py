@@ -20,6 +20,7 @@ import httpcore
 import httpx
 
 from cardsign.errors import FetchFailed
+from cardsign.net.connection import AsyncPinnedBackend, in_thread
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
     Exchange,
@@ -28,7 +29,6 @@ from cardsign.net.fetch import (
     received,
     status_hint,
 )
-from cardsign.net.transport import AsyncPinnedBackend, in_thread
 from cardsign.urls import Origin
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64

@@ -16,9 +16,9 @@ import httpx
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import FetchFailed
+from cardsign.net.connection import Deadline
 from cardsign.net.fetch import FetchSettings, user_agent
 from cardsign.net.guarded import EVENT_STREAM, GuardedTransport, GuardRefused
-from cardsign.net.transport import Deadline
 
 #: The version of MCP that is spoken; each newer server of handshakes knows it too.
 PROTOCOL: Final = "2025-06-18"

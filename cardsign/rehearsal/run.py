@@ -30,8 +30,7 @@ from cardsign.keys.rotation import steps
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.timeline import TimelineRow, key_rows
-from cardsign.publish.generation import load_current
-from cardsign.publish.headers import MAX_STATEMENT_AGE
+from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
 from cardsign.records import dataclass
 from cardsign.rehearsal.memory import MemoryStore, stand_in
 from cardsign.rehearsal.peers import Copies, KeysetPeer, Site, believes

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
+    from cardsign.server.answers import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.app import create_app as create_app
     from cardsign.server.documents import Document as Document
     from cardsign.server.documents import Paths as Paths
     from cardsign.server.host import Host as Host
-    from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.live import LiveApplication as LiveApplication
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
-    from cardsign.server.providers.base import ProviderSettings as ProviderSettings
-    from cardsign.server.providers.base import Rule as Rule
-    from cardsign.server.providers.chain import make_providers as make_providers
-    from cardsign.server.rsgi import RsgiApplication as RsgiApplication
+    from cardsign.server.providers import ProviderSettings as ProviderSettings
+    from cardsign.server.providers import Rule as Rule
+    from cardsign.server.remote import make_providers as make_providers
+    from cardsign.server.run import RsgiApplication as RsgiApplication
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import ServerSettings as ServerSettings
     from cardsign.server.settings import read_server_settings as read_server_settings

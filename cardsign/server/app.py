@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING
 from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from cardsign.publish.generation import Generation
-from cardsign.publish.headers import NO_SNIFF
+from cardsign.publish.generation import NO_SNIFF, Generation
 from cardsign.records import dataclass
-from cardsign.server import jsonrpc
-from cardsign.server.answers import PREFLIGHT, Answer, allow, error_answer, json_answer
+from cardsign.server.answers import (
+    MAX_REQUEST_BYTES,
+    PREFLIGHT,
+    Answer,
+    CallId,
+    Refused,
+    allow,
+    call_result,
+    check_asks_for_card,
+    error_answer,
+    json_answer,
+    read_call,
+)
 from cardsign.server.documents import PRIVATE, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
-from cardsign.server.jsonrpc import Refused
-from cardsign.server.providers.base import Asked
-from cardsign.server.providers.chain import make_providers
+from cardsign.server.providers import Asked
+from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
@@ -92,21 +101,21 @@ class Views:
 
     def rpc(self) -> Answer:
         """JSON-RPC (A2A 1.0 9.4)."""
-        call_id: jsonrpc.CallId = None
+        call_id: CallId = None
         try:
             # One byte more than the limit, to be told from it.
-            call = jsonrpc.read_call(request.stream.read(jsonrpc.MAX_REQUEST_BYTES + 1))
+            call = read_call(request.stream.read(MAX_REQUEST_BYTES + 1))
             if call.is_notification:
                 return Answer(b"", 204, ())
             call_id = call.id
             asked = Asked(request.environ)
             check_version(asked)
-            jsonrpc.check_asks_for_card(call)
+            check_asks_for_card(call)
             card = self.cards.card_for(asked).body
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())
-        return json_answer(jsonrpc.result(call_id, card), 200, *PRIVATE)
+        return json_answer(call_result(call_id, card), 200, *PRIVATE)
 
 
 def _routable(paths: Iterable[str]) -> list[str]:

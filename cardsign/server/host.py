@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
-from cardsign.publish.generation import CURRENT_FILE, read_pointer
-from cardsign.publish.headers import NO_SNIFF, PublicFile
+from cardsign.publish.generation import CURRENT_FILE, NO_SNIFF, PublicFile, read_pointer
 from cardsign.server.answers import (
     HEALTH_PATH,
     READY_PATH,
@@ -30,12 +29,11 @@ from cardsign.server.answers import (
     json_answer,
 )
 from cardsign.server.app import Views, public_answer
-from cardsign.server.documents import Document
+from cardsign.server.documents import Document, bare_host, decoded
 from cardsign.server.events import to_log, to_stderr
-from cardsign.server.interfaces import bare_host, decoded
 from cardsign.server.live import PAGE_PATH, LiveApplication, look_at_all, place_of
-from cardsign.server.providers.base import Provider
-from cardsign.server.providers.chain import make_providers
+from cardsign.server.providers import Provider
+from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 

@@ -16,16 +16,20 @@ from cardsign import html
 from cardsign.errors import CardsignError
 from cardsign.explain.page import Published, card_page
 from cardsign.files import FileStamp, file_stamp
-from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
-from cardsign.publish.headers import MAX_STATEMENT_AGE, PublicFile
+from cardsign.publish.generation import (
+    CURRENT_FILE,
+    MAX_STATEMENT_AGE,
+    Generation,
+    PublicFile,
+    load_current,
+)
 from cardsign.server.answers import Answer
 from cardsign.server.app import Views, public_answer, routes_of
-from cardsign.server.documents import DECIDING, Document, Paths
+from cardsign.server.documents import DECIDING, Document, Paths, decoded
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.extended import ExtendedCards
-from cardsign.server.interfaces import decoded
-from cardsign.server.providers.base import WAITS, Provider
-from cardsign.server.providers.chain import make_providers
+from cardsign.server.providers import WAITS, Provider
+from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:

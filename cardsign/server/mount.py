@@ -17,10 +17,10 @@ from urllib.parse import unquote_to_bytes
 from flask import Blueprint, request
 from werkzeug.wrappers import Response
 
+from cardsign.server.answers import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.events import to_log, to_stderr
-from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.live import LiveApplication, place_of
-from cardsign.server.rsgi import PeerThreads, answered, make_environ
+from cardsign.server.run import PeerThreads, answered, make_environ
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:

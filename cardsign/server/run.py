@@ -1,7 +1,12 @@
-"""Running the application under granian: one process that listens, one that watches it."""
+"""Running the application under granian: its processes, and one request after another.
+
+A request is handed on once its body is there. A body that arrives slowly holds no thread here, and
+its time is limited, so that silent clients delay no others.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -12,21 +17,249 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from cardsign.errors import ServeFault
+from cardsign.server.answers import MAX_REQUEST_BYTES, Answer, error_answer
 from cardsign.server.events import to_stderr
 from cardsign.server.host import Host
-from cardsign.server.rsgi import Gate, RsgiApplication, Witness
+from cardsign.server.providers import RETRY_SECONDS
 from cardsign.server.settings import ServerSettings
+from cardsign.server.traffic import (
+    FOLDER,
+    AccessLog,
+    Metrics,
+    RateGate,
+    RateLimit,
+    address_in,
+    check_installed,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Lock
 
-    from cardsign.server.metrics import Metrics
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+
+
+#: Seconds for the first byte of a body and for a short one as a whole.
+BODY_SECONDS: Final = 3.0
+#: Bytes a second: each lets a body go on for so much longer, 4 s more for the largest.
+BODY_RATE: Final = 16 * 1024
+PEER_THREADS: Final = 16  # that wait for other hosts at the same time, each for some seconds
+MAX_WAITING: Final = 256  # requests that wait for such a thread, or in one
+
+
+#: May refuse a request, before anything else is done for it.
+Gate: TypeAlias = Callable[[Any], Awaitable[Answer | None]]
+#: Is told of a request, its answer, and the seconds that this took.
+Witness: TypeAlias = Callable[[Any, Answer, float], None]
+
+
+class Exchange(Protocol):
+    """What granian gives with a request: its body in pieces, and what takes the answer."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def response_bytes(
+        self, status: int, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> None: ...
+
+
+class RsgiApplication:
+    """Answers HTTP requests by a WSGI application that only computes.
+
+    It is called on the event loop: an answer takes microseconds, which no thread would shorten.
+    A request that may wait for other hosts is answered in a thread of :class:`PeerThreads`:
+    whatever becomes of those hosts, the public card is answered.
+
+    Args:
+        application: Gets a POST with its whole body; any other method without one.
+        prepared: Answers a GET by its path and headers alone; None where it cannot.
+        body_seconds: For the first byte of a body.
+        body_rate: Bytes a second, at least, from then on.
+        at_once: Answers a GET where nothing has to be waited for; None where it cannot.
+        may_wait: Whether the application may wait for another host to answer a request.
+        gate: May refuse a request; it gets the scope of RSGI.
+        witnesses: Are told of each answer once it is given.
+        clock: Seconds, monotonic.
+        max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
+    """
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        *,
+        prepared: Callable[[str, Mapping[str, str]], Answer | None] = lambda path, headers: None,
+        body_seconds: float = BODY_SECONDS,
+        body_rate: float = BODY_RATE,
+        at_once: Callable[[WSGIEnvironment], Answer | None] = lambda _: None,
+        may_wait: Callable[[WSGIEnvironment], bool] = lambda _: False,
+        gate: Gate | None = None,
+        witnesses: tuple[Witness, ...] = (),
+        clock: Callable[[], float] = time.perf_counter,
+        max_bytes: int = MAX_REQUEST_BYTES,
+    ) -> None:
+        self._application = application
+        self._prepared = prepared
+        self._body_seconds = body_seconds
+        self._body_rate = body_rate
+        self._max_bytes = max_bytes
+        self._at_once = at_once
+        self._may_wait = may_wait
+        self._gate = gate
+        self._witnesses = witnesses
+        self._clock = clock
+        self._threads = PeerThreads()
+
+    async def __rsgi__(self, scope: Any, exchange: Exchange) -> None:
+        """Answer one request."""
+        began = self._clock()
+        answer = await self._gate(scope) if self._gate else None
+        if answer is None and scope.method == "GET":
+            answer = self._prepared(scope.path, scope.headers)
+        if answer is None:
+            answer = await self._answer(scope, exchange)
+        if scope.method == "HEAD":  # the server's own refusals have a body
+            answer = answer._replace(body=b"")
+        exchange.response_bytes(answer.status, answer.headers, answer.body)
+        for witness in self._witnesses:
+            witness(scope, answer, self._clock() - began)
+
+    async def _answer(self, scope: Any, exchange: Exchange) -> Answer:
+        """What the application answers."""
+        body = b""
+        if scope.method == "POST":
+            try:
+                body = await self._received(exchange)
+            except TimeoutError:
+                closing = ("Connection", "close")
+                return error_answer(408, "the body did not arrive in time", closing)
+        environ = _environ(scope, body)
+        answer = self._at_once(environ) if scope.method == "GET" else None
+        if answer is not None:
+            return answer
+        if self._may_wait(environ):
+            return await self._threads.run(self._application, environ)
+        return answered(self._application, environ)
+
+    async def _received(self, exchange: Exchange) -> bytes:
+        """The body; less of it where the client has gone, who gets no answer.
+
+        Raises:
+            TimeoutError: It came too slowly.
+        """
+        body = bytearray()
+        async with asyncio.timeout(self._body_seconds) as limit:
+            first = limit.when() or 0.0
+            async for piece in exchange:
+                body += piece
+                if len(body) > self._max_bytes:
+                    break
+                limit.reschedule(first + len(body) / self._body_rate)
+        return bytes(body[: self._max_bytes + 1])
+
+
+class PeerThreads:
+    """Threads for requests that may wait for other hosts, and for no other request.
+
+    So many may wait for a thread; who comes then is told to come back.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(PEER_THREADS, "cardsign-peers")
+        self._places = BoundedSemaphore(MAX_WAITING)
+
+    async def run(self, application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
+        """What the application answers, or that there is no place."""
+        if not self._places.acquire(blocking=False):
+            later = ("Retry-After", str(RETRY_SECONDS))
+            return error_answer(503, "too many requests wait; try again later", later)
+        future = self._pool.submit(answered, application, environ)
+        future.add_done_callback(lambda _: self._places.release())
+        return await asyncio.wrap_future(future)
+
+
+def answered(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
+    """The whole answer of an application (PEP 3333)."""
+    told: list[tuple[str, list[tuple[str, str]]]] = []
+    body: list[bytes] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], _: object = None, /) -> Any:
+        told[:] = [(status, headers)]
+        return body.append
+
+    chunks = application(environ, start_response)
+    try:
+        body.extend(chunks)
+    finally:
+        if close := getattr(chunks, "close", None):
+            close()
+    [(status, headers)] = told
+    return Answer(b"".join(body), int(status[:3]), headers)
+
+
+def _environ(scope: Any, body: bytes) -> WSGIEnvironment:
+    """A request of RSGI, whose path is decoded already."""
+    path = "", scope.path.encode().decode("latin-1")
+    headers = scope.headers.items()
+    environ = make_environ(scope.method, path, scope.query_string, address_in(scope), headers, body)
+    if scope.authority:  # HTTP/2, or a request line with the whole URL (RFC 9112 3.2.2)
+        environ["HTTP_HOST"] = scope.authority
+    return environ
+
+
+def make_environ(
+    method: str,
+    where: tuple[str, str],
+    query: str,
+    client: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+) -> WSGIEnvironment:
+    """A request whose body is there as WSGI has it (PEP 3333).
+
+    Headers with an underscore are left out, since they would pass for others.
+    """
+    environ: WSGIEnvironment = {
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": where[0],
+        "PATH_INFO": where[1],
+        "QUERY_STRING": query,
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": client,
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for raw_name, value in headers:
+        if "_" in raw_name:
+            continue
+        name = raw_name.upper().replace("-", "_")
+        key = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+        environ[key] = f"{environ[key]},{value}" if key in environ else value
+    return environ
+
 
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
@@ -62,8 +295,6 @@ def serve(
     """
     Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening
     if settings.rate:
-        from cardsign.server.traffic import RateLimit
-
         RateLimit(settings.rate, settings.rate_storage, _unsaid)
     with _counted(settings), _reserved(host, port) as (address, free_port):
         make = partial(Host, directory, settings)
@@ -76,8 +307,6 @@ def _counted(settings: ServerSettings) -> Iterator[None]:
     if not settings.metrics:
         yield
         return
-    from cardsign.server.metrics import FOLDER, check_installed
-
     check_installed()
     with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder:
         os.environ[FOLDER] = folder
@@ -130,16 +359,10 @@ def _load(
     witnesses: list[Witness] = []
     gate: Gate | None = None
     if settings.rate:
-        from cardsign.server.traffic import RateGate
-
         gate = RateGate(settings, now=time.time)
     if settings.access_log:
-        from cardsign.server.traffic import AccessLog
-
         witnesses.append(AccessLog(settings, now=time.time))
     if settings.metrics:
-        from cardsign.server.metrics import Metrics
-
         application = metrics = Metrics(live)
         witnesses.append(metrics.count)
     return RsgiApplication(

@@ -24,8 +24,8 @@ from pydantic import (
 from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
-from cardsign.server.providers.base import Audience, Networks, ProviderSettings, Rule
-from cardsign.server.providers.chain import KNOWERS
+from cardsign.server.providers import Audience, Networks, ProviderSettings, Rule
+from cardsign.server.remote import KNOWERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
 

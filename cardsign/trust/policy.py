@@ -117,7 +117,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 #: The ranges in which an operator may let an issuer be reached. This machine and its own link are
 #: not among them. The metadata services of clouds that are within them are refused all the same
-#: (:func:`cardsign.net.addresses.check_address`).
+#: (:func:`cardsign.net.connection.check_address`).
 PRIVATE_NETWORKS: Final[tuple[Network, ...]] = tuple(
     map(
         ip_network,

@@ -165,7 +165,7 @@ def test_a_program_that_fails_is_not_quoted(
 ) -> None:
     """What it wrote may be the credential."""
     if words == "did not answer within":  # the others are in time, however busy the machine is
-        monkeypatch.setattr(credentials, "MAX_SECONDS", 1.0)
+        monkeypatch.setattr(credentials, "PROGRAM_SECONDS", 1.0)
     with pytest.raises(CredentialFault, match=words) as caught:
         CredentialSource.parse(f"exec:{quote(program(tmp_path, body))}").secret(os.environ, {})
     assert caught.value.code == "credential.none"

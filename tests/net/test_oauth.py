@@ -21,7 +21,13 @@ from cardsign.net import (
     OAuthClient,
     endpoints_of,
 )
-from cardsign.net.oauth import MAX_SECONDS, MAX_TOKENS, TokenCache, TokenRequest, token_request_of
+from cardsign.net.credentials import (
+    MAX_TOKEN_SECONDS,
+    MAX_TOKENS,
+    TokenCache,
+    TokenRequest,
+    token_request_of,
+)
 from cardsign.urls import parse_origin, parse_url
 from tests.server.identity import Counterpart, counterpart
 
@@ -184,7 +190,7 @@ def test_G18_a_token_is_kept_until_it_expires(server: Counterpart) -> None:
 
 @pytest.mark.parametrize(
     ("expires", "kept"),
-    [(None, 0), ("3600", 0), (True, 0), (-5, 0), (30, 0), (31, 1), (10**9, MAX_SECONDS - 30)],
+    [(None, 0), ("3600", 0), (True, 0), (-5, 0), (30, 0), (31, 1), (10**9, MAX_TOKEN_SECONDS - 30)],
 )
 def test_G18_a_server_does_not_decide_how_long_for_ever_is(
     expires: object, kept: int, server: Counterpart

@@ -66,7 +66,7 @@ BORDERS = {
     "flask": ("cardsign.server",),
     "granian": ("cardsign.server",),
     "limits": ("cardsign.server.traffic",),
-    "prometheus_client": ("cardsign.server.metrics",),
+    "prometheus_client": ("cardsign.server.traffic",),
     "click": ("cardsign.cli",),
     "rich": ("cardsign.cli",),
     "yaml": ("cardsign.build.reading",),

@@ -131,7 +131,7 @@ def test_nothing_that_is_answered_to_head_has_a_body(
     assert ask("HEAD", CARD) == (200, b"")
     assert ask("HEAD", "/extendedAgentCard") == (401, b"")
     monkeypatch.setattr(LiveApplication, "may_wait", lambda *_: True)
-    monkeypatch.setattr("cardsign.server.rsgi.BoundedSemaphore.acquire", lambda *_, **__: False)
+    monkeypatch.setattr("cardsign.server.run.BoundedSemaphore.acquire", lambda *_, **__: False)
     assert ask("HEAD", "/extendedAgentCard")[1] == b""
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cardsign.publish import DEFAULT_MAX_AGE
-from cardsign.publish.headers import MAX_STATEMENT_AGE
+from cardsign.publish.generation import MAX_STATEMENT_AGE
 from cardsign.statements import MAX_STATEMENT_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -41,7 +41,7 @@ from cardsign.server import (
     create_token,
     make_providers,
 )
-from cardsign.server.providers.base import KnownCredentials
+from cardsign.server.providers import KnownCredentials
 
 
 @pytest.mark.parametrize(("most", "is_kept"), [(1, False), (2, True)], ids=["full", "with room"])
@@ -49,7 +49,7 @@ def test_O18_credentials_kept_are_bounded(
     monkeypatch: pytest.MonkeyPatch, most: int, is_kept: bool
 ) -> None:
     """The one used longest ago goes first, and is asked about again."""
-    monkeypatch.setattr("cardsign.server.providers.base.MAX_CACHED", most)
+    monkeypatch.setattr("cardsign.server.providers.MAX_CACHED", most)
     known = KnownCredentials(lambda: 0.0)
     known.put(b"first", {"sub": "ann"}, until=1.0)
     known.put(b"second", {"sub": "bob"}, until=1.0)
@@ -595,7 +595,7 @@ def test_only_hosts_of_sts_are_asked(
         asked.append(url)
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.server.providers.remote.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.server.remote.fetch_document", fetch)
     served = serve(ProviderSettings("aws_sigv4", opens="staff"))
     url = f"https://{host}/?Action=GetCallerIdentity&X-Amz-Signature=ab"
     assert served.bearer(sts_token(url)).status_code == (503 if is_asked else 401)

@@ -125,8 +125,8 @@ def test_the_public_card_waits_for_no_other_host(
     monkeypatch: pytest.MonkeyPatch, path: str, is_far: bool
 ) -> None:
     """While providers are asked for all callers that there is place for; one more is sent away."""
-    monkeypatch.setattr("cardsign.server.rsgi.PEER_THREADS", 2)
-    monkeypatch.setattr("cardsign.server.rsgi.MAX_WAITING", 5)
+    monkeypatch.setattr("cardsign.server.run.PEER_THREADS", 2)
+    monkeypatch.setattr("cardsign.server.run.MAX_WAITING", 5)
     entered, released = threading.Semaphore(0), threading.Event()
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:

@@ -179,7 +179,7 @@ def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> Non
 @pytest.fixture
 def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of two agents without a root, whose requests are counted."""
-    from cardsign.server.metrics import FOLDER
+    from cardsign.server.traffic import FOLDER
 
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
@@ -191,7 +191,7 @@ def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.needs_prometheus
 def test_metrics_are_told_before_the_host_is_asked(two_agents: Path) -> None:
     """The host itself knows no such path, and says so at once."""
-    from cardsign.server.metrics import Metrics
+    from cardsign.server.traffic import Metrics
 
     host = Host(two_agents, now=NOW.timestamp, log=lambda _: None, events=lambda _: None)
     metrics = Metrics(host)
@@ -204,7 +204,7 @@ def test_metrics_are_told_before_the_host_is_asked(two_agents: Path) -> None:
 @pytest.mark.needs_prometheus
 def test_a_problem_is_a_metric(two_agents: Path) -> None:
     """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
-    from cardsign.server.metrics import Metrics
+    from cardsign.server.traffic import Metrics
 
     seconds = [0.0]
     host = Host(
@@ -246,10 +246,10 @@ def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path, value: str)
 
 def test_metrics_without_the_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything listens, with what to install."""
-    from cardsign.server import metrics
+    from cardsign.server import traffic
 
-    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
+    monkeypatch.setattr(traffic, "find_spec", lambda name: None)
     with pytest.raises(UsageFault, match="prometheus-client") as caught:
-        metrics.check_installed()
+        traffic.check_installed()
     assert "cardsign[metrics]" in caught.value.hint
     assert ServerSettings().metrics is False

@@ -14,13 +14,14 @@ import ipaddress
 import math
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from cardsign.card.providers import azure_issuer
+from cardsign.card.providers import ProviderType, azure_issuer
 from cardsign.card.security import Scheme
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
@@ -35,21 +36,27 @@ from cardsign.jose.jwt import (
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.server.providers.base import (
+from cardsign.server.events import to_stderr
+from cardsign.server.providers import (
     RETRY_SECONDS,
     WAITS,
+    ApiKey,
     Asked,
+    Basic,
     Claims,
     Denied,
     KnownCredentials,
     Log,
     MustWait,
+    MutualTls,
     Now,
     Provider,
     ProviderSettings,
+    StaticToken,
     Unreachable,
     bearer_of,
 )
+from cardsign.server.tokens import TokenTable
 from cardsign.urls import Origin, Url, parse_url
 
 SECONDS: Final = 3.0  # for one request: a caller waits for it
@@ -350,3 +357,29 @@ class AwsSts(RemoteProvider):
         if urlsplit(url).path != "/" or "X-Amz-Signature" not in query:
             raise Denied
         return url
+
+
+#: By type: the settings that it cannot do without, and who knows its callers. What its scheme is
+#: stands in :data:`cardsign.card.providers.PROVIDERS`.
+KNOWERS: Final[Mapping[ProviderType, tuple[tuple[str, ...], type[Provider]]]] = {
+    "static_token": (("tokens",), StaticToken),
+    "http_verifier": (("url",), Introspection),
+    "oidc": (("issuer", "aud"), Jwt),
+    "azure_ad": (("tenant", "aud"), Jwt),
+    "gcp_iap": (("aud",), Jwt),
+    "aws_sigv4": ((), AwsSts),
+    "api_key": (("tokens", "key"), ApiKey),
+    "basic": (("tokens",), Basic),
+    "mtls": ((), MutualTls),
+}
+
+
+def make_providers(
+    settings: Sequence[ProviderSettings],
+    tokens: TokenTable | None,
+    now: Now,
+    log: Log = to_stderr,
+) -> tuple[Provider, ...]:
+    """The providers of a server; a token table is a ``static_token`` before all others."""
+    tables = () if tokens is None else (ProviderSettings("static_token", tokens=tokens),)
+    return tuple(KNOWERS[one.type][1](one, now, log) for one in (*tables, *settings))
