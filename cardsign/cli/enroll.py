@@ -12,7 +12,13 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import PATH, dry_run_option, is_dry_run, option, option_group
+from cardsign.cli.arguments import (
+    PATH,
+    dry_run_option,
+    is_dry_run,
+    option,
+    option_group,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
 from cardsign.cli.verifier import (
@@ -22,7 +28,12 @@ from cardsign.cli.verifier import (
     loopback_option,
     make_fetcher,
 )
-from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
+from cardsign.cli.views import (
+    keyset_lines,
+    kind_of,
+    pin_json,
+    say_if_old,
+)
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
@@ -51,7 +62,6 @@ from cardsign.trust.policy import Accept, Limits
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
-_FILE: Final = PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +84,24 @@ class AnchorOptions:
 
     def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
         """The anchor that is named, or what the origin of `url` publishes."""
-        self._check(url)
+        if self.named > 1 or (self.named == 0 and url is None):
+            expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
+            raise UsageFault("usage.conflict", expected)
+        if (self.releases or (self.roots and self.named)) and not self.keysets:
+            raise UsageFault(
+                "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
+            )
+        if self.holders and self.jwks is None:
+            raise UsageFault("usage.conflict", "--holder goes with --jwks")
         if self.keysets:
-            return self._keyset(now, timedelta(seconds=limits.skew))
+            skew = timedelta(seconds=limits.skew)
+            statements = [_read(path, read_keyset) for path in self.keysets]
+            with of_the_user("--keyset "):
+                keyset = newest_keyset(statements, now=now, skew=skew)
+            releases = [_read(path, read_release) for path in self.releases]
+            with of_the_user("--release "):
+                release = newest_release(releases, keyset, now=now, skew=skew)
+            return propose_keyset(keyset, release, roots=self.roots, now=now)
         if self.jwks is not None:
             keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
@@ -90,26 +115,6 @@ class AnchorOptions:
                 url.origin, fetcher.fetch, limits=limits, roots=self.roots, now=now
             )
         return propose_first_contact()
-
-    def _check(self, url: Url | None) -> None:
-        if self.named > 1 or (self.named == 0 and url is None):
-            expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
-            raise UsageFault("usage.conflict", expected)
-        if (self.releases or (self.roots and self.named)) and not self.keysets:
-            raise UsageFault(
-                "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
-            )
-        if self.holders and self.jwks is None:
-            raise UsageFault("usage.conflict", "--holder goes with --jwks")
-
-    def _keyset(self, now: datetime, skew: timedelta) -> Proposal:
-        statements = [_read(path, read_keyset) for path in self.keysets]
-        with of_the_user("--keyset "):
-            keyset = newest_keyset(statements, now=now, skew=skew)
-        releases = [_read(path, read_release) for path in self.releases]
-        with of_the_user("--release "):
-            release = newest_release(releases, keyset, now=now, skew=skew)
-        return propose_keyset(keyset, release, roots=self.roots, now=now)
 
 
 def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
@@ -134,16 +139,16 @@ _ANCHOR: Final = option_group(
         "Pin this keyset statement. May be repeated; each must follow the one before, and the "
         "newest is pinned.",
         into="keysets",
-        type=_FILE,
+        type=PATH,
     ),
     option(
         "--release FILE...",
         "A release statement under that keyset. May be repeated.",
         into="releases",
-        type=_FILE,
+        type=PATH,
     ),
     option("--roots", "Pin the root set of --keyset or URL instead of the statement."),
-    option("--jwks FILE", "Pin the keys of a JWK Set.", type=_FILE),
+    option("--jwks FILE", "Pin the keys of a JWK Set.", type=PATH),
     option("--jwks-url URL", "Trust any key set that is published there."),
     option("--tofu", "Trust what the first contact shows, and follow it from then on."),
     option("--holder KID=NAME...", "Who holds a key of --jwks. May be repeated.", into="holders"),
@@ -279,7 +284,7 @@ _COMPARISON: Final = option_group(
 @option(
     "--like CARD",
     "Propose the entry that this card of a partner needs, and say what it leaves unchecked.",
-    type=_FILE,
+    type=PATH,
 )
 @_COMPARISON
 @edit_options
@@ -305,8 +310,7 @@ def add(
     begun in this folder.
     """
     file = trust.extensible()
-    url = _url(who) if is_url(who) else None
-    members = _members(url, who, name, entry)
+    url, members = _members(who, name, entry)
     says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
         raise _no_origin(who)
@@ -333,7 +337,6 @@ def add(
         if not known.yes and not is_dry_run():
             _say_all(warnings)
             ask_first(f"the entry above goes into {file.path}")
-
     warnings += add_issuers(
         file,
         [(members, proposal)],
@@ -353,15 +356,17 @@ def _no_origin(who: str) -> UsageFault:
     return UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
 
 
-def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -> dict[str, Any]:
-    """The members of the entry that are named, or follow from the URL."""
-    if url is None:
+def _members(who: str, name: str | None, entry: EntryOptions) -> tuple[Url | None, dict[str, Any]]:
+    """The URL, if one is named, and the members of the entry that are named or follow from it."""
+    if not is_url(who):
         if name is not None:
             raise UsageFault("usage.conflict", "--name goes with a URL")
-        return {"name": who, **entry.members()}
+        return None, {"name": who, **entry.members()}
+    with of_the_user("URL"):
+        url = parse_url(who)
     cards = list(dict.fromkeys((str(url), *entry.cards)))
     at_url = {"name": name or url.origin.host, "origins": [str(url.origin)]}
-    return {**at_url, **entry.members(), "cards": cards}
+    return url, {**at_url, **entry.members(), "cards": cards}
 
 
 def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
@@ -408,17 +413,12 @@ def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: 
     say(f"{verb} {members['name']} to {file.path}")
 
 
-def _url(text: str) -> Url:
-    with of_the_user("URL"):
-        return parse_url(text)
-
-
 @command(
     "import",
     short_help="Propose issuers from a list of agents.",
     example="cardsign trust import config.toml",
 )
-@click.argument("listing", metavar="FILE", type=_FILE)
+@click.argument("listing", metavar="FILE", type=PATH)
 @option("--yes", "Add them without asking.")
 @dry_run_option
 @edit_options
@@ -444,5 +444,5 @@ def import_(listing: Path, yes: bool, trust: TrustOptions) -> None:
         ask_first(f"{len(added)} issuers go into {file.path}, trusted at first contact")
     _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
     verb = "would add" if is_dry_run() else "added"
-    for members, _ in added:
-        say(f"{verb} {members['name']} to {file.path}")
+    for entry, _ in added:
+        say(f"{verb} {entry['name']} to {file.path}")

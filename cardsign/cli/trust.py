@@ -1,0 +1,367 @@
+"""``cardsign trust``: which issuers to trust. Edits `trust.toml`, its lock and states."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cardsign.cli.arguments import (
+    PATH,
+    confirm,
+    dry_run_option,
+    is_dry_run,
+    option,
+    option_group,
+    read_input,
+    to_change,
+    yes_option,
+)
+from cardsign.cli.commands import group
+from cardsign.cli.enroll import add, import_
+from cardsign.cli.talk import ask_first, print_table, printed, safe, say
+from cardsign.cli.verifier import (
+    TrustOptions,
+    VerifierOptions,
+    accept_option,
+    edit_options,
+    policy_options,
+    state_options,
+    statements_option,
+    supplied_statements,
+    trust_options,
+    unnamed_policy,
+)
+from cardsign.cli.views import (
+    floor_text,
+    issuer_json,
+    issuer_lines,
+    keyset_lines,
+    kind_of,
+    members,
+    pin_json,
+    render_verdict,
+    say_if_old,
+    state_json,
+    state_lines,
+)
+from cardsign.errors import FileFault, LocalFault, StateFault
+from cardsign.files import write_atomic
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.trust.enroll import (
+    begin_states,
+    move_pin,
+    remove_issuer,
+)
+from cardsign.trust.lock import POLICY_FILE, floor_to_json
+from cardsign.trust.policyedit import EMPTY_POLICY
+from cardsign.trust.policyfile import identity_of
+from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
+from cardsign.verify.policy_line import decided_by
+
+_FORGETTING: Final = "older cards and statements of"
+
+
+@group("trust")
+def trust_commands() -> None:
+    """Say which issuers to trust, by which keys, and what to require of their cards.
+
+    The policy is trust.toml. What was seen of its issuers is kept in this user's state folder,
+    and the oldest statements still acceptable in trust.lock. Commit trust.toml and trust.lock.
+    """
+
+
+trust_commands.add_command(add)
+trust_commands.add_command(import_)
+
+
+@trust_commands.command(
+    short_help="Write an empty trust.toml, or begin the state of one.",
+    example="cardsign trust init",
+)
+@option("--yes", "Allow first contacts for a policy found in this folder.")
+@edit_options
+@dry_run_option
+def init(yes: bool, trust: TrustOptions) -> None:
+    """Write an empty trust.toml. If there is one, begin the state of its issuers.
+
+    What is remembered already is kept, also if you changed the origins of an issuer whose keyset
+    is pinned. The floors in trust.lock stay in force. A first contact (`tofu`) trusts any server
+    that answers. For a policy found in this folder it begins only after a question, or with --yes.
+    """
+    path = trust.find()
+    begun: list[str] = []
+    written = path is None or not os.path.lexists(path)
+    if path is None or written:
+        path = path or Path(POLICY_FILE)
+        if not path.parent.is_dir():
+            raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
+        write_atomic(to_change(path), EMPTY_POLICY.encode())
+    else:
+        file = trust.needed()
+
+        def ask(places: str) -> None:
+            if not yes:
+                ask_first(
+                    f"{file.path}, found in this folder, would trust the first server that answers "
+                    f"at {safe(places, limit=300)}"
+                )
+
+        begun = begin_states(file, trust.stored, ask=ask, dry_run=is_dry_run())
+    if printed({"policy": str(path), "written": written, "begun": begun}):
+        return
+    if written:
+        say(f"wrote {path}, which trusts no issuer yet")
+        say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
+    else:
+        say(f"began the state of {', '.join(begun)}" if begun else "nothing was missing")
+
+
+@trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
+@policy_options
+def list_(trust: TrustOptions) -> None:
+    """List the issuers: name, anchor, freshness and origins."""
+    loaded = trust.needed()
+    if printed([issuer_json(one) for one in loaded.policy.issuers]):
+        return
+    print_table(
+        {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0},
+        (
+            (one.name, kind_of(one.anchor), one.freshness, ", ".join(map(str, one.places or ())))
+            for one in loaded.policy.issuers
+        ),
+    )
+    if not loaded.policy.issuers:
+        say(f"{loaded.path} trusts no issuer")
+
+
+@trust_commands.command(
+    short_help="Show what is known about an issuer.", example="cardsign trust show partner"
+)
+@click.argument("name")
+@edit_options
+def show(name: str, trust: TrustOptions) -> None:
+    """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
+    loaded = trust.needed()
+    issuer = loaded.issuer(name)
+    floor = loaded.floors.get(name)
+    try:
+        remembered, fault = trust.stored.recall(issuer), None
+        say_if_old(remembered.keyset, datetime.now(UTC))
+    except StateFault as caught:  # what is wrong with the state is part of the answer
+        remembered, fault = None, caught
+    lock, state = floor and floor_to_json(floor), remembered and state_json(remembered)
+    error = fault and fault.code
+    if printed({**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error}):
+        return
+    click.echo("\n".join(issuer_lines(issuer)))
+    click.echo(f"lock        {'no floors' if floor is None else floor_text(floor)}")
+    if fault is not None:
+        click.echo(f"state       {fault.code}: {safe(fault.message)}")
+    if remembered is not None:
+        click.echo("\n".join(("remembered", *(f"  {line}" for line in state_lines(remembered)))))
+
+
+@trust_commands.command(
+    short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
+)
+@click.argument("name")
+@option("--forget", "Forget what is remembered about the issuer too. Asks first.")
+@edit_options
+@dry_run_option
+@yes_option
+def remove(name: str, forget: bool, yes: bool, trust: TrustOptions) -> None:
+    """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
+
+    What is remembered about it is kept, unless you say --forget. If you add the issuer again
+    with the same anchor and origins, older cards of it are still refused.
+    """
+    loaded = trust.needed()
+    states = trust.stored if forget else None
+    if forget:
+        confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
+    forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
+    if is_dry_run():
+        say(f"would remove {name} from {loaded.path}")
+    elif not printed({"removed": name, "forgotten": forgotten}):
+        say(f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else ""))
+
+
+# ``cardsign trust known``: what this user remembers of issuers, whatever the policy says now.
+
+
+@trust_commands.group()
+def known() -> None:
+    """Show or forget what is remembered about issuers."""
+
+
+@known.command(
+    "list",
+    short_help="List the issuers about which something is remembered.",
+    example="cardsign trust known list",
+)
+@state_options
+def list_known(trust: TrustOptions) -> None:
+    """List the issuers about which something is remembered, each with its policy."""
+    states = trust.stored
+    found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
+    shown = [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
+    if printed(shown):
+        return
+    rows = [
+        (name, f"keyset {one.keyset.label}" if one.keyset else "no keyset", safe(policy, limit=300))
+        for name, policy, one in found
+    ]
+    print_table({"issuer": 16, "keyset": 14, "policy": 0}, rows)
+    if not found:
+        say(f"no issuer is remembered in {states.path}")
+
+
+@known.command(
+    "show",
+    short_help="Show what is remembered about an issuer.",
+    example="cardsign trust known show partner",
+)
+@click.argument("name")
+@edit_options
+def show_known(name: str, trust: TrustOptions) -> None:
+    """Show what is remembered about the issuer that the policy calls NAME."""
+    policy = _identity(trust)
+    state = _known(trust.stored, policy, name)
+    if not printed({"name": name, "policy": policy, **state_json(state)}):
+        click.echo("\n".join(state_lines(state)))
+
+
+@known.command(example="cardsign trust known forget partner --yes")
+@click.argument("name")
+@edit_options
+@dry_run_option
+@yes_option
+def forget(name: str, yes: bool, trust: TrustOptions) -> None:
+    """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
+
+    The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
+    """
+    states, policy = trust.stored, _identity(trust)
+    _known(states, policy, name)
+    confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
+    if not is_dry_run():
+        states.forget(policy, name)
+    if not printed({"forgotten": name}):
+        say(f"forgot {name}")
+
+
+def _identity(trust: TrustOptions) -> str:
+    """Of the policy in question, whether or not its file is still there."""
+    return identity_of(trust.find() or Path(POLICY_FILE))
+
+
+def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
+    found = states.find(policy, name)
+    if found is None:
+        raise StateFault(
+            "state.missing",
+            f"nothing is remembered of {name!r} under this policy",
+            path=str(states.path),
+            hint="See cardsign trust known list; --trust FILE names another policy.",
+        )
+    return found
+
+
+# ``cardsign trust pin``: move an anchor to what its issuer has come to lawfully.
+
+
+@trust_commands.command(
+    short_help="Move a pin to the newest keyset statement that was seen.",
+    example="cardsign trust pin partner",
+)
+@click.argument("name")
+@option(
+    "--keyset FILE|DIR...",
+    "Keyset statements that follow the pinned one. May be repeated.",
+    into="keysets",
+    type=PATH,
+)
+@edit_options
+@dry_run_option
+def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
+    """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
+
+    It is taken from what is remembered, and from --keyset. trust.lock is raised with it. A `tofu`
+    anchor becomes a `keyset` anchor.
+    """
+    now = datetime.now(UTC)
+    supplied = supplied_statements(keysets)
+    newest, changed, notes = move_pin(
+        trust.needed(), name, supplied, trust.stored, now=now, dry_run=is_dry_run()
+    )
+    for note in notes if keysets else ():
+        say(safe(note, limit=300))
+    say_if_old(newest, now)
+    if printed({"name": name, "changed": changed, "keyset": pin_json(newest)}):
+        return
+    click.echo("\n".join(keyset_lines(newest)))
+    say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
+
+
+# ``cardsign trust test``: what the policy would say of a card, and which line of it decides.
+
+
+#: Of what ``cardsign trust test`` asks, as `named`.
+_ASKED: Final = option_group(
+    VerifierOptions,
+    "named",
+    option("--issuer NAME", "Judge it as a card of this issuer."),
+    option("--origin ORIGIN", "Judge it as a card of this origin."),
+    option("--jwks FILE", "Use this instead of asking the URL of the issuer's `jwks` anchor."),
+    accept_option,
+    statements_option,
+    trust_options,
+)
+
+
+@trust_commands.command(
+    short_help="Say what verify would say of a card, and why.",
+    example="cardsign trust test signed.json --issuer partner",
+)
+@click.argument("card")
+@_ASKED
+def test(card: str, named: VerifierOptions) -> int:
+    """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
+
+    CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
+    """
+    loaded = named.trust.needed()
+    trust = replace(named.trust, trust_file=loaded.path)
+    verifier = replace(named, trust=trust).verifier()
+    subject = verifier.expect
+    issuer = loaded.policy.find(subject)
+    if issuer is not None and not trust.no_state:
+        remembered = trust.stored.recall(issuer)
+        say_if_old(remembered.keyset, datetime.now(UTC))
+        verifier.states = TransientStates({issuer.name: remembered})
+    report = verifier.examine(card, read_input(card, max_bytes=MAX_BUNDLE_BYTES)).result
+    if isinstance(report, LocalFault):
+        raise report
+    decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
+    decides = None
+    if decision is not None:
+        decides = {"file": str(loaded.path), **members(decision, "line member text is_set")}
+    if printed({"input": card, **report.to_json(), "decided_by": decides}):
+        return report.exit_status
+    if subject is None:
+        line = "nothing; name a subject with --issuer or --origin"
+    elif issuer is None:
+        line = f"{loaded.path}, which names no issuer for this subject"
+    elif decision is None:
+        line = "the card itself; no policy could accept it"
+    else:
+        unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
+        line = f"{loaded.path}:{decision.line} {safe(decision.text)}{unset}"
+    click.echo(render_verdict(card, report, unnamed_policy(verifier), verbose=True))
+    click.echo(f"  decided by: {line}")
+    return report.exit_status
