@@ -1,64 +1,46 @@
-"""Verify cards by the same policy: one verdict for each, as soon as it is reached.
+"""Verify many cards by the same policy: one verdict for each, as soon as it is reached.
 
-What happens to one card hides no other: a crash, too little memory or a killed worker process
-becomes the result of that one card.
+What happens to one card hides no other: a crash, too little memory or a killed worker becomes the
+result of that one card. The work is done in this process, in worker processes (``-j``), or on the
+workers of a Dask cluster (extra ``cluster``); what a run came to is kept for the next.
 """
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
 import signal
-import stat
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import field, replace
-from datetime import datetime
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from cardsign.card.document import Card
-from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import be_paranoid, is_paranoid
+from cardsign.card.strictjson import be_paranoid, is_paranoid, parse_object
 from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    BundleRefused,
-    CardRefused,
     FileFault,
     FileMissing,
     InputRefused,
     LocalFault,
-    ServeFault,
+    StateFault,
     UsageFault,
 )
-from cardsign.files import read_bytes
-from cardsign.objects import is_object, list_objects, read_object
-from cardsign.reasons import Reason
+from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
+from cardsign.inputs import Inputs
 from cardsign.records import dataclass
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
-from cardsign.trust.disk import PolicyFile
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
-from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
-from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
-from cardsign.verify.extended import examine_extended
-from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card
+from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
+from cardsign.verifier import Outcome, Verifier
 
-if TYPE_CHECKING:  # an HTTP client and processes, which a card in hand does not need
+if TYPE_CHECKING:  # processes, which a single card does not need
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from cardsign.net.discovery import Discoverer, Discovery
-
-#: Bytes of address space for each worker process; a card of the largest size needs a tenth.
-WORKER_MEMORY: Final = 2 * 1024**3
 #: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
 #: Tasks of a chunk at most.
@@ -66,356 +48,9 @@ CHUNK: Final = 32
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
-
-#: Several cards, one exit status: the last of these that any of them has.
-_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
-
-
-def heaviest(statuses: Iterable[int]) -> int:
-    """The exit status of several cards: 2 beats 1 beats 3 beats 0."""
-    return max(statuses, key=_WEIGHT.index, default=EXIT_OK)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One card and what came of it.
-
-    Attributes:
-        name: How the caller named the card, or the URL that answered.
-        result: The verdict, or the fault of this machine that prevented one.
-        untrusted_bytes: The file or answer, if it is the card itself; empty otherwise.
-    """
-
-    name: str
-    result: Report | LocalFault
-    untrusted_bytes: bytes = field(default=b"", repr=False)
-
-    @property
-    def verdict(self) -> str:
-        """The verdict, or ``fault``."""
-        return "fault" if isinstance(self.result, LocalFault) else self.result.verdict
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """Why, the weightiest first; a fault is its own reason."""
-        if isinstance(self.result, LocalFault):
-            return (Reason.from_error(self.result),)
-        return self.result.reasons
-
-    @property
-    def position(self) -> tuple[int, int] | None:
-        """Line and column at which the card could not be read, each from 1."""
-        if not self.untrusted_bytes:
-            return None
-        try:
-            Card.from_bytes(self.untrusted_bytes)
-        except InputRefused as refusal:
-            first = self.reasons[0].code if self.reasons else ""
-            if refusal.code == first and refusal.line is not None and refusal.column is not None:
-                return refusal.line, refusal.column
-        return None
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``cardsign verify --json`` prints."""
-        if isinstance(self.result, LocalFault):
-            return {"input": self.name, "error": self.reasons[0].to_json()}
-        return {"input": self.name, **self.result.to_json()}
-
-
-@dataclass(slots=True, eq=False)
-class Verifier:
-    """Everything on which verdicts rest but the cards.
-
-    Attributes:
-        policy: Whom to trust.
-        now: The time of a verdict, aware.
-        expect: Whose card each should be. None: a URL is judged as a card of the issuer that the
-            policy trusts for it, and of a file nothing is trusted unless `by_origin`.
-        by_origin: Judge a file as a card of the issuer that the policy trusts for its first
-            interface; see :func:`subject_by_origin`.
-        states: What is remembered of the issuers.
-        supplied: Statements that came along.
-        historic: `now` is a time of the caller's choice: nothing is trusted or kept.
-        insecure_loopback_http: Ask this machine too, and without TLS.
-        file: Where the policy is from, if from a file.
-    """
-
-    policy: Policy
-    now: Callable[[], datetime]
-    expect: PublicSubject | None = None
-    by_origin: bool = False
-    states: IssuerStates = NO_STATES
-    supplied: SuppliedStatements = NO_STATEMENTS
-    historic: bool = False
-    insecure_loopback_http: bool = False
-    file: PolicyFile | None = None
-    _discoverer: Discoverer | None = field(default=None, init=False)
-
-    def examine(self, name: str, untrusted_bytes: bytes) -> Outcome:
-        """The verdict on a card in hand, or on the one in a bundle.
-
-        Raises:
-            LocalFault: Issuer states are lost, corrupt or cannot be written.
-        """
-        opened = self._opened(name, untrusted_bytes)
-        if isinstance(opened, Outcome):
-            return opened
-        card, supplied = opened
-        expect = self.expect
-        if expect is None and self.by_origin:
-            expect = subject_by_origin(card, self.policy)
-        report = examine_card(
-            card,
-            expect=expect,
-            policy=self.policy,
-            now=self.now(),
-            supplied=supplied,
-            states=self.states,
-            historic=self.historic,
-        )
-        is_card = card is untrusted_bytes
-        return Outcome(name, self._explained(report), untrusted_bytes if is_card else b"")
-
-    def examine_url(self, url: str) -> Outcome:
-        """The verdict on the card at a URL.
-
-        Raises:
-            LocalFault: As :meth:`examine`.
-        """
-        found = self.look_up(url)
-        return Outcome(found.url, found.report, found.untrusted_card)
-
-    def look_up(self, url: str, *, fresh: bool = False) -> Discovery:
-        """The verdict on the card at a URL, and what was received.
-
-        Raises:
-            LocalFault: As :meth:`examine`.
-        """
-        if self._discoverer is None:
-            from cardsign.net.discovery import Discoverer
-            from cardsign.net.fetch import FetchSettings
-            from cardsign.net.fetcher import DocumentFetcher
-
-            settings = FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
-            fetcher = DocumentFetcher(settings, now=self.now)
-            self._discoverer = Discoverer(self.policy, self.states, fetcher=fetcher, now=self.now)
-        found = self._discoverer.look_up(
-            url, expect=self.expect, supplied=self.supplied, historic=self.historic, fresh=fresh
-        )
-        return (
-            replace(found, report=self._explained(found.report)) if found.untrusted_card else found
-        )
-
-    def examine_beside(
-        self,
-        public: str,
-        untrusted_public: bytes,
-        extended: str,
-        untrusted_extended: bytes,
-        audience: str,
-    ) -> Iterator[Outcome]:
-        """The verdicts on a public card and on its extended card, which needs it.
-
-        Where there is no public card to look at, the verdict on that is the only one.
-
-        Args:
-            public: The name of the public card, or a URL, which is asked.
-            untrusted_public: The public card or its bundle; empty for a URL.
-            extended: The name of the extended card.
-            untrusted_extended: The extended card as received.
-            audience: The id of the audience, as the issuer gave it.
-
-        Raises:
-            UsageFault: ``usage.conflict``: nothing says whose both cards should be.
-            LocalFault: As :meth:`examine`.
-        """
-        expect = self.expect
-        if is_url(public):
-            found = self.look_up(public)
-            public, card, supplied = found.url, found.untrusted_card, found.supplied
-            if not card:
-                yield Outcome(public, found.report)
-                return
-            expect, supplied = expect or CardUrl(public), self.supplied.joined(supplied)
-        else:
-            opened = self._opened(public, untrusted_public)
-            if isinstance(opened, Outcome):
-                yield opened
-                return
-            card, supplied = opened
-        if expect is None:
-            raise UsageFault(
-                "usage.conflict",
-                "--extended asks whether two cards are of one subject, and nobody is named",
-                hint="Name the subject with --issuer, --origin or --jwks.",
-            )
-        reports = examine_extended(
-            card,
-            untrusted_extended,
-            of=expect,
-            audience=audience,
-            policy=self.policy,
-            now=self.now(),
-            supplied=supplied,
-            states=self.states,
-            historic=self.historic,
-        )
-        is_bundled = bool(untrusted_public) and card is not untrusted_public
-        yield Outcome(public, self._explained(reports[0]), b"" if is_bundled else card)
-        yield Outcome(extended, self._explained(reports[1]), untrusted_extended)
-
-    def _opened(
-        self, name: str, untrusted_bytes: bytes
-    ) -> tuple[bytes, SuppliedStatements] | Outcome:
-        """The card and what came with it; or the verdict where its bundle cannot be opened."""
-        if not is_bundle(untrusted_bytes):
-            return untrusted_bytes, self.supplied
-        try:
-            card, bundled = read_bundle(untrusted_bytes)
-        except BundleRefused as refusal:
-            try:
-                entry = self.policy.find(self.expect)
-            except CardRefused:  # a URL that nobody may ask is nobody's
-                entry = None
-            report = Report.unread(refusal, entry.name if entry else name, self.now())
-            issuer = entry.name if entry and not entry.is_holder else None
-            return Outcome(name, replace(report, issuer=issuer, historic=self.historic))
-        return card, self.supplied.joined(bundled)
-
-    def _explained(self, report: Report) -> Report:
-        """Without a policy, say first that this is what is missing."""
-        if self.policy.issuers or self.file is not None or report.verdict != "indeterminate":
-            return report
-        missing = Reason.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
-        others = (one for one in report.reasons if one.code != missing.code)
-        return replace(report, reasons=(missing, *others))
-
-
-def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Issuer | None:
-    """The trusted issuer whose origin holds the card's first interface, or None.
-
-    The card itself names the interface, so this says only by whose keys to judge it: a verdict
-    ``trusted`` means that the card is of that issuer, which the report names. To ask for the card
-    of one issuer, name the issuer.
-    """
-    try:
-        first = current_interfaces(Card.from_bytes(untrusted_bytes).document)[:1]
-        found = policy.find(CardUrl(str(first[0].url))) if first else None
-    except InputRefused:  # no card, or an interface that nobody may call
-        return None
-    return Issuer(found.name) if found is not None and not found.is_holder else None
-
-
-# Files of folders.
-
-
-def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], Counter[str]]:
-    """Put the ``*.json`` of a folder and below, or of a store, in its place.
-
-    Returns:
-        The names; of those that were found in a folder, that folder; and how many of what was
-        passed over: links to folders, and what an exported site has beside its cards.
-
-    Raises:
-        UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
-            ``usage.not_installed``.
-        FileFault: ``file.unreadable``.
-    """
-    named = list(names)
-    expanded: list[str] = []
-    folders: dict[str, str] = {}
-    passed = Counter[str]()
-    for name in named:
-        if is_object(name):
-            expanded += list_objects(name)
-            continue
-        if name.startswith("file:"):
-            why, hint = "a file is named by its path", f"Give {unquote(urlsplit(name).path)}"
-            raise UsageFault("usage.invalid", why, path=name, hint=hint)
-        if is_url(name) or not Path(name).is_dir():
-            expanded.append(name)
-            continue
-        _refuse_publication(name)
-        found: list[str] = []
-        for place, below, files in os.walk(name, onerror=_unreadable):
-            passed["linked folder"] += sum(
-                os.path.islink(os.path.join(place, one)) for one in below
-            )
-            paths = (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
-            for path in paths:
-                if (other := _published(path)) is not None:
-                    passed[other] += 1
-                else:
-                    found.append(path)
-        if not found:
-            hint = "Name a folder that holds cards, or name the cards."
-            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name, hint=hint)
-        found = sorted(str(Path(one)) for one in found)
-        expanded += found
-        folders |= dict.fromkeys(set(found).difference(named), name)
-    return expanded, folders, passed
-
-
-def _refuse_publication(name: str) -> None:
-    """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
-    from cardsign.publish.generation import (  # a folder of cards needs none
-        CARD_FILE,
-        read_pointer,
-    )
-
-    try:
-        number, _ = read_pointer(Path(name))
-    except (ServeFault, FileFault):
-        return
-    raise UsageFault(
-        "usage.invalid",
-        "this is a publication, which keeps the cards of earlier times too",
-        path=name,
-        hint=f"Verify its newest card: cardsign verify {Path(name, f'{number:06d}', CARD_FILE)}",
-    )
-
-
-def _published(path: str) -> str | None:
-    """What a file is that an issuer publishes beside its cards; None for all others."""
-    url_path = Path(path).as_posix()
-    if STATEMENTS_PATH in url_path:
-        return "statement"
-    if url_path.endswith("/objects.json") and Path(path).with_name("site").is_dir():
-        return "upload list"
-    return "key set" if url_path.endswith(JWKS_PATH) else None
-
-
-def _unreadable(exc: OSError) -> None:
-    why = f"the operating system says: {exc.strerror}"
-    raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
-
-
-def _check_within(name: str, folder: str) -> None:
-    """Check that what a folder holds under this name is a plain file, or a link to one in it.
-
-    A stranger's folder may link to the user's own files, of which messages would show a piece.
-
-    Raises:
-        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
-    """
-    try:
-        # The walk that found it has followed no link, and this is none: it needs no resolving.
-        if os.name == "posix" and stat.S_ISREG(os.lstat(name).st_mode):
-            return
-        target = os.path.realpath(name, strict=True)
-        is_plain = stat.S_ISREG(os.stat(target).st_mode)
-    except FileNotFoundError as exc:
-        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
-    except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unreadable", why, path=name) from exc
-    if not Path(target).is_relative_to(os.path.realpath(folder)):
-        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
-    if not is_plain:
-        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
-
-
-# Many at once.
+#: How the bytes of a card on this machine are had, by its name; None: the verifier asks for it.
+Read = Callable[[str], bytes | None]
+_READ: Final[Read] = Inputs().read
 
 
 def verify_many(
@@ -423,26 +58,28 @@ def verify_many(
     verifier: Verifier,
     *,
     view: Callable[[Outcome], _Result],
-    folders: Mapping[str, str] | None = None,
-    given: Mapping[str, bytes] | None = None,
+    read: Read = _READ,
     jobs: int = 1,
 ) -> Iterator[_Result]:
     """Verify cards, and yield a view of what came of each, in the order given.
 
     Args:
-        names: Files, bundles, URLs, and objects of stores (:mod:`cardsign.objects`).
+        names: Files, bundles, URLs, and objects of stores.
         verifier: By what they are judged.
         view: What is wanted of an outcome. A worker process makes it and sends nothing else.
-        folders: The folder of a name that only a folder brought; see :func:`expand_folders`.
-        given: What was read already, by name: ``-`` is standard input.
+        read: Reads a card of this machine; :meth:`cardsign.inputs.Inputs.read`.
         jobs: Worker processes; 1 verifies in this process.
     """
-    see = partial(_see, view, verifier, folders or {}, given or {})
+    see = partial(_see, view, verifier, read)
     for name, result in zip(names, in_processes(see, names, jobs), strict=True):
-        yield shown(view, name, result)
+        yield _shown(view, name, result)
 
 
-def shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
+def _see(view: Callable[[Outcome], _Result], verifier: Verifier, read: Read, name: str) -> _Result:
+    return view(verifier.examine(name, read(name)))
+
+
+def _shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
     """The view of one card, also where a fault ended the task that should have made it."""
     if isinstance(result, LocalFault):
         result.path = result.path or name
@@ -450,42 +87,23 @@ def shown(view: Callable[[Outcome], _Result], name: str, result: _Result | Local
     return result
 
 
-def _see(
-    view: Callable[[Outcome], _Result],
-    verifier: Verifier,
-    folders: Mapping[str, str],
-    given: Mapping[str, bytes],
-    name: str,
-) -> _Result:
-    return view(judge(verifier, name, read_card(name, folders, given)))
+def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
+    """The boundary: nothing that one task raises ends another."""
+    try:
+        return work(task)
+    except LocalFault as fault:
+        return fault
+    except MemoryError:
+        return LocalFault("internal.ended", "there was not enough memory")
+    except Exception as crash:  # noqa: BLE001  it becomes the result
+        return LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
 
 
-def read_card(name: str, folders: Mapping[str, str], given: Mapping[str, bytes]) -> bytes | None:
-    """The bytes of a card on this machine; None for a URL or an object of a store.
-
-    Raises:
-        LocalFault: The file cannot be read, or leads out of its folder.
-    """
-    if name in given:
-        return given[name]
-    if is_url(name) or is_object(name):
-        return None
-    if name in folders:
-        _check_within(name, folders[name])
-    return read_bytes(name, max_bytes=MAX_BUNDLE_BYTES)
+# In worker processes, and in threads.
 
 
-def judge(verifier: Verifier, name: str, untrusted_bytes: bytes | None) -> Outcome:
-    """What comes of a card in hand, or of one that is to be fetched.
-
-    Raises:
-        LocalFault: As :meth:`Verifier.examine`; or the object cannot be read.
-    """
-    if untrusted_bytes is None:
-        if is_url(name):
-            return verifier.examine_url(name)
-        untrusted_bytes = read_object(name, max_bytes=MAX_BUNDLE_BYTES)
-    return verifier.examine("(stdin)" if name == "-" else name, untrusted_bytes)
+#: Bytes of address space for each worker process; a card of the largest size needs a tenth.
+WORKER_MEMORY: Final = 2 * 1024**3
 
 
 def in_processes(
@@ -536,18 +154,6 @@ def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFaul
         except BrokenProcessPool:
             return LocalFault("internal.ended", "its process was ended")
     return result
-
-
-def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
-    """The boundary: nothing that one task raises ends another."""
-    try:
-        return work(task)
-    except LocalFault as fault:
-        return fault
-    except MemoryError:
-        return LocalFault("internal.ended", "there was not enough memory")
-    except Exception as crash:  # noqa: BLE001  it becomes the result
-        return LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
 
 
 def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
@@ -608,3 +214,330 @@ def in_threads(
         with suppress(Empty):  # nothing more is begun
             while True:
                 waiting.get_nowait()
+
+
+# On the workers of a Dask cluster. They are sent policy, issuer state, time and cards as data, and
+# read none of their own; they read from object stores and ask URLs. What one learns of an issuer
+# is forgotten with its chunk. Who can reach a scheduler runs programs on every worker and here, so
+# the way is TLS or loopback.
+
+
+#: Seconds to wait for the scheduler, and between two looks whether it still has a worker.
+PATIENCE: Final = 20
+_TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
+_ENDED: Final = (LocalFault("internal.ended", "its worker was ended"),)
+
+_Card = tuple[str, bytes | LocalFault | None]
+
+
+def verify_on_cluster(
+    names: Sequence[str],
+    verifier: Verifier,
+    *,
+    cluster: str,
+    view: Callable[[Outcome], _Result],
+    read: Read = _READ,
+) -> Iterator[_Result]:
+    """Verify cards as :func:`verify_many` does, on the workers of a cluster.
+
+    The chunk of a worker that is lost is done again by another. A card that ends every worker
+    which it is given to has the fault ``internal.ended``.
+
+    Args:
+        names: Files, which are read here; objects and URLs, which a worker reads.
+        verifier: By what they are judged. What is remembered of its issuers is sent along.
+        cluster: The scheduler: ``tls://host:8786``, with the certificates of Dask's own settings;
+            or ``tcp://`` and a loopback address.
+        view: What is wanted of an outcome; a worker makes it, so it is of a module it has.
+        read: As for :func:`verify_many`.
+
+    Raises:
+        UsageFault: ``usage.invalid``: plain TCP to another machine, or TLS without certificates;
+            ``usage.not_installed``.
+        LocalFault: ``cluster.unreachable``: no scheduler, no worker, or none of this version.
+    """
+    import pickle
+
+    _check_address(cluster)
+    states: dict[str, IssuerState] = {}
+    for issuer in verifier.policy.issuers:
+        with verifier.states.of(issuer) as state:
+            if state is not None:
+                states[issuer.name] = state
+    sent = pickle.dumps(
+        (view, replace(verifier, now=_no_time, states=NO_STATES), states, is_paranoid())
+    )
+    waiting = deque(names[at : at + CHUNK] for at in range(0, len(names), CHUNK))
+    begun: deque[tuple[list[_Card], datetime, Any]] = deque()
+    with closing(_connected(cluster)) as client:
+        ahead = _AHEAD * _check_workers(client, cluster)
+        while waiting or begun:
+            while waiting and len(begun) < ahead:
+                cards = [(one, attempt(read, one)) for one in waiting.popleft()]
+                at = verifier.now()
+                begun.append((cards, at, client.submit(_judge, sent, at, cards, pure=False)))
+            cards, at, future = begun.popleft()
+            results = _results(client, future)
+            if results is None:  # one of the chunk ended its workers: which, each shows alone
+                alone = (client.submit(_judge, sent, at, [one], pure=False) for one in cards)
+                results = [(_results(client, one) or _ENDED)[0] for one in alone]
+            for (name, _), result in zip(cards, results, strict=True):
+                yield _shown(view, name, result)
+
+
+def _check_address(cluster: str) -> None:
+    """Check that what is sent to an address stays on this machine or is encrypted."""
+    parts = urlsplit(cluster)
+    host = parts.hostname or ""
+    try:
+        is_here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        is_here = False
+    if not host or (parts.scheme, is_here) not in {("tls", False), ("tls", True), ("tcp", True)}:
+        why = "whoever can read or change what is sent to a cluster decides its verdicts"
+        hint = (
+            f"Give tls://HOST:8786, with {_TLS}; plain tcp:// is for 127.0.0.1, ::1 and localhost."
+        )
+        raise UsageFault("usage.invalid", f"{cluster!r}: {why}", hint=hint)
+
+
+def _connected(cluster: str) -> Any:
+    try:
+        from distributed import Client, Security
+    except ImportError as exc:
+        why = f"the library distributed cannot be loaded: {exc}"
+        hint = "pip install 'cardsign[cluster]'"
+        raise UsageFault("usage.not_installed", why, hint=hint) from exc
+    security = None
+    if cluster.startswith("tls:"):
+        security = Security(require_encryption=True)
+        try:
+            context = security.get_connection_args("client")["ssl_context"]
+        except OSError as exc:  # ssl.SSLError is one as well
+            raise _unreachable(cluster, f"its certificates cannot be read: {exc}") from exc
+        if context is None:  # a client without one would wait a minute before it says so
+            why = f"{cluster} needs certificates, and the environment names none"
+            raise UsageFault("usage.invalid", why, hint=f"Set {_TLS}.")
+    try:
+        return Client(cluster, security=security, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, RuntimeError) as exc:
+        raise _unreachable(cluster, f"the scheduler cannot be reached: {exc}") from exc
+
+
+def _check_workers(client: Any, cluster: str) -> int:
+    """Check what runs on each worker, and the way to it; return how many there are."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError as exc:
+        raise _unreachable(cluster, "it has no worker") from exc
+    workers = _workers(client)
+    for worker in workers:
+        _check_address(worker)
+    try:
+        found = set(client.run(_version).values())
+    except ModuleNotFoundError:  # there is a worker without cardsign
+        found = set()
+    if found != {_version()}:
+        raise _unreachable(cluster, f"it needs workers, each with cardsign {_version()}")
+    return len(workers)
+
+
+def _unreachable(cluster: str, why: str) -> LocalFault:
+    return LocalFault("cluster.unreachable", why[:200], path=cluster)
+
+
+def _workers(client: Any) -> list[str]:
+    return list(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _results(client: Any, future: Any) -> list[Any] | None:
+    """What came of a chunk; None where every worker that tried it was ended."""
+    from distributed import KilledWorker
+
+    while True:
+        try:
+            results: list[Any] = future.result(timeout=PATIENCE)
+            return results
+        except KilledWorker:
+            return None
+        except TimeoutError as exc:
+            if not _workers(client):
+                where = client.scheduler.addr
+                raise _unreachable(where, "it has no worker any more") from exc
+        except OSError as exc:
+            raise _unreachable(client.scheduler.addr, f"it was lost: {exc}") from exc
+
+
+# On a worker.
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("cardsign")
+
+
+def _no_time() -> datetime:
+    raise AssertionError("a chunk brings the time that it is judged at")
+
+
+def _judge(sent: bytes, at: datetime, cards: Sequence[_Card]) -> list[Any]:
+    """The views of a chunk, or the fault that took the place of one."""
+    import pickle
+
+    view, verifier, states, paranoid = pickle.loads(sent)  # noqa: S301  by our own client
+    be_paranoid(paranoid)
+    verifier = replace(verifier, states=TransientStates(states), now=lambda: at)
+
+    def see(card: _Card) -> Any:
+        name, data = card
+        if isinstance(data, LocalFault):
+            raise data
+        return view(verifier.examine(name, data))
+
+    return [attempt(see, card) for card in cards]
+
+
+# Verdicts in a file, so that a run can be continued.
+
+
+#: Bytes of a log of checks: 200 for each of 10,000 cards.
+MAX_CHECK_LOG_BYTES: Final = 2_000_000
+#: How long a verdict of a run that was stopped counts when the run goes on.
+RESUMED_WITHIN: Final = timedelta(hours=12)
+_BEGINNING: Final = b'{"input": "'  # of a line in a file of verdicts
+
+
+def verdict_line(outcome: Outcome, name: str, judged_by: str, *, now: datetime) -> dict[str, Any]:
+    """The verdict on a card as a line of such a file, parsed."""
+    sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
+    more = {"judged_by": judged_by, "sha256": sha256, "judged_at": now.isoformat()}
+    return {**outcome.to_json(), "input": name, **more}
+
+
+def verdicts_before(file: Path, judged_by: str, read: Read, *, now: datetime) -> dict[str, str]:
+    """The verdicts that a run which was stopped has written to a file, if they still count.
+
+    One counts for :data:`RESUMED_WITHIN`, and at most until its own `valid_until`. A last line
+    that a crash cut short is cut off.
+
+    Args:
+        file: JSON Lines, as :func:`verdict_line` makes them; it need not exist.
+        judged_by: By what this run judges.
+        read: Reads a card of this machine, as for :func:`verify_many`. The verdict on other bytes
+            than it has now does not count; of a URL or an object they are not compared.
+        now: Aware.
+
+    Returns:
+        The verdict of each card, by its name.
+
+    Raises:
+        UsageFault: ``usage.conflict``: something else was judged by, or it is no such file.
+        FileFault: It cannot be read.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    whole = 0
+    try:
+        with file.open("rb+") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    if not line.startswith(_BEGINNING[: len(line)]):
+                        raise ValueError
+                    lines.truncate(whole)
+                    break
+                one = json.loads(line)
+                if one["judged_by"] != judged_by:
+                    raise ValueError
+                until = datetime.fromisoformat(one["judged_at"]) + RESUMED_WITHIN
+                if one["valid_until"] is not None:
+                    until = min(until, datetime.fromisoformat(one["valid_until"]))
+                if now < until:
+                    found[str(one["input"])] = str(one["verdict"]), str(one["sha256"])
+                whole += len(line)
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unreadable", why, path=str(file)) from exc
+    except (ValueError, KeyError, TypeError, OverflowError) as exc:
+        why = "the file holds something else, or verdicts by another policy or other options"
+        hint = "Name another file, or remove this one to judge all cards anew."
+        raise UsageFault("usage.conflict", why, path=str(file), hint=hint) from exc
+    counting = {}
+    for name, (verdict, sha256) in found.items():
+        data = attempt(read, name)
+        if data is None or (isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == sha256):
+            counting[name] = verdict
+    return counting
+
+
+# What the last check of each card came to.
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheck:
+    """What the last check of one card came to.
+
+    Attributes:
+        at: When, in UTC.
+        verdict: Its verdict, or ``fault``.
+        code: The first reason's code; empty where there is none.
+    """
+
+    at: datetime
+    verdict: str
+    code: str
+
+
+def _check_log(folder: Path, policy: str) -> Path:
+    digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
+    return folder / "checks" / f"{digest[:16]}.json"
+
+
+def read_checks(folder: Path, policy: str) -> dict[str, LastCheck]:
+    """The last checks of the cards of one policy, by URL; empty where nothing was ever checked.
+
+    They are kept for people; no verdict rests on them.
+
+    Args:
+        folder: The folder of the issuer states.
+        policy: The policy's identity.
+
+    Raises:
+        StateFault: ``state.corrupt``.
+        FileFault: They cannot be read.
+    """
+    file = _check_log(folder, policy)
+    try:
+        data = read_bytes(file, max_bytes=MAX_CHECK_LOG_BYTES)
+        cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
+        return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
+    except FileMissing:
+        return {}
+    except (InputRefused, KeyError, TypeError, ValueError) as error:
+        raise StateFault(
+            "state.corrupt",
+            "the log of checks cannot be read",
+            path=str(file),
+            hint="Remove it; the next cardsign peers verify writes it anew.",
+        ) from error
+
+
+def add_checks(folder: Path, policy: str, checks: Mapping[str, LastCheck]) -> None:
+    """Put these checks in place of earlier ones of the same cards; as :func:`read_checks`."""
+    known = read_checks(folder, policy) | dict(checks)
+    cards = {
+        url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
+        for url, one in sorted(known.items())
+    }
+    file = _check_log(folder, policy)
+    make_directory(file.parent, mode=0o700)
+    text = json.dumps({"format": 1, "cards": cards}, indent=1)
+    write_atomic(file, text.encode(), mode=PRIVATE_MODE)
+
+
+def _last_check(members: Any) -> LastCheck:
+    at = datetime.fromisoformat(members["at"])
+    if at.tzinfo is None:
+        raise ValueError("no zone")
+    return LastCheck(at, str(members["verdict"]), str(members["code"]))

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from cardsign import batch
-from cardsign.batch import Verifier, in_processes, in_threads, subject_by_origin, verify_many
+from cardsign.batch import in_processes, in_threads, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.trust import Issuer, KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
+from cardsign.verifier import Verifier, subject_by_origin
 from cardsign.verify import Report
 from tests.support import PORTABLE, signed
 

@@ -22,12 +22,12 @@ from cardsign.records import dataclass
 from cardsign.trust.policy import CardUrl
 
 if TYPE_CHECKING:
-    from cardsign.batch import Verifier
     from cardsign.card.strictjson import Json
     from cardsign.integrations.calling import Reply
     from cardsign.net.credentials import CredentialStore
     from cardsign.net.discovery import Discovery
     from cardsign.net.endpoints import Endpoint
+    from cardsign.verifier import Verifier
 
 SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message

@@ -130,7 +130,7 @@ class _Tools:
         verifier = named.verifier()
         verifier.by_origin = True
         if is_url(card):
-            outcome = verifier.examine_url(card)
+            outcome = verifier.examine(card)
         else:
             outcome = verifier.examine("(text)", self._bytes(card))
         keep_lock(verifier)

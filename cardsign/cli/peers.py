@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from cardsign.batch import Outcome, heaviest, in_threads
+from cardsign.batch import LastCheck, add_checks, in_threads, read_checks
 from cardsign.cli.arguments import option
 from cardsign.cli.commands import group
 from cardsign.cli.talk import (
@@ -44,11 +44,11 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
-from cardsign.runs import LastCheck, add_checks, read_checks
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
 from cardsign.trust.state import IssuerStates
+from cardsign.verifier import Outcome, heaviest
 
 
 @group()

@@ -10,7 +10,6 @@ from typing import Final
 
 import click
 
-from cardsign.batch import Verifier, judge, read_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import (
     PATH,
@@ -47,12 +46,14 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes
 from cardsign.gateway import is_copy, is_over, is_past, resign_card
+from cardsign.inputs import Inputs
 from cardsign.issuer.publishing import Published, newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.sign import SigningOptions
+from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
 
 #: How the upstream's card is verified, as `named`.
@@ -161,7 +162,7 @@ def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datet
 
 
 def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
-    outcome = judge(verifier, card, read_card(card, {}, {}))
+    outcome = verifier.examine(card, Inputs().read(card))
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
     return outcome.name, outcome.result

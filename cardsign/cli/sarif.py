@@ -10,13 +10,13 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from cardsign import __version__
-from cardsign.batch import Outcome, heaviest
 from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
 from cardsign.lint.rules import Finding
 from cardsign.reasons import REASONS
 from cardsign.urls import is_url
+from cardsign.verifier import Outcome, heaviest
 
 # SARIF 2.1.0 logs (OASIS, with Errata 01), for code scanning in a pipeline.
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.batch import Verifier
 from cardsign.card.canonical import ProfileName
 from cardsign.cli.arguments import PATH, option, option_group
 from cardsign.cli.talk import counted, safe, say
@@ -45,6 +44,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.urls import is_url, parse_origin, parse_url, without_userinfo
+from cardsign.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.credentials import CredentialStore

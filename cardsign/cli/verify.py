@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verify_many
+from cardsign.batch import verdict_line, verdicts_before, verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
@@ -59,11 +59,11 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import locked, read_bytes
-from cardsign.objects import is_object, read_object
+from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.records import dataclass
-from cardsign.runs import is_as_judged, verdict_line, verdicts_before
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.urls import is_url
+from cardsign.verifier import Outcome, Verifier, heaviest
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
@@ -156,8 +156,6 @@ class ManyOptions:
         """Verify them here, or on the cluster, and yield a view of each."""
         if self.cluster is None:
             return verify_many(names, **how, jobs=self.jobs)
-        from cardsign.cluster import verify_on_cluster
-
         return verify_on_cluster(names, **how, cluster=self.cluster)
 
 
@@ -252,29 +250,30 @@ def verify(
         both = f"--json and --format {form} ask for two formats"
         raise UsageFault("usage.conflict", both)
     form = "json" if is_json() else form or "text"
-    names, folders, passed = expand_folders(many.named(cards))
-    for what, count in passed.items():
+    inputs = Inputs.of(many.named(cards))
+    names = inputs.names
+    for what, count in inputs.passed.items():
         if count:
             say(f"{counted(count, what)} not looked into")
     _check_together(names, extended, audience, output, form)
     many.check(form, extended or output)
     verifier = named.verifier()
     verifier.by_origin = len(names) > 1 or many.results is not None
-    given = {STDIO: read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)} if STDIO in names else {}
+    if STDIO in names:
+        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)
     policy = unnamed_policy(verifier)
     if form != "text" and policy:
         say(f"judged {policy}")
-    how = partial(many.judge, verifier=verifier, folders=folders, given=given)
+    how = partial(many.judge, verifier=verifier, read=inputs.read)
     if many.results is not None:
-        is_same = partial(is_as_judged, folders, given)
-        return _append(many.results, _judged_by(named, verifier), names, how, verifier, is_same)
+        return _append(many.results, _judged_by(named, verifier), inputs, how, verifier)
     if len(names) > 1:
         seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet(), named.jwks))
         return _print_many(verifier, seen, len(names), form)
     if extended is None or audience is None:
         outcomes = how(names, view=_whole)
     else:
-        outcomes = _beside(verifier, names[0], given, extended, audience)
+        outcomes = _beside(verifier, names[0], inputs.given, extended, audience)
     return _print_few(verifier, outcomes, output, form, policy, verbose=verbose, keys=named.jwks)
 
 
@@ -386,17 +385,17 @@ def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
 def _append(
     file: Path,
     judged_by: str,
-    names: Sequence[str],
+    inputs: Inputs,
     many: Callable[..., Any],
     verifier: Verifier,
-    is_same: Callable[[str, str], bool],
 ) -> int:
     """Write the verdicts that a file does not have yet; the summary is of all of them."""
     busy = FileFault("file.busy", "another run writes to this file", path=str(file))
     with locked(file, patience=0, busy=busy):
-        before = verdicts_before(file, judged_by, is_same, now=verifier.now())
-        left = list(dict.fromkeys(name for name in names if name not in before))
-        old = [before[name] for name in dict.fromkeys(names) if name in before]
+        before = verdicts_before(file, judged_by, inputs.read, now=verifier.now())
+        names = dict.fromkeys(inputs.names)
+        left = [name for name in names if name not in before]
+        old = [before[name] for name in names if name in before]
         statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
         said: Counter[str] = Counter()
         with Progress(len(left), "cards") as progress, file.open("a", encoding="ascii") as lines:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign import cluster as cluster_module
-from cardsign.batch import Outcome, Verifier, verify_many
-from cardsign.cluster import verify_on_cluster
+from cardsign import batch
+from cardsign.batch import verify_many, verify_on_cluster
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.trust.state import TransientStates
+from cardsign.verifier import Outcome, Verifier
 from tests.cli.conftest import Cardsign, Store
 from tests.support import signed
 from tests.test_batch import KEYS, card_of, policy_of
@@ -257,7 +257,7 @@ def test_a_scheduler_without_workers_is_a_fault(
     tmp_path: Path, cards: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing waits for ever."""
-    monkeypatch.setattr(cluster_module, "PATIENCE", 2)
+    monkeypatch.setattr(batch, "PATIENCE", 2)
     made = Cluster(tmp_path)
     try:
         with pytest.raises(LocalFault) as caught:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.batch import Outcome
 from cardsign.cli.sarif import junit_xml, sarif_log
 from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.reasons import REASONS, Reason
+from cardsign.verifier import Outcome
 from cardsign.verify import Answers, Report, SignatureReport
 from tests.cli import peer
 from tests.cli.conftest import Cardsign

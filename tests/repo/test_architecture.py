@@ -23,7 +23,7 @@ ROWS = (
     ("programs",),
     ("errors",),
     ("reasons",),
-    ("files", "objects", "urls"),
+    ("files", "urls"),
     ("card",),
     ("jose",),
     ("diff", "lint", "statements"),
@@ -34,9 +34,9 @@ ROWS = (
     ("net",),
     ("loading", "build"),
     ("publish",),
-    ("agents", "check", "contract", "drift", "gateway", "projects"),
-    ("batch", "issuer"),
-    ("cluster", "rehearsal", "runs"),
+    ("agents", "check", "contract", "drift", "gateway", "inputs", "projects"),
+    ("issuer", "verifier"),
+    ("batch", "rehearsal"),
     ("api",),
     ("cardsign",),
     ("integrations", "server", "testing"),
@@ -56,8 +56,8 @@ BORDERS = {
     "httpx": ("cardsign.net", "cardsign.integrations"),
     "a2a": ("cardsign.integrations",),
     "httpcore": ("cardsign.net",),
-    "distributed": ("cardsign.cluster",),
-    "fsspec": ("cardsign.objects",),
+    "distributed": ("cardsign.batch",),
+    "fsspec": ("cardsign.inputs",),
     "anyio": ("cardsign.net",),
     "requests": (),
     "sqlalchemy": ("cardsign.keys.stores",),
@@ -149,7 +149,7 @@ def over_the_border(trees: Trees) -> list[str]:
 
 
 #: Where one broad handler stands, such as :meth:`cardsign.net.discovery.Discoverer.look_up`.
-BOUNDARIES = ("cardsign.batch", "cardsign.net.discovery", "cardsign.objects")
+BOUNDARIES = ("cardsign.batch", "cardsign.net.discovery", "cardsign.inputs")
 
 
 def broad_handlers(trees: Trees) -> list[str]:

@@ -1,0 +1,216 @@
+"""The cards that somebody names: files, folders, bundles, URLs, and objects of stores.
+
+Object stores are read by fsspec (extra ``cluster``): ``s3://bucket/cards/``. What it raises
+depends on the store, so it is turned into a fault of the file here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
+from cardsign.files import read_bytes
+from cardsign.records import dataclass
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
+
+#: Of the names that fsspec knows, those of stores that hold nothing of this machine.
+STORES: Final = ("abfs", "abfss", "az", "gcs", "gs", "s3")
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Cards, each under the name by which its verdict is told.
+
+    Attributes:
+        names: Files, URLs and objects; a folder stands here no more, but what it holds.
+        folders: The folder of each name that only a folder brought.
+        passed: How many of what a folder holds were passed over: links to folders, and what an
+            exported site has beside its cards.
+        given: What was read already, by name: ``-`` is standard input.
+    """
+
+    names: tuple[str, ...] = ()
+    folders: dict[str, str] = field(default_factory=dict)
+    passed: Counter[str] = field(default_factory=Counter)
+    given: dict[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Inputs:
+        """Put the ``*.json`` of a folder and below, or of a store, in its place.
+
+        Raises:
+            UsageFault: ``usage.invalid``: a folder holds none, or a file is named by a URL;
+                ``usage.not_installed``.
+            FileFault: ``file.unreadable``.
+        """
+        named = list(names)
+        expanded: list[str] = []
+        folders: dict[str, str] = {}
+        passed = Counter[str]()
+        for name in named:
+            if is_object(name):
+                expanded += list_objects(name)
+                continue
+            if name.startswith("file:"):
+                why, hint = "a file is named by its path", f"Give {unquote(urlsplit(name).path)}"
+                raise UsageFault("usage.invalid", why, path=name, hint=hint)
+            if is_url(name) or not Path(name).is_dir():
+                expanded.append(name)
+                continue
+            _refuse_publication(name)
+            found = sorted(str(Path(one)) for one in _cards_below(name, passed))
+            if not found:
+                hint = "Name a folder that holds cards, or name the cards."
+                raise UsageFault(
+                    "usage.invalid", "the folder holds no *.json", path=name, hint=hint
+                )
+            expanded += found
+            folders |= dict.fromkeys(set(found).difference(named), name)
+        return cls(tuple(expanded), folders, passed)
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a card on this machine; None for a URL or an object of a store.
+
+        Raises:
+            LocalFault: The file cannot be read, or leads out of its folder.
+        """
+        if name in self.given:
+            return self.given[name]
+        if is_url(name) or is_object(name):
+            return None
+        if name in self.folders:
+            _check_within(name, self.folders[name])
+        return read_bytes(name, max_bytes=MAX_BUNDLE_BYTES)
+
+
+def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
+    """The ``*.json`` of a folder; what is passed over is counted."""
+
+    def unreadable(exc: OSError) -> None:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
+
+    for place, below, files in os.walk(folder, onerror=unreadable):
+        passed["linked folder"] += sum(os.path.islink(os.path.join(place, one)) for one in below)
+        for path in (os.path.join(place, one) for one in files if one.lower().endswith(".json")):
+            # What an issuer publishes beside its cards is none.
+            url_path = Path(path).as_posix()
+            if STATEMENTS_PATH in url_path:
+                passed["statement"] += 1
+            elif url_path.endswith("/objects.json") and Path(path).with_name("site").is_dir():
+                passed["upload list"] += 1
+            elif url_path.endswith(JWKS_PATH):
+                passed["key set"] += 1
+            else:
+                yield path
+
+
+def _refuse_publication(name: str) -> None:
+    """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
+    from cardsign.publish.generation import (  # a folder of cards needs none
+        CARD_FILE,
+        read_pointer,
+    )
+
+    try:
+        number, _ = read_pointer(Path(name))
+    except (ServeFault, FileFault):
+        return
+    raise UsageFault(
+        "usage.invalid",
+        "this is a publication, which keeps the cards of earlier times too",
+        path=name,
+        hint=f"Verify its newest card: cardsign verify {Path(name, f'{number:06d}', CARD_FILE)}",
+    )
+
+
+def _check_within(name: str, folder: str) -> None:
+    """Check that what a folder holds under this name is a plain file, or a link to one in it.
+
+    A stranger's folder may link to the user's own files, of which messages would show a piece.
+
+    Raises:
+        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
+    """
+    try:
+        # The walk that found it has followed no link, and this is none: it needs no resolving.
+        if os.name == "posix" and stat.S_ISREG(os.lstat(name).st_mode):
+            return
+        target = os.path.realpath(name, strict=True)
+        is_plain = stat.S_ISREG(os.stat(target).st_mode)
+    except FileNotFoundError as exc:
+        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unreadable", why, path=name) from exc
+    if not Path(target).is_relative_to(os.path.realpath(folder)):
+        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+    if not is_plain:
+        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
+
+
+# Objects of stores.
+
+
+def is_object(name: str) -> bool:
+    """Whether a name means an object or a folder of a store, such as ``s3://bucket/a.json``."""
+    scheme, separator, _ = name.partition("://")
+    return bool(separator) and scheme in STORES
+
+
+def list_objects(name: str) -> list[str]:
+    """The objects that a name means: itself; its ``*.json`` if it ends in ``/``; or a pattern.
+
+    Raises:
+        UsageFault: ``usage.not_installed``; ``usage.invalid``: there are none.
+        FileFault: ``file.unreadable``.
+    """
+    if not name.endswith("/") and "*" not in name:
+        return [name]
+    with _opened(name) as (store, path):
+        found = store.glob(f"{path.rstrip('/')}/**/*.json" if name.endswith("/") else path)
+        if not found:
+            raise UsageFault("usage.invalid", "no object has such a name", path=name)
+        return sorted(store.unstrip_protocol(one) for one in found)
+
+
+def read_object(name: str, *, max_bytes: int) -> bytes:
+    """An object's bytes; one byte over the limit is read at most.
+
+    Raises:
+        UsageFault: ``usage.not_installed``.
+        FileFault: ``file.not_found``, ``file.unreadable``.
+    """
+    with _opened(name) as (store, path), store.open(path, "rb") as stream:
+        data: bytes = stream.read(max_bytes + 1)
+        return data
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[tuple[Any, str]]:
+    """The store that holds a name, and the path in it."""
+    try:
+        import fsspec
+
+        if "::" in name:  # one store inside another: what it reads, nobody can see from the name
+            raise UsageFault("usage.invalid", "a chain of stores is not read", path=name)
+        yield fsspec.url_to_fs(name)
+    except CardsignError:
+        raise
+    except ImportError as exc:
+        why = f"the library for this store cannot be loaded: {exc}"
+        hint = "pip install 'cardsign[cluster]'; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
+        raise UsageFault("usage.not_installed", why, path=name, hint=hint) from exc
+    except FileNotFoundError as exc:
+        raise FileMissing("file.not_found", "the store has no such object", path=name) from exc
+    except Exception as exc:  # what a store's own library raises
+        raise FileFault("file.unreadable", f"the store says: {exc}"[:200], path=name) from exc
