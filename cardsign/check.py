@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
-from cardsign.card.extended import declares_extended_card
+from cardsign.card.extensions import declares_extended_card
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.errors import CanonicalizationError, CardsignError, KeyRefused

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault, closest
 from cardsign.files import (
     bad_settings,

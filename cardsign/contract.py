@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
-from cardsign.card.contract import skill_schemas
+from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused
 from cardsign.lint.rules import Finding, Rule, Tokens

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from cardsign.card.contract import skill_schemas
 from cardsign.card.document import Card, unsigned
+from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Work, compare_schemas

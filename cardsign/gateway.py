@@ -14,8 +14,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from cardsign.card.convert import UPSTREAM, kept_of, with_kept
 from cardsign.card.document import Card, unsigned
+from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Source

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, Document, read_one
-from cardsign.card.providers import PROVIDERS
-from cardsign.card.security import schemes_of
+from cardsign.card.security import PROVIDERS, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes

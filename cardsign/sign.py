@@ -26,10 +26,16 @@ from cardsign.card.canonical import (
     ProfileName,
 )
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
-from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
-from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
+from cardsign.card.document import (
+    MAX_SIGNATURES,
+    Card,
+    check_is_agent_card,
+    render,
+    with_signatures,
+)
+from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
-from cardsign.card.members import check_is_agent_card, check_members
+from cardsign.card.members import check_members
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
 from cardsign.card.strictjson import Json, is_paranoid

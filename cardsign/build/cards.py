@@ -13,8 +13,9 @@ from typing import Final
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each, first_in
 from cardsign.build.reading import Document, Location, Place, of_card, read_one
-from cardsign.card.convert import KEPT_OF_CARD, Conversion, convert_card, kept_of
-from cardsign.card.providers import MAX_ALTERNATIVES
+from cardsign.card.convert import Conversion, convert_card
+from cardsign.card.extensions import KEPT_OF_CARD, kept_of
+from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.strictjson import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import lint_document

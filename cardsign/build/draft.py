@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, Document, Location, Place, refusal
-from cardsign.card.convert import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
-from cardsign.card.providers import DerivedSecurity
+from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field, Message
+from cardsign.card.security import DerivedSecurity
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.reasons import Reason

@@ -16,8 +16,7 @@ from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
 from cardsign.build.reading import Document, Place, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
-from cardsign.card.providers import Provider, provider_schemes
-from cardsign.card.security import requirements_of
+from cardsign.card.security import DeclaredProvider, provider_schemes, requirements_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
 
@@ -75,7 +74,7 @@ def _take_specification(document: Document, draft: Draft) -> None:
 def _take_security(document: Document, draft: Draft) -> None:
     """The chain of providers; what was written by hand stays as it is (F24)."""
     by_hand = document.table("securitySchemes")
-    providers: list[Provider] = []
+    providers: list[DeclaredProvider] = []
     places: list[Place] = []  # of those that have a scheme
     for at in document.rows("auth", "providers"):
         kind = document.text(*at, "type")
@@ -84,11 +83,11 @@ def _take_security(document: Document, draft: Draft) -> None:
         settings = document.table(*at, "settings")
         name = document.text(*at, "name")
         try:  # the place of the provider that lacks a setting, not of the chain
-            alone = provider_schemes([Provider(kind, name, settings)])
+            alone = provider_schemes([DeclaredProvider(kind, name, settings)])
         except CardRefused as refused:
             message = f"{kind}: {refused.message}"
             raise document.refuse("build.missing", message, *at) from refused
-        providers.append(Provider(kind, name, settings))
+        providers.append(DeclaredProvider(kind, name, settings))
         if alone.unmapped:
             message = f"callers may be asked for {kind!r}, and no security scheme says so"
             draft.warn("build.not_advertised", message, document.place(*at))

@@ -14,7 +14,7 @@ from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, each
 from cardsign.build.openfang import tool_id
 from cardsign.build.reading import Document, Location, of_card, read_one
-from cardsign.card.providers import authentication_schemes
+from cardsign.card.security import authentication_schemes
 from cardsign.errors import CardRefused
 
 #: The card's member for each member of a server card, and of its `serverInfo`.

@@ -13,7 +13,7 @@ from typing import Final
 from cardsign.build.draft import FILLED, Draft
 from cardsign.build.kind import BuildOptions, Kind, each, found_in, take_prompt
 from cardsign.build.reading import Document, read_one
-from cardsign.card.providers import Provider, provider_schemes
+from cardsign.card.security import DeclaredProvider, provider_schemes
 
 #: The card's member for each member of a manifest. The version is the agent's own (O30).
 AGENT: Final = {"name": "name", "version": "version", "description": "description"}
@@ -81,7 +81,7 @@ def _take_configuration(document: Document, draft: Draft) -> None:
     path = document.text("a2a", "listen_path")
     draft.listen_path = path or _LISTEN_PATH
     if document.get("api_key") not in (None, ""):
-        derived = provider_schemes([Provider("static_token", "bearer")])
+        derived = provider_schemes([DeclaredProvider("static_token", "bearer")])
         draft.take_security(derived, document.place("api_key"))
 
 

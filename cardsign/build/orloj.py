@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from cardsign.build.draft import Draft
 from cardsign.build.kind import BuildOptions, Kind, found_in, take_prompt
 from cardsign.build.reading import Document, Location, Place, of_card, read_source, refusal
-from cardsign.card.providers import authentication_schemes
+from cardsign.card.security import authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
 from cardsign.reasons import hint_for

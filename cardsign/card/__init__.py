@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import Payloads as Payloads
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
-    from cardsign.card.convert import FIELDS_URI as FIELDS_URI
     from cardsign.card.convert import CardForm as CardForm
     from cardsign.card.convert import Conversion as Conversion
     from cardsign.card.convert import convert_card as convert_card
@@ -29,14 +28,15 @@ if TYPE_CHECKING:
     from cardsign.card.document import A2aVersion as A2aVersion
     from cardsign.card.document import Card as Card
     from cardsign.card.document import render as render
-    from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
-    from cardsign.card.extended import MAX_EXP as MAX_EXP
-    from cardsign.card.extended import MAX_SEQ as MAX_SEQ
-    from cardsign.card.extended import ExtendedMarker as ExtendedMarker
-    from cardsign.card.extended import cannot_name_us as cannot_name_us
-    from cardsign.card.extended import declares_extended_card as declares_extended_card
-    from cardsign.card.extended import find_marker as find_marker
-    from cardsign.card.extended import with_marker as with_marker
+    from cardsign.card.extensions import EXTENDED_URI as EXTENDED_URI
+    from cardsign.card.extensions import FIELDS_URI as FIELDS_URI
+    from cardsign.card.extensions import MAX_EXP as MAX_EXP
+    from cardsign.card.extensions import MAX_SEQ as MAX_SEQ
+    from cardsign.card.extensions import ExtendedMarker as ExtendedMarker
+    from cardsign.card.extensions import cannot_name_us as cannot_name_us
+    from cardsign.card.extensions import declares_extended_card as declares_extended_card
+    from cardsign.card.extensions import find_marker as find_marker
+    from cardsign.card.extensions import with_marker as with_marker
     from cardsign.card.interfaces import Interface as Interface
     from cardsign.card.interfaces import check_interfaces as check_interfaces
     from cardsign.card.interfaces import current_interfaces as current_interfaces
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
     from cardsign.card.members import check_members as check_members
     from cardsign.card.profiles.rules import upgrade as upgrade
     from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
-    from cardsign.card.providers import AUTHENTICATION as AUTHENTICATION
-    from cardsign.card.providers import PROVIDERS as PROVIDERS
-    from cardsign.card.providers import DerivedSecurity as DerivedSecurity
-    from cardsign.card.providers import Provider as Provider
-    from cardsign.card.providers import ProviderType as ProviderType
-    from cardsign.card.providers import authentication_schemes as authentication_schemes
-    from cardsign.card.providers import provider_schemes as provider_schemes
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
     from cardsign.card.schema import CARD_1_0 as CARD_1_0
     from cardsign.card.schema import AgentCard as AgentCard
     from cardsign.card.schema import Field as Field
     from cardsign.card.schema import Message as Message
     from cardsign.card.schema import fold as fold
+    from cardsign.card.security import AUTHENTICATION as AUTHENTICATION
+    from cardsign.card.security import PROVIDERS as PROVIDERS
+    from cardsign.card.security import DeclaredProvider as DeclaredProvider
+    from cardsign.card.security import DerivedSecurity as DerivedSecurity
+    from cardsign.card.security import ProviderType as ProviderType
     from cardsign.card.security import Scheme as Scheme
+    from cardsign.card.security import authentication_schemes as authentication_schemes
     from cardsign.card.security import flat_requirements as flat_requirements
+    from cardsign.card.security import provider_schemes as provider_schemes
     from cardsign.card.security import requirements_of as requirements_of
     from cardsign.card.security import schemes_of as schemes_of
     from cardsign.card.serialize import jcs as jcs

@@ -13,11 +13,23 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.document import extensions_of
+from cardsign.card.extensions import (
+    KEPT_OF_CARD,
+    KEPT_OF_SKILL,
+    checked_object,
+    kept_of,
+    with_kept,
+)
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
-from cardsign.card.providers import SchemeNames, authentication_schemes, check_alternatives
-from cardsign.card.schema import CAPABILITIES_1_0, CARD_1_0, SKILL_1_0
-from cardsign.card.security import SCHEME_TYPES, flat_requirements, unwrapped
+from cardsign.card.schema import CAPABILITIES_1_0, SKILL_1_0
+from cardsign.card.security import (
+    SCHEME_TYPES,
+    SchemeNames,
+    authentication_schemes,
+    check_alternatives,
+    flat_requirements,
+    unwrapped,
+)
 from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
@@ -27,25 +39,6 @@ CardForm = Literal["0.2", "0.3", "1.0"]
 
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
 PROTOCOL_VERSIONS: Final[Mapping[CardForm, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
-#: Our extension: what cards have and A2A 1.0 has no member for.
-FIELDS_URI: Final = "urn:uuid:6d5ef2e3-32a0-4bd5-8c37-2f0a4a1c9f6b"
-#: What is kept there of a card; the last three are what an older form could not hold.
-KEPT_OF_CARD: Final = (
-    "id",
-    "spiffe_id",
-    "metadata",
-    "authentication",
-    "capabilities",
-    "rateLimits",
-    "stateTransitionHistory",
-    "supportedInterfaces",
-    "securitySchemes",
-    "securityRequirements",
-)
-#: Where a gateway's copy came from: no member of any manifest, so nothing moves there.
-UPSTREAM: Final = "upstream"
-#: What is kept there of a skill.
-KEPT_OF_SKILL: Final = ("inputSchema", "outputSchema", "deprecated", "security")
 _ORIGINALS: Final = KEPT_OF_CARD[-3:]
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
@@ -108,41 +101,6 @@ def convert_card(document: Mapping[str, Json], to: CardForm) -> Conversion:
     if to != "1.0":
         card = _downgraded(card, to, upgrade.change)
     return Conversion(card, tuple(upgrade.changes))
-
-
-def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
-    """The card with our extension, whose `params` are `kept`; without it, where that is empty."""
-    card = dict(document)
-    capabilities = _object(card.get("capabilities"), "capabilities")
-    others = [one for one in elements_of(capabilities.get("extensions")) if not _is_ours(one)]
-    ours: list[Json] = []
-    if kept:
-        text = "Members of the agent's manifest for which A2A has no place"
-        ours = [{"uri": FIELDS_URI, "description": text, "params": dict(kept)}]
-    capabilities = {name: one for name, one in capabilities.items() if name != "extensions"}
-    if others or ours:
-        capabilities["extensions"] = [*others, *ours]
-    if capabilities or "capabilities" in card:
-        card["capabilities"] = capabilities
-    names = [*CARD_1_0.fields, *(name for name in card if name not in CARD_1_0.fields)]
-    return {name: card[name] for name in names if name in card}
-
-
-def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
-    """What our extension holds; only its closed list of members."""
-    for one in extensions_of(document):
-        params = members_of(one).get("params") if _is_ours(one) else None
-        if isinstance(params, dict):
-            kept = {
-                name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
-            }
-            chosen: dict[str, Json] = {
-                skill: {name: one for name, one in members.items() if name in KEPT_OF_SKILL}
-                for skill, members in members_of(params.get("skills")).items()
-                if isinstance(members, dict)
-            }
-            return kept | ({"skills": chosen} if chosen else {})
-    return {}
 
 
 # ------------------------------------------------------------------ to 1.0
@@ -227,7 +185,7 @@ class _Upgrade:
             self.kept.setdefault("capabilities", given)
             given = {}
         known: dict[str, Json] = {}
-        for name, one in _object(given, "capabilities").items():
+        for name, one in checked_object(given, "capabilities").items():
             if name == "stateTransitionHistory":
                 if one is not None:
                     text = (
@@ -247,9 +205,9 @@ class _Upgrade:
 
     def schemes(self) -> None:
         document, kept, card = self.document, self.kept, self.card
-        declared = _object(document.get("securitySchemes"), "securitySchemes")
+        declared = checked_object(document.get("securitySchemes"), "securitySchemes")
         schemes: dict[str, Json] = {}
-        originals = _object(kept.get("securitySchemes"), "securitySchemes")
+        originals = checked_object(kept.get("securitySchemes"), "securitySchemes")
         taken = SchemeNames(declared)
         for name, scheme in declared.items():
             if name in originals and _flat(originals[name]) == scheme:
@@ -348,14 +306,14 @@ class _Upgrade:
         return upgraded
 
     def skills(self, skills: list[Json]) -> list[Json]:
-        ours = dict(_object(self.kept.pop("skills", None), "skills"))
+        ours = dict(checked_object(self.kept.pop("skills", None), "skills"))
         upgraded: list[Json] = []
         for index, skill in enumerate(skills):
             where = f"/skills/{index}"
             if not isinstance(skill, dict):
                 raise CardRefused("card.type", "expected a skill, an object", path=where)
             made: dict[str, Json] = {}
-            own = dict(_object(ours.pop(str(skill.get("id")), None), "skills"))
+            own = dict(checked_object(ours.pop(str(skill.get("id")), None), "skills"))
             for name, value in skill.items():
                 if name in SKILL_1_0.fields:
                     made |= {} if value is None else {name: value}
@@ -403,7 +361,7 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
     old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
     _downgrade_interfaces(card, old, kept, to, change)
     old |= {name: card[name] for name in _SHARED if name in card}
-    capabilities = dict(_object(card.get("capabilities"), "capabilities"))
+    capabilities = dict(checked_object(card.get("capabilities"), "capabilities"))
     extended = capabilities.pop("extendedAgentCard", None)
     if (history := kept.pop("stateTransitionHistory", None)) is not None:
         capabilities["stateTransitionHistory"] = history
@@ -413,7 +371,7 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
     _downgrade_security(card, old, kept, to)
     old |= {name: card[name] for name in _MODES if name in card}
     if isinstance(skills := card.get("skills"), list):
-        ours = dict(_object(kept.get("skills"), "skills"))
+        ours = dict(checked_object(kept.get("skills"), "skills"))
         old["skills"] = [_downgraded_skill(one, ours, to) for one in skills]
         if to == "0.2":  # 0.3 leaves there what is there
             kept.pop("skills", None)
@@ -480,7 +438,7 @@ def _downgrade_interfaces(
 def _downgrade_security(
     card: Mapping[str, Json], old: dict[str, Json], kept: dict[str, Json], to: CardForm
 ) -> None:
-    schemes = _object(card.get("securitySchemes"), "securitySchemes")
+    schemes = checked_object(card.get("securitySchemes"), "securitySchemes")
     flat = {name: _flat(scheme) for name, scheme in schemes.items()}
     requirements = flat_requirements(card)
     if to == "0.3":
@@ -511,19 +469,19 @@ def _downgrade_security(
 
 
 def _downgraded_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
-    made = dict(_object(skill, "skills"))
+    made = dict(checked_object(skill, "skills"))
     security = flat_requirements(made)
     made.pop("securityRequirements", None)
     if security is not None and to == "0.3":
         made["security"] = security
     if to == "0.3":
         return made
-    own = dict(_object(ours.get(str(made.get("id"))), "skills"))
+    own = dict(checked_object(ours.get(str(made.get("id"))), "skills"))
     if (schema := own.pop("inputSchema", None)) is not None:  # 0.2 has it on the skill itself
         tags = made.pop("tags", None)
         made |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
     if security is not None:
-        own["security"] = _object(skill, "skills").get("securityRequirements")
+        own["security"] = checked_object(skill, "skills").get("securityRequirements")
     ours.pop(str(made.get("id")), None)
     if own:
         ours[str(made.get("id"))] = own
@@ -555,15 +513,3 @@ def _word(scheme: Json) -> str:
     said = flat.get("scheme")
     kind = said if flat.get("type") == "http" and isinstance(said, str) else flat.get("type")
     return str(kind)
-
-
-def _is_ours(extension: Json) -> bool:
-    return members_of(extension).get("uri") == FIELDS_URI
-
-
-def _object(value: Json, name: str) -> dict[str, Json]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise CardRefused("card.type", f"{name}: expected an object", path=f"/{name}")
-    return value

@@ -13,9 +13,7 @@ from cardsign.card.strictjson import (
     Json,
     children_of,
     count_values,
-    elements_of,
     is_paranoid,
-    members_of,
     parse_object,
     read_fast,
 )
@@ -24,6 +22,9 @@ from cardsign.errors import CardRefused, JsonRefused
 from cardsign.records import dataclass
 
 A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
+
+#: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
+TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
 
 _TEXTS: Final = {str}
 _quoted: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False).encode
@@ -129,16 +130,37 @@ def has_too_many_values(document: Mapping[str, Json]) -> bool:
     return count_values(unsigned(document)) > MAX_CARD_VALUES
 
 
+def check_is_agent_card(payload: Mapping[str, Json]) -> None:
+    """Refuse what is no card: a key signs tokens, links and events too.
+
+    A card has a `name` that is a non-empty string, and `skills` that are a list or
+    `capabilities` that are an object. Its other members are not looked at.
+
+    Raises:
+        CardRefused: ``card.not_agent_card``.
+    """
+    name = payload.get("name")
+    if not isinstance(name, str) or not name:
+        lacking = "a `name` that is a non-empty string"
+    elif not isinstance(payload.get("skills"), list) and not isinstance(
+        payload.get("capabilities"), dict
+    ):
+        lacking = "both a list of `skills` and an object of `capabilities`"
+    else:
+        return
+    raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
+
+
+def token_claims(payload: Mapping[str, Json]) -> tuple[str, ...]:
+    """The claims of a token that stand at the top of an object, null ones included."""
+    return tuple(name for name in payload if name in TOKEN_CLAIMS)
+
+
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
     """The members of a card but for its signatures; their values are the caller's."""
     members = dict(document)
     members.pop("signatures", None)
     return members
-
-
-def extensions_of(document: Mapping[str, Json]) -> list[Json]:
-    """The elements of `capabilities.extensions`; none where that is no list."""
-    return elements_of(members_of(document.get("capabilities")).get("extensions"))
 
 
 def render(document: Mapping[str, Json]) -> bytes:

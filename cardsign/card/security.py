@@ -2,15 +2,21 @@
 
 1.0 wraps a scheme in a member that is named after its type; 0.3 is flat and names the type
 (A2A 1.0 4.5, 0.3 5.5). What stands here is what a card says; nothing of it is verified.
+
+Agents name their *providers* (``oidc``, ``gcp_iap``), older cards have an `authentication` of
+words (``bearer``). Both become the schemes of A2A 1.0 by one table. An unknown type is never
+taken for "open": :func:`authentication_schemes` refuses it, :func:`provider_schemes` lists it as
+unmapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
+from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
@@ -146,3 +152,260 @@ def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] 
         if isinstance(wrapped, dict):
             return one, {one.renamed.get(name, name): v for name, v in wrapped.items()}
     return None
+
+
+# ------------------------------------------------------------------ schemes of what has none
+
+Settings: TypeAlias = Mapping[str, Json]
+_Scheme: TypeAlias = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredProvider:
+    """One authentication provider: its type, the name it was given, its settings."""
+
+    type: str
+    name: str | None = None
+    settings: Settings = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSecurity:
+    """What a card says of how its callers authenticate.
+
+    Attributes:
+        schemes: The schemes by name, as A2A 1.0 writes them (4.5.1).
+        requirements: One alternative for each scheme (4.5); an empty one lets everybody in.
+        unmapped: The types that have no scheme: they are enforced and not advertised.
+    """
+
+    schemes: Mapping[str, Json] = field(hash=False)
+    requirements: tuple[Json, ...]
+    unmapped: tuple[str, ...] = ()
+
+
+def _http(scheme: str, **more: Json) -> Callable[[Settings], _Scheme]:
+    return lambda _: {"httpAuthSecurityScheme": {"scheme": scheme, **more}}
+
+
+def _oidc(settings: Settings) -> _Scheme:
+    issuer = _setting(settings, "issuer").rstrip("/")
+    url = f"{issuer}/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
+    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+
+
+def azure_issuer(settings: Settings) -> str:
+    """The issuer of a tenant's tokens, as they name it."""
+    tenant = _setting(settings, "tenant_id", "tenant")
+    return f"https://login.microsoftonline.com/{tenant}/v2.0"
+
+
+def _api_key(settings: Settings) -> _Scheme:
+    location = _setting(settings, "in", "location")
+    if location not in ("header", "query", "cookie"):
+        raise CardRefused("card.auth_setting", "`in` of an API key is header, query or cookie")
+    return {"apiKeySecurityScheme": {"location": location, "name": _setting(settings, "name")}}
+
+
+def _oauth2(settings: Settings) -> _Scheme:
+    flows = settings.get("flows")
+    # Without flows nobody can say where a token is to be had. How it travels is known (RFC 6750).
+    if not isinstance(flows, dict) or not flows:
+        return {"httpAuthSecurityScheme": {"scheme": "bearer"}}
+    return {"oauth2SecurityScheme": {"flows": flows}}
+
+
+def _openid(settings: Settings) -> _Scheme:
+    url = _setting(settings, "openIdConnectUrl", "openid_connect_url")
+    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+
+
+def _mtls(_: Settings) -> _Scheme:
+    return {"mtlsSecurityScheme": {}}
+
+
+ProviderType: TypeAlias = Literal[
+    "static_token",
+    "http_verifier",
+    "oidc",
+    "azure_ad",
+    "gcp_iap",
+    "aws_sigv4",
+    "api_key",
+    "basic",
+    "mtls",
+]
+#: What a provider of each type wants from a caller. Build advertises it, lint looks for it, and
+#: the server takes it.
+PROVIDERS: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
+    "static_token": _http("bearer"),
+    "http_verifier": _http("bearer"),
+    "oidc": _oidc,
+    "azure_ad": lambda settings: _oidc({"issuer": azure_issuer(settings)}),
+    "gcp_iap": lambda _: _api_key({"in": "header", "name": "X-Goog-Iap-Jwt-Assertion"}),
+    "aws_sigv4": _http("bearer", bearerFormat="forge-aws-v1"),
+    "api_key": _api_key,
+    "basic": _http("basic"),
+    "mtls": _mtls,
+}
+
+#: What the words of an `authentication` member mean: A2A 0.2 and what real cards hold.
+AUTHENTICATION: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
+    "bearer": _http("bearer"),
+    "jwt": _http("bearer", bearerFormat="JWT"),
+    "basic": _http("basic"),
+    "http": lambda settings: _http(_setting(settings, "scheme"))(settings),
+    "apikey": _api_key,
+    "api_key": _api_key,
+    "oauth2": _oauth2,
+    "openidconnect": _openid,
+    "oidc": _oidc,
+    "mtls": _mtls,
+    "mutualtls": _mtls,
+    # Google's agents take their callers' tokens as bearers; which ones they are is its matter.
+    "gcp_agent_identity": _http("bearer", bearerFormat="gcp-agent-identity"),
+}
+_OPEN: Final = frozenset({"none", "public"})
+#: Ways to authenticate that one card may name; a caller chooses among them.
+MAX_ALTERNATIVES: Final = 64
+
+
+class SchemeNames:
+    """The names that schemes have in one card, and a free one for each that comes."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+
+    def free(self, name: str) -> str:
+        """The name itself where it is free, else with a number; it is taken from now on."""
+        number, free = self._numbers.get(name, 1), name
+        while free in self._taken:
+            number += 1
+            free = f"{name}-{number}"
+        self._numbers[name] = number
+        self._taken.add(free)
+        return free
+
+
+def check_alternatives(count: int, path: str = "") -> None:
+    """Refuse more ways to authenticate than a card may name.
+
+    Raises:
+        CardRefused: ``json.too_many_values``.
+    """
+    if count > MAX_ALTERNATIVES:
+        text = f"more than {MAX_ALTERNATIVES} ways to authenticate"
+        raise CardRefused("json.too_many_values", text, path=path)
+
+
+def provider_schemes(
+    providers: Sequence[DeclaredProvider],
+    *,
+    required: bool = True,
+    by_hand: Mapping[str, Json] | None = None,
+) -> DerivedSecurity:
+    """The schemes of a chain of providers, of which a caller has to satisfy any one.
+
+    A scheme is named after its provider, else after the type; a name that is taken gets a number.
+
+    Args:
+        providers: The chain. An empty one has neither schemes nor requirements.
+        required: False lets in who has no credential: the empty alternative comes last.
+        by_hand: Schemes that stand already. They stay as they are, and a derived one that says
+            the same under the same name is theirs.
+
+    Raises:
+        CardRefused: ``card.auth_setting``: a provider lacks a setting that its scheme needs.
+            ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
+    """
+    check_alternatives(len(providers))
+    kept = dict(by_hand or {})
+    names = SchemeNames(kept)
+    schemes: dict[str, Json] = {}
+    requirements: list[Json] = []
+    unmapped = []
+    for provider in providers:
+        make = PROVIDERS.get(provider.type)
+        if make is None:
+            unmapped.append(provider.type)
+            continue
+        made = make(provider.settings)
+        wanted = provider.name or provider.type
+        name = wanted if kept.get(wanted) == made else names.free(wanted)
+        if name not in kept:
+            schemes[name] = made
+        requirements.append({"schemes": {name: {}}})
+    if requirements and not required:
+        requirements.append({"schemes": {}})
+    return DerivedSecurity(kept | schemes, tuple(requirements), tuple(unmapped))
+
+
+def authentication_schemes(authentication: Json) -> DerivedSecurity:
+    """The schemes of an `authentication` member, in every form that real cards have.
+
+    Those are a list of words or objects, an object with `schemes`, and an object with `type`.
+    ``none`` and ``{"required": false}`` without anything else say that the agent is open.
+
+    Raises:
+        CardRefused: ``card.auth_type``: a type is unknown, or the form is; or a credential is
+            required and none is named. ``card.auth_setting``. ``json.too_many_values``.
+    """
+    schemes: dict[str, Json] = {}
+    requirements: list[Json] = []
+    names = SchemeNames()
+    entries = list(_entries(authentication))
+    check_alternatives(len(entries))
+    for entry in entries:
+        word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
+        if word.lower() in _OPEN:
+            continue
+        make = AUTHENTICATION.get(word.lower().replace("-", ""))
+        if make is None:
+            raise CardRefused("card.auth_type", f"no authentication is known as {word!r}")
+        made = make(settings)
+        (inner,) = made.values()
+        if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
+            inner = {"description": text, **inner}
+        name = names.free(word)
+        schemes[name] = {next(iter(made)): inner}
+        requirements.append({"schemes": {name: {}}})
+    required = authentication.get("required") if isinstance(authentication, dict) else None
+    if requirements and required is False:
+        requirements.append({"schemes": {}})
+    if not requirements and required not in (None, False):  # who asks for a credential is not open
+        text = "`authentication` is required, and names no way to authenticate"
+        raise CardRefused("card.auth_type", text)
+    return DerivedSecurity(schemes, tuple(requirements))
+
+
+def _entries(authentication: Json) -> Iterator[Json]:
+    if isinstance(authentication, list):
+        yield from authentication
+    elif isinstance(authentication, dict) and isinstance(
+        found := authentication.get("schemes"), list
+    ):
+        yield from found
+    elif isinstance(authentication, dict) and "type" in authentication:
+        yield authentication
+    elif authentication is not None and authentication != {"required": False}:
+        raise CardRefused(
+            "card.auth_type",
+            "`authentication` names neither `schemes` nor a `type`, so nobody can say what a "
+            "caller has to send",
+        )
+
+
+def _typed(entry: Json) -> tuple[str, Settings]:
+    kind = entry.get("type", entry.get("scheme")) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(kind, str):
+        raise CardRefused("card.auth_type", "an entry of `authentication` has no `type`")
+    return kind, entry
+
+
+def _setting(settings: Settings, *names: str) -> str:
+    for name in names:
+        value = settings.get(name)
+        if isinstance(value, str) and value:
+            return value
+    raise CardRefused("card.auth_setting", f"it needs `{names[0]}`, a non-empty text")

@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extensions import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command

@@ -15,7 +15,7 @@ from cardsign.card.canonical import PROFILES, Compat, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
-from cardsign.card.extended import MAX_SEQ, ExtendedMarker, check_audience
+from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.arguments import (
     STDIO,

@@ -16,7 +16,7 @@ import click
 
 from cardsign.batch import verdict_line, verdicts_before, verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extensions import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import (
     STDIO,

@@ -12,9 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from semver import Version
 
-from cardsign.card.contract import SCHEMA_MEMBERS, SkillSchema, skill_schemas
-from cardsign.card.convert import kept_of
 from cardsign.card.document import Card
+from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json, append, elements_of, members_of, objects_in, pointer

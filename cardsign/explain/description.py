@@ -9,7 +9,7 @@ from typing import Any
 from cardsign.card.canonical import DEFAULT_PROFILES, Payloads
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
-from cardsign.card.extended import declares_extended_card
+from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.security import Scheme, schemes_of

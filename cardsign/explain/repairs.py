@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.canonical import PROFILES, Payload, Payloads, canonicalize
 from cardsign.card.document import unsigned
+from cardsign.card.members import walk
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, append, children_of, count_values, split
-from cardsign.card.walk import walk
 from cardsign.errors import SignatureRefused
 from cardsign.explain.report import Change, Signed, shown
 from cardsign.jose.jws import Entry, check_entry

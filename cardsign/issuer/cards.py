@@ -10,9 +10,15 @@ from typing import Final, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.kind import BuildOptions
-from cardsign.card.convert import FIELDS_URI, CardForm, convert_card
+from cardsign.card.convert import CardForm, convert_card
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.extended import ExtendedMarker, check_audience, find_marker, with_marker
+from cardsign.card.extensions import (
+    FIELDS_URI,
+    ExtendedMarker,
+    check_audience,
+    find_marker,
+    with_marker,
+)
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user

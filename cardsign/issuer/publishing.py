@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.document import Card
-from cardsign.card.extended import declares_extended_card
+from cardsign.card.extensions import declares_extended_card
 from cardsign.errors import (
     FileFault,
     LocalFault,

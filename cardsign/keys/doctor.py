@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cardsign.card.document import Card
-from cardsign.card.extended import find_marker
+from cardsign.card.extensions import find_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode

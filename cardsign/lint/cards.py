@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from cardsign.card.contract import kept
 from cardsign.card.document import Card
+from cardsign.card.extensions import contract_member
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json, elements_of, members_of, offsets
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
@@ -329,7 +329,7 @@ def _references(
     other = next(others, None)
     if other is not None:
         yield Finding(_SAME_NAME, ("name",), f"{other[-80:]} has the same name")
-    tokens, metadata = kept(document, "metadata")
+    tokens, metadata = contract_member(document, "metadata")
     if not isinstance(metadata, dict):
         return
     for index, one in enumerate(elements_of(metadata.get("specialists"))):
@@ -347,7 +347,7 @@ def _named(
     if report is None or report.document is None:
         yield Finding(_SPECIALISTS, place, f"there is no card of {other[:60]!r}")
         return
-    said = members_of(kept(report.document, "metadata")[1]).get(back)
+    said = members_of(contract_member(report.document, "metadata")[1]).get(back)
     if said is not None and name not in (said if isinstance(said, list) else [said]):
         yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")
 

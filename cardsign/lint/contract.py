@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cardsign.card.contract import SCHEMA_MEMBERS, kept, skill_schemas
-from cardsign.card.providers import authentication_schemes
+from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_schemas
+from cardsign.card.security import authentication_schemes
 from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
@@ -43,7 +43,7 @@ def is_contract(document: Mapping[str, Json]) -> bool:
     """Whether a card follows the standard: it has a `skill_id` or a `spiffe_id`."""
     if any("skill_id" in one for _, one in objects_in(document.get("skills"))):
         return True
-    return kept(document, "spiffe_id")[1] is not None
+    return contract_member(document, "spiffe_id")[1] is not None
 
 
 # What has to be there.
@@ -80,7 +80,7 @@ def strictly_required(subject: Subject) -> Iterator[Found]:
     """Security schemes of A2A stand for `authentication`."""
     for name in _STRICT if subject.settings.strict else ():
         schemes = name == "authentication" and subject.document.get("securitySchemes")
-        if not schemes and kept(subject.document, name)[1] in (None, "", {}, []):
+        if not schemes and contract_member(subject.document, name)[1] in (None, "", {}, []):
             yield (), f"{name!r} is missing"
 
 
@@ -421,7 +421,7 @@ def names(subject: Subject) -> Iterator[Found]:
 )
 def spiffe(subject: Subject) -> Iterator[Found]:
     """At the top, or in an extension."""
-    tokens, value = kept(subject.document, "spiffe_id")
+    tokens, value = contract_member(subject.document, "spiffe_id")
     if value is None:
         return
     found = _SPIFFE.fullmatch(value) if isinstance(value, str) else None

@@ -8,8 +8,7 @@ from typing import Final
 
 from semver import Version
 
-from cardsign.card.document import extensions_of
-from cardsign.card.extended import declares_extended_card, find_marker
+from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, members_of, split

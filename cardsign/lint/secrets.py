@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.card.walk import Spot
+from cardsign.card.members import Spot
 from cardsign.lint.rules import Example, rule
 
 _NAME: Final = "/description"

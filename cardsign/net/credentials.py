@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 from cardsign import programs
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import (

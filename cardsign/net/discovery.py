@@ -14,10 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.card.document import Card
-from cardsign.card.extended import find_marker
+from cardsign.card.document import Card, check_is_agent_card
+from cardsign.card.extensions import find_marker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.members import check_is_agent_card
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, InputRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES

@@ -16,7 +16,7 @@ from typing import Final
 
 import httpx
 
-from cardsign.card.extended import declares_extended_card
+from cardsign.card.extensions import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
 from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged

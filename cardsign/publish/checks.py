@@ -16,7 +16,7 @@ from typing import Final
 
 from cardsign.card.convert import form_of
 from cardsign.card.document import Card
-from cardsign.card.extended import (
+from cardsign.card.extensions import (
     ExtendedMarker,
     check_audience,
     declares_extended_card,

@@ -33,7 +33,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
-from cardsign.card.extended import AUDIENCE
+from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.extended import declares_extended_card
+from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, parse_object

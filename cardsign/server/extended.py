@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cardsign.card.document import Card
-from cardsign.card.extended import declares_extended_card, find_marker
+from cardsign.card.extensions import declares_extended_card, find_marker
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import InputRefused, ServeFault

@@ -26,9 +26,8 @@ from pydantic import AfterValidator, Field, StringConstraints
 from werkzeug.datastructures import EnvironHeaders
 from werkzeug.wrappers import Request
 
-from cardsign.card.extended import AUDIENCE
-from cardsign.card.providers import PROVIDERS, ProviderType
-from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.extensions import AUDIENCE
+from cardsign.card.security import PROVIDERS, ProviderType, Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp

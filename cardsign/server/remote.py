@@ -21,8 +21,7 @@ from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from cardsign.card.providers import ProviderType, azure_issuer
-from cardsign.card.security import Scheme
+from cardsign.card.security import ProviderType, Scheme, azure_issuer
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -360,7 +359,7 @@ class AwsSts(RemoteProvider):
 
 
 #: By type: the settings that it cannot do without, and who knows its callers. What its scheme is
-#: stands in :data:`cardsign.card.providers.PROVIDERS`.
+#: stands in :data:`cardsign.card.security.PROVIDERS`.
 KNOWERS: Final[Mapping[ProviderType, tuple[tuple[str, ...], type[Provider]]]] = {
     "static_token": (("tokens",), StaticToken),
     "http_verifier": (("url",), Introspection),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cardsign.card.extended import AUDIENCE, check_audience
+from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.records import dataclass

@@ -10,7 +10,7 @@ import hashlib
 from datetime import UTC, datetime
 
 from cardsign.card.canonical import Payload
-from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker
+from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.statements.keyset import IssuerKey

@@ -22,9 +22,9 @@ from cardsign.card.canonical import (
     ProfileName,
 )
 from cardsign.card.coverage import LeftOpen, left_open
-from cardsign.card.extended import ExtendedMarker
+from cardsign.card.document import check_is_agent_card, token_claims
+from cardsign.card.extensions import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.members import check_is_agent_card, token_claims
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS

@@ -9,7 +9,7 @@ import pytest
 from cardsign.card import (
     AUTHENTICATION,
     PROVIDERS,
-    Provider,
+    DeclaredProvider,
     authentication_schemes,
     provider_schemes,
 )
@@ -58,7 +58,7 @@ def test_every_provider_has_a_row_here() -> None:
 def test_a_provider_has_its_scheme(kind: str) -> None:
     """Named after its type, and one alternative."""
     settings, scheme = ROWS[kind]
-    derived = provider_schemes([Provider(kind, None, settings)])
+    derived = provider_schemes([DeclaredProvider(kind, None, settings)])
     assert derived.schemes == {kind: scheme}
     assert derived.requirements == ({"schemes": {kind: {}}},)
 
@@ -67,13 +67,17 @@ def test_a_provider_has_its_scheme(kind: str) -> None:
 def test_a_provider_without_its_setting_is_refused(kind: str) -> None:
     """Rather than advertised with half a scheme."""
     with pytest.raises(CardRefused, match="it needs") as caught:
-        provider_schemes([Provider(kind)])
+        provider_schemes([DeclaredProvider(kind)])
     assert caught.value.code == "card.auth_setting"
 
 
 def test_names_and_alternatives() -> None:
     """A name wins over the type, a second of one type gets a number, none is optional by itself."""
-    chain = [Provider("static_token"), Provider("static_token"), Provider("basic", "staff")]
+    chain = [
+        DeclaredProvider("static_token"),
+        DeclaredProvider("static_token"),
+        DeclaredProvider("basic", "staff"),
+    ]
     derived = provider_schemes(chain)
     assert list(derived.schemes) == ["static_token", "static_token-2", "staff"]
     assert [one["schemes"] for one in derived.requirements] == [  # type: ignore[index,call-overload]
@@ -94,16 +98,16 @@ def test_no_chain_says_nothing() -> None:
 def test_what_was_written_by_hand_stays() -> None:
     """A derived scheme of that name gets another, unless it says the same."""
     mine: Any = {"httpAuthSecurityScheme": {"scheme": "digest"}}
-    derived = provider_schemes([Provider("static_token")], by_hand={"static_token": mine})
+    derived = provider_schemes([DeclaredProvider("static_token")], by_hand={"static_token": mine})
     assert derived.schemes == {"static_token": mine, "static_token-2": BEARER}
-    same = provider_schemes([Provider("static_token")], by_hand={"static_token": BEARER})
+    same = provider_schemes([DeclaredProvider("static_token")], by_hand={"static_token": BEARER})
     assert same.schemes == {"static_token": BEARER}
     assert same.requirements == ({"schemes": {"static_token": {}}},)
 
 
 def test_an_unknown_provider_is_listed_and_not_advertised() -> None:
     """It is enforced; a card that named it wrongly would lie."""
-    derived = provider_schemes([Provider("kerberos"), Provider("basic")])
+    derived = provider_schemes([DeclaredProvider("kerberos"), DeclaredProvider("basic")])
     assert derived.unmapped == ("kerberos",)
     assert list(derived.schemes) == ["basic"]
 

@@ -78,7 +78,7 @@ AREAS: Final = {
     ),
     "card": Area(
         (
-            *("cardsign/card/[!c]*.py", "cardsign/card/contract.py", "cardsign/card/coverage.py"),
+            *("cardsign/card/[!c]*.py", "cardsign/card/coverage.py"),
             "cardsign/card/*/*.py",
         ),
         (

@@ -24,7 +24,7 @@ from werkzeug.test import Client
 from cardsign.build import BuildOptions, build_card
 from cardsign.card import PROVIDERS as SCHEMES
 from cardsign.card import (
-    Provider,
+    DeclaredProvider,
     ProviderType,
     authentication_schemes,
     provider_schemes,
@@ -818,7 +818,7 @@ def test_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
     """What a build writes into the card is what the server takes."""
     settings = SETTINGS[kind]
     told = {"name" if name == "key" else name: value for name, value in settings.items()}
-    derived = provider_schemes([Provider(kind, None, told)])
+    derived = provider_schemes([DeclaredProvider(kind, None, told)])
     (scheme,) = schemes_of({"securitySchemes": dict(derived.schemes)}).values()
     (made,) = make_providers([ProviderSettings(kind, opens="staff", **settings)], None, time.time)
     assert made.gives(scheme)

@@ -1,10 +1,15 @@
-"""The extended-card marker: how a card says, under its signature, that it is no public one.
+"""What a card says in extensions: that it is an extended card, and what A2A has no member for.
 
 A public card and an extended one have the same form and are signed with the same keys; without
-a word of their own an extended card at the public URL, or another audience's, would verify. The
-word is an extension of ours in `capabilities.extensions`, where every default profile keeps it;
-`docs/reference/formats.md` specifies it. Here it is read and written. Whether its number and its
-time are good, and for whom, is for the verifier to say.
+a word of their own an extended card at the public URL, or another audience's, would verify. That
+word is the marker, an extension of ours in `capabilities.extensions`, where every default profile
+keeps it; `docs/reference/formats.md` specifies it. Whether its number and its time are good, and
+for whom, is for the verifier to say.
+
+A second extension of ours keeps the members of manifests and older forms for which A2A 1.0 has no
+place. A contract card has its facts (schemas of skills, an identity) in its skills and at its top;
+a card of A2A has them in the `params` of any extension, what belongs to a skill below `skills` and
+the skill's id.
 """
 
 from __future__ import annotations
@@ -12,13 +17,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from string import ascii_letters, digits
-from typing import Final, TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
-from cardsign.card.document import Card, extensions_of, unsigned
-from cardsign.card.strictjson import MAX_INTEGER, Json, append, children_of, is_paranoid, members_of
+from cardsign.card.document import Card, unsigned
+from cardsign.card.schema import CARD_1_0
+from cardsign.card.strictjson import (
+    MAX_INTEGER,
+    Json,
+    append,
+    children_of,
+    elements_of,
+    is_paranoid,
+    members_of,
+    objects_in,
+)
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.records import dataclass
+
+_Tokens: TypeAlias = tuple[str, ...]
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
 #: Drawn at random once (RFC 9562 5.4), for ever: it hangs on no host or name that could change
@@ -58,6 +75,11 @@ class ExtendedMarker:
     audience: str
     seq: int
     exp: int
+
+
+def extensions_of(document: Mapping[str, Json]) -> list[Json]:
+    """The elements of `capabilities.extensions`; none where that is no list."""
+    return elements_of(members_of(document.get("capabilities")).get("extensions"))
 
 
 def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool = False) -> bool:
@@ -116,8 +138,9 @@ def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
         )
     for index in list(ours)[1:]:
         raise _refused("expected one, found several", append(_EXTENSIONS, index))
-    found = ((append(_EXTENSIONS, index), one) for index, one in ours.items())
-    return next((_read(one, where) for where, one in found), None)
+    for index, one in ours.items():
+        return _read(one, append(_EXTENSIONS, index))
+    return None
 
 
 def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[str, Json]:
@@ -215,3 +238,131 @@ def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:
 def _refused(message: str, where: str, member: str | None = None) -> CardRefused:
     path = where if member is None else append(where, member)
     return CardRefused("extended.marker", f"the extended-card marker: {message}", path=path)
+
+
+# ------------------------------------------------------------------ what A2A has no member for
+
+#: Our extension: what cards have and A2A 1.0 has no member for.
+FIELDS_URI: Final = "urn:uuid:6d5ef2e3-32a0-4bd5-8c37-2f0a4a1c9f6b"
+#: What is kept there of a card; the last three are what an older form could not hold.
+KEPT_OF_CARD: Final = (
+    "id",
+    "spiffe_id",
+    "metadata",
+    "authentication",
+    "capabilities",
+    "rateLimits",
+    "stateTransitionHistory",
+    "supportedInterfaces",
+    "securitySchemes",
+    "securityRequirements",
+)
+#: Where a gateway's copy came from: no member of any manifest, so nothing moves there.
+UPSTREAM: Final = "upstream"
+#: What is kept there of a skill.
+KEPT_OF_SKILL: Final = ("inputSchema", "outputSchema", "deprecated", "security")
+#: How the two schemas of a skill are spelled.
+SCHEMA_MEMBERS: Final = {
+    "input_schema": ("input_schema", "inputSchema"),
+    "output_schema": ("output_schema", "outputSchema"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSchema:
+    """One schema of a skill, wherever the card keeps it.
+
+    Attributes:
+        skill: The id; empty where it has none.
+        kind: ``input_schema`` or ``output_schema``.
+        tokens: Where it stands.
+        schema: As it stands there.
+    """
+
+    skill: str
+    kind: str
+    tokens: _Tokens
+    schema: Json
+
+
+def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
+    """The card with our extension, whose `params` are `kept`; without it, where that is empty."""
+    card = dict(document)
+    capabilities = checked_object(card.get("capabilities"), "capabilities")
+    others = [
+        one
+        for one in elements_of(capabilities.get("extensions"))
+        if members_of(one).get("uri") != FIELDS_URI
+    ]
+    ours: list[Json] = []
+    if kept:
+        text = "Members of the agent's manifest for which A2A has no place"
+        ours = [{"uri": FIELDS_URI, "description": text, "params": dict(kept)}]
+    capabilities = {name: one for name, one in capabilities.items() if name != "extensions"}
+    if others or ours:
+        capabilities["extensions"] = [*others, *ours]
+    if capabilities or "capabilities" in card:
+        card["capabilities"] = capabilities
+    names = [*CARD_1_0.fields, *(name for name in card if name not in CARD_1_0.fields)]
+    return {name: card[name] for name in names if name in card}
+
+
+def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
+    """What our extension holds; only its closed list of members."""
+    for one in extensions_of(document):
+        params = members_of(one).get("params") if members_of(one).get("uri") == FIELDS_URI else None
+        if isinstance(params, dict):
+            kept = {
+                name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
+            }
+            chosen: dict[str, Json] = {
+                skill: {name: one for name, one in members.items() if name in KEPT_OF_SKILL}
+                for skill, members in members_of(params.get("skills")).items()
+                if isinstance(members, dict)
+            }
+            return kept | ({"skills": chosen} if chosen else {})
+    return {}
+
+
+def checked_object(value: Json, name: str) -> dict[str, Json]:
+    """A member that has to be an object; an empty one where it is absent or null.
+
+    Raises:
+        CardRefused: ``card.type``.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise CardRefused("card.type", f"{name}: expected an object", path=f"/{name}")
+    return value
+
+
+def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
+    """The schemas of a card's skills: in the skills, then in the `params` of extensions."""
+    owners: list[tuple[str, Mapping[str, Json], _Tokens]] = []
+    for index, skill in objects_in(document.get("skills")):
+        name = skill.get("skill_id") or skill.get("id")
+        owners.append((str(name or ""), skill, ("skills", str(index))))
+    for tokens, params in _params(document):
+        for named, one in members_of(params.get("skills")).items():
+            owners.append((named, members_of(one), (*tokens, "skills", named)))
+    for skill_id, owner, tokens in owners:
+        for kind, spellings in SCHEMA_MEMBERS.items():
+            for member in spellings:
+                if member in owner:
+                    yield SkillSchema(skill_id, kind, (*tokens, member), owner[member])
+
+
+def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, Json]:
+    """A member of a contract card, at the top or in the `params` of an extension; else None."""
+    if name in document:
+        return (name,), document[name]
+    found = ((tokens, params) for tokens, params in _params(document) if name in params)
+    return next((((*tokens, name), params[name]) for tokens, params in found), ((), None))
+
+
+def _params(document: Mapping[str, Json]) -> Iterator[tuple[_Tokens, Mapping[str, Json]]]:
+    for index, one in enumerate(extensions_of(document)):
+        params = members_of(one).get("params")
+        if isinstance(params, dict):
+            yield ("capabilities", "extensions", str(index), "params"), params
