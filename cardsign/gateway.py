@@ -24,6 +24,7 @@ from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.times import read_stamp, stamp
 from cardsign.urls import Url, interface_url, parse_place, parse_url
 from cardsign.verify.report import Report, trusted_card
 
@@ -67,8 +68,8 @@ class Upstream:
         return {
             "issuer": self.issuer,
             "payload_sha256": self.payload_sha256,
-            "verified_at": _written(self.verified_at),
-            **({} if until is None else {"valid_until": _written(until)}),
+            "verified_at": stamp(self.verified_at),
+            **({} if until is None else {"valid_until": stamp(until)}),
             "via": list(self.via),
         }
 
@@ -90,8 +91,8 @@ def read_upstream(document: Mapping[str, Json]) -> Upstream | None:
         found = Upstream(
             members["issuer"],
             members["payload_sha256"],
-            _read(members["verified_at"]),
-            None if until is None else _read(until),
+            read_stamp(members["verified_at"]),
+            None if until is None else read_stamp(until),
             tuple(members["via"]),
         )
         is_named = len(found.issuer) <= MAX_ISSUER and found.issuer.isprintable()
@@ -298,14 +299,6 @@ def _named(value: Json, hosts: frozenset[str], at: Source) -> Iterator[tuple[Sou
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _named(child, hosts, Source(at, index))
-
-
-def _written(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _read(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def _malformed() -> CardRefused:

@@ -15,6 +15,7 @@ from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
+from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
 
 
@@ -80,6 +81,6 @@ def fetch(
     if report.card is None:
         click.echo(render_verdict(name, report), err=True)
         return report.exit_status
-    until = f", until {report.valid_until:%Y-%m-%d %H:%M} UTC" if report.valid_until else ""
+    until = f", until {minute(report.valid_until)}" if report.valid_until else ""
     say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
     return report.exit_status

@@ -39,7 +39,7 @@ from cardsign.cli.options import (
     user_heads,
 )
 from cardsign.cli.talk import printed, safe, say
-from cardsign.cli.views import day, keyset_json, say_differences, say_updated, signing_lines, whole
+from cardsign.cli.views import keyset_json, say_differences, say_updated, signing_lines, whole
 from cardsign.errors import StoreFault, UsageFault, in_file
 from cardsign.issuer.keyset import (
     KeysetChanges,
@@ -63,6 +63,7 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey, digest_words
 from cardsign.statements.members import HOLDER
+from cardsign.times import day, minute
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 
@@ -361,7 +362,7 @@ def _doubt_clock(draft: KeysetDraft) -> None:
     now = moment()
     if draft.previous is not None and now.timestamp() >= draft.previous.exp:
         clock = "the newest keyset has ended by this machine's clock, which may be ahead"
-        say(f"{clock}: publish only if it is {now:%Y-%m-%d}")
+        say(f"{clock}: publish only if it is {day(now)}")
 
 
 def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
@@ -450,7 +451,7 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
     if printed(keyset_json(statement)):
         return
     number = f"keyset {shown.number} of {safe(statement.issuer)}"
-    click.echo(f"{number}, valid until {day(statement.exp)}")
+    click.echo(f"{number}, valid until {minute(statement.exp)}")
     click.echo(f"digest {statement.digest}")
     click.echo(f"words  {digest_words(statement.digest)}")
     for change in differences(None, statement)[1:]:

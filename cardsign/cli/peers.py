@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import click
@@ -33,7 +33,7 @@ from cardsign.cli.verifier import (
     summary,
     trust_options,
 )
-from cardsign.cli.views import day, kind_of
+from cardsign.cli.views import kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -44,6 +44,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
+from cardsign.times import away, minute
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
@@ -148,11 +149,11 @@ def _seen_lines(
     optional = "" if seen["peer"] == "required" else ", optional"
     yield f"{seen['name']}: by {seen['anchor']}{optional}"
     if seen["keyset"]:
-        yield f"  keyset      {seen['keyset']['number']}, until {day(seen['keyset']['exp'])}"
+        yield f"  keyset      {seen['keyset']['number']}, until {minute(seen['keyset']['exp'])}"
     if seen["release"]:
-        yield f"  release     {seen['release']['seq']}, until {day(seen['release']['exp'])}"
+        yield f"  release     {seen['release']['seq']}, until {minute(seen['release']['exp'])}"
     if seen["last_signed"]:
-        yield f"  last signed {day(seen['last_signed'])}"
+        yield f"  last signed {minute(seen['last_signed'])}"
     for url in seen["cards"]:
         # A host's URL stands for the paths below it at which a card may be.
         paths = (url, url + ".well-known/") if url.endswith("/") else (url,)
@@ -168,16 +169,7 @@ def _checked_text(last: LastCheck | None, now: datetime) -> str:
     if last is None:
         return "never: cardsign peers verify"
     code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
-    return f"{age(now - last.at)} ago ({last.at:%Y-%m-%d %H:%M} UTC): {last.verdict}{code}"
-
-
-def age(span: timedelta) -> str:
-    """A time span in its largest unit."""
-    seconds = max(0, int(span.total_seconds()))
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if count := seconds // length:
-            return counted(count, unit)
-    return "less than a minute"
+    return f"{away(min(last.at, now), now)} ({minute(last.at)}): {last.verdict}{code}"
 
 
 # What the cards are worth now.
@@ -298,7 +290,7 @@ def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Reason])
     if card is not None:
         why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
     if not isinstance(result, LocalFault) and result.valid_until is not None:
-        why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
+        why.append(f"until {minute(result.valid_until)}")
     why += [f"{told.code}: {safe(told.message)}" for told in _told(one, alarms)]
     optional = "" if issuer.peer == "required" else " (optional)"
     begin = f"{one.verdict:<13}  {issuer.name}{optional}  {safe(one.name)}"

@@ -43,6 +43,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
+from cardsign.times import minute
 
 
 @command(example="cardsign publish signed.json -o public")
@@ -194,7 +195,7 @@ def _tell(
     if export_to is not None:
         say(f"{done('exported', 'export')} its public files to {export_to}")
     if export_to is not None and changes_at:
-        say(f"  the keys change at {changes_at:%Y-%m-%d %H:%M} UTC: export again")
+        say(f"  the keys change at {minute(changes_at)}: export again")
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)

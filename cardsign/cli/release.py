@@ -27,12 +27,13 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import counted, printed, safe, say
-from cardsign.cli.views import day, release_json, say_taken_up, say_updated
+from cardsign.cli.views import release_json, say_taken_up, say_updated
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.release_drafts import RELEASE_LIFETIME
+from cardsign.times import minute
 from cardsign.urls import CARD_PATH, parse_url
 
 
@@ -135,9 +136,9 @@ def renew(
         return
     if renewed.is_new:
         cards = counted(len(newest.cards), "card")
-        say(f"release {newest.seq} lists {cards} until {day(newest.exp)}")
+        say(f"release {newest.seq} lists {cards} until {minute(newest.exp)}")
     else:
-        say(f"release {newest.seq} says the same until {day(newest.exp)}; nothing changed")
+        say(f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed")
 
 
 @release.command(example="cardsign release show --json")
@@ -156,7 +157,7 @@ def show(keystore: KeystoreOptions) -> int:
     is_due = is_release_due(newest, keyset, now=moment())
     if not printed({"due": is_due, **release_json(newest)}):
         reference = newest.keyset.label
-        click.echo(f"release {newest.seq} under keyset {reference}, until {day(newest.exp)}")
+        click.echo(f"release {newest.seq} under keyset {reference}, until {minute(newest.exp)}")
         for card in newest.cards:
             floor = newest.floor.get(card.url, 0)
             click.echo(f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}")

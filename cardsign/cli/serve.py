@@ -15,6 +15,7 @@ from cardsign.cli.talk import is_json, printed, say
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic
+from cardsign.times import day, minute
 
 
 @command(example="cardsign serve public --bind 127.0.0.1:8080")
@@ -124,7 +125,7 @@ def create(audience: str, token_file: Path | None, expires: datetime | None) -> 
 
     end = expires and expires.replace(tzinfo=UTC)
     if end and end <= moment():
-        raise UsageFault("usage.invalid", f"a token until {end:%Y-%m-%d} would open nothing")
+        raise UsageFault("usage.invalid", f"a token until {day(end)} would open nothing")
     token, line = create_token(audience, end)
     if token_file is not None:
         write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
@@ -154,7 +155,7 @@ def list_tokens(token_file: Path) -> None:
     if printed(view):
         return
     for one in entries:
-        until = f" until {one.expires:%Y-%m-%d %H:%M} UTC" if one.expires else ""
+        until = f" until {minute(one.expires)}" if one.expires else ""
         ended = ", expired" if one.expires and one.expires <= moment() else ""
         click.echo(f"{one.digest.hex()[:12]} {one.audience}{until}{ended}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.strictjson import Json
@@ -13,6 +13,7 @@ from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement, digest_words
 from cardsign.statements.release import ReleaseStatement
+from cardsign.times import minute, second
 from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, TrustedIssuer
 from cardsign.trust.state import IssuerState
@@ -32,16 +33,6 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
 OLD_PIN: Final = timedelta(days=365)
-
-
-def day(seconds: int) -> str:
-    """A statement's time, for people."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def second(moment: datetime) -> str:
-    """A time to the second, for people."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def whole(text: str) -> str:
@@ -89,7 +80,7 @@ def step_text(step: Step, now: datetime) -> str:
     """A step of a rotation, and when it is due."""
     if step.is_due(now):
         return f"{step.what}: now"
-    when = "" if step.due is None else f"from {second(step.due)}, "
+    when = "" if step.due is None else f"from {second(step.due, now)}, "
     return safe(f"{step.what}: {when}{step.why}", limit=400)
 
 
@@ -100,7 +91,7 @@ def keyset_due_json(renewal: KeysetDue) -> dict[str, Any]:
 
 def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
     """When the roots have to sign next."""
-    when = "now" if renewal.is_due(now) else f"from {second(renewal.due)}"
+    when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
     text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
     return safe(text, limit=400)
 
@@ -129,7 +120,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
     if is_dry_run():
         say("a real run makes keys with other kids, and drafts with other digests")
     for one in progress.left:
-        until = "" if one.until is None else f", until {second(one.until)}"
+        until = "" if one.until is None else f", until {second(one.until, now)}"
         say(f"left for {safe(one.who)}{until}:", asked=True)
         say(f"  {safe(one.what, limit=600)}", asked=True)
         if not first.startswith(one.command):
@@ -319,7 +310,7 @@ def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
 def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     """The same for a person."""
     yield f"issuer      {safe(keyset.issuer)}"
-    yield f"keyset      {keyset.label}, until {day(keyset.exp)}"
+    yield f"keyset      {keyset.label}, until {minute(keyset.exp)}"
     yield f"digest      {keyset.digest}"
     yield f"words       {digest_words(keyset.digest)}"
     for key in keyset.root.keys:
@@ -334,7 +325,7 @@ def state_lines(state: IssuerState) -> Iterator[str]:
         yield from keyset_lines(state.keyset)
     if state.release is not None:
         release = state.release
-        yield f"release     {release.seq}, until {day(release.exp)}, {release.digest}"
+        yield f"release     {release.seq}, until {minute(release.exp)}, {release.digest}"
     if state.jwks is not None:
         kids = ", ".join(safe(key.kid, limit=64) for key in state.jwks.keys)
         yield f"keys        {kids or 'none'}"
@@ -431,7 +422,11 @@ def first_line(name: str, report: Report, policy: str) -> str:
 def _deciding_lines(report: Report) -> Iterator[str]:
     """Of a trusted card what it calls itself and what was not checked; else what decided."""
     if report.verdict == "trusted":
-        until = "" if report.valid_until is None else f"; until {second(report.valid_until)}"
+        until = (
+            ""
+            if report.valid_until is None
+            else f"; until {second(report.valid_until, report.checked_at)}"
+        )
         yield f"  {_claims(report.card or {})}{until}"
         if report.answers.current != "yes":
             yield f"  current: {_said(report, 'current', report.answers.current)}"
@@ -491,13 +486,13 @@ def _grounds(report: Report) -> Iterator[str]:
     if statements:
         yield f"  statements  {', '.join(statements)}"
     if report.valid_until is not None:
-        yield f"  valid until {second(report.valid_until)}"
+        yield f"  valid until {second(report.valid_until, report.checked_at)}"
     if report.historic and report.checked_at is not None:
         yield f"  historic    about {second(report.checked_at)}, a time of your choice"
 
 
 def _statement(name: str, used: StatementUsed) -> str:
-    return f"{name} {used.number} until {second(datetime.fromtimestamp(used.exp, UTC))}"
+    return f"{name} {used.number} until {second(used.exp)}"
 
 
 def _grouped(reasons: tuple[Reason, ...]) -> list[tuple[Reason, list[str]]]:

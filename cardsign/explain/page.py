@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from cardsign.statements.envelope import count
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, digest_words, read_keyset
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.times import day, minute, utc
 from cardsign.trust.enroll import newest_keyset
 from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.policy import Holder, Issuer, KeysetAnchor, Policy, TrustedIssuer
@@ -93,7 +94,7 @@ def card_page(
     ]
     title = str(said.get("name") or "An Agent Card that cannot be read")
     foot = (
-        f"Written at {_time(now)}. This page comes from where the card comes from: "
+        f"Written at {minute(now)}. This page comes from where the card comes from: "
         "it is no evidence. Verify the card yourself, with keys that you compared over another "
         "channel."
     )
@@ -121,7 +122,7 @@ class _Shown:
             found.sort(key=lambda pair: pair[0].number)
             read = tuple(one for one, _ in found)
             if read:
-                newest_keyset(read, now=datetime.fromtimestamp(read[-1].iat, UTC), skew=timedelta())
+                newest_keyset(read, now=utc(read[-1].iat), skew=timedelta())
             if published.release is not None:
                 release = read_release(published.release)
         except CardsignError as refusal:
@@ -174,7 +175,7 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
         who = "A verifier that trusts the published key set"
     else:
         who = "A verifier that has no key of this card"
-    until = f" It holds until {_time(report.valid_until)}." if report.valid_until else ""
+    until = f" It holds until {minute(report.valid_until)}." if report.valid_until else ""
     answers = [
         (_ASKED[name], html.element("span", _MARK[value], kind=_WEIGHT[value]))
         for name, value in asdict(report.answers).items()
@@ -191,7 +192,7 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
     box = html.element(
         "div",
         html.element("strong", f"{mark} {report.verdict}", kind=kind),
-        html.paragraph(f"{who} said so at {_time(checked)}.{until}"),
+        html.paragraph(f"{who} said so at {minute(checked)}.{until}"),
         kind=f"box {kind}",
     )
     if issuer.refused:
@@ -409,14 +410,8 @@ def _enrol(issuer: _Shown) -> Html:
 # ------------------------------------------------------------------ words
 
 
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
 def _day(seconds: float) -> str:
-    if seconds >= MAX_TIME:
-        return "further notice"
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    return "further notice" if seconds >= MAX_TIME else day(seconds)
 
 
 def _count(number: int, what: str) -> str:

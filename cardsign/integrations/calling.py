@@ -53,6 +53,7 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.records import dataclass
+from cardsign.times import second
 from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard
@@ -392,7 +393,7 @@ class _Guard(ClientCallInterceptor):  # type: ignore[misc]
         if until is not None and until <= self._now():
             raise CallFailed(
                 "call.verdict_over",
-                f"the verdict on this agent's card held until {until:%Y-%m-%d %H:%M:%S} UTC",
+                f"the verdict on this agent's card held until {second(until)}",
             )
 
     async def after(self, args: AfterArgs) -> None:

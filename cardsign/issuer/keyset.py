@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -75,6 +75,7 @@ from cardsign.statements.keyset import (
 )
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import add_signatures, sign_statement
+from cardsign.times import second, utc
 from cardsign.urls import parse_origin
 
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")
@@ -218,10 +219,10 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
         UsageFault: ``statement.not_yet``.
     """
     if keyset is not None and now.timestamp() < keyset.iat:
-        issued = datetime.fromtimestamp(keyset.iat, UTC)
+        issued = utc(keyset.iat)
         raise UsageFault(
             "statement.not_yet",
-            f"keyset {keyset.label}, the newest here, was issued at {issued:%Y-%m-%d %H:%M:%S} UTC",
+            f"keyset {keyset.label}, the newest here, was issued at {second(issued)}",
             hint="Check this machine's clock; if another's was ahead, none can follow before then.",
         )
 

@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from cardsign.config import ProjectConfig
@@ -77,6 +77,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
+from cardsign.times import day, utc
 
 _PAST = {
     "prepublish": "prepublished",
@@ -361,7 +362,7 @@ class Work:
             # be refused by all, and neither a keyset nor a recovery could follow it until then.
             what = (
                 f"sign keyset {draft.number}, digest {draft.statement.digest}, if it is "
-                f"{self.now:%Y-%m-%d}: keyset {draft.previous.label} has "
+                f"{day(self.now)}: keyset {draft.previous.label} has "
                 "ended by this machine's clock, which may be ahead"
             )
             self.needs("each root holder", what, self._sign(file, draft.statement.digest), None)
@@ -590,7 +591,7 @@ _UNLISTED = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
 
 
 def _end(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:
-    return None if statement is None else datetime.fromtimestamp(statement.exp, UTC)
+    return None if statement is None else utc(statement.exp)
 
 
 def key_holder(role: Role) -> str:

@@ -22,7 +22,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -30,8 +30,9 @@ from uuid import UUID
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
 from cardsign.files import make_directory, read_bytes, remove, write_atomic
-from cardsign.keys.model import TIME_FORMAT, AuditHead, StoreState, state_digest
+from cardsign.keys.model import AuditHead, StoreState, state_digest
 from cardsign.records import dataclass
+from cardsign.times import stamp
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 
@@ -88,7 +89,7 @@ def extend(
                 "prev": head.digest,
                 "seq": head.seq + 1,
                 "state": digest,
-                "time": now.astimezone(UTC).strftime(TIME_FORMAT),
+                "time": stamp(now),
             }
         )
         head = AuditHead(head.seq + 1, _sha256(line))

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -33,7 +33,7 @@ from cardsign.keys.keyset_drafts import (
     unlisted_roots,
     waiting_draft,
 )
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     ENDED,
     KeyTimes,
@@ -58,6 +58,7 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
+from cardsign.times import second, utc
 
 Level = Literal["alarm", "note"]
 
@@ -154,10 +155,10 @@ def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterat
         if name != "stops_signing" and (time := getattr(key.times, name)) is not None
     ]
     times += [publication.at for publication in known.state.publications]
-    times += [datetime.fromtimestamp(one.iat, UTC) for one in (known.keyset, known.release) if one]
+    times += [utc(one.iat) for one in (known.keyset, known.release) if one]
     newest = max(times, default=now)
     if newest > now + timedelta(seconds=settings.skew):
-        message = f"the store knows of {newest:{SHOWN_TIME}}, and this clock says it is not yet"
+        message = f"the store knows of {second(newest)}, and this clock says it is not yet"
         yield Finding("doctor.clock", "alarm", message)
 
 
@@ -202,7 +203,7 @@ def _due(
             # Lawful at once, but needed only in time for caches to learn the key.
             due += max(timedelta(), timedelta(seconds=settings.rotate_every) - 2 * settings.drain)
         if due is not None and due <= now + within:
-            when = "is due" if due <= now else f"will be due at {due:{SHOWN_TIME}}"
+            when = "is due" if due <= now else f"will be due at {second(due)}"
             level: Level = "alarm" if within else "note"
             yield Finding("doctor.due", level, f"{step.what}: {when}", real=due)
 
@@ -258,13 +259,13 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
         if marker is None or digest in seen:
             continue
         seen.add(digest)
-        ends = datetime.fromtimestamp(marker.exp, UTC)
+        ends = utc(marker.exp)
         at = first.get(digest)
         notice = timedelta() if at is None else min(NOTICE, (ends - at) / 4)
         if ends <= now:
-            message = f"this extended card ended at {ends:{SHOWN_TIME}}; nobody is given it"
+            message = f"this extended card ended at {second(ends)}; nobody is given it"
         elif ends <= now + max(within, notice):
-            message = f"this extended card ends at {ends:{SHOWN_TIME}}"
+            message = f"this extended card ends at {second(ends)}"
         else:
             continue
         yield Finding("doctor.card_ends", "alarm", message, place, real=ends)
@@ -285,7 +286,7 @@ def _keyset(
     told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
-    ends = f"without it no card is trusted from {told.ends:{SHOWN_TIME}} on"
+    ends = f"without it no card is trusted from {second(told.ends)} on"
     if _no_card_key(known.state):
         ends = "no card is trusted before that"
     draft = waiting_draft(known.state, keyset, known.untrusted_draft, now=now)
@@ -296,7 +297,7 @@ def _keyset(
             need = f"{missing} more holder{'s have' if missing > 1 else ' has'} to sign it"
         stale = keyset_due(known.state, draft, now=now).due
         message = (
-            f"keyset {told.number} waits here: {need}; {ends}. From {stale:{SHOWN_TIME}} on "
+            f"keyset {told.number} waits here: {need}; {ends}. From {second(stale)} on "
             "another is drafted in its place, and all have to sign again"
         )
         real = None if _no_card_key(known.state) else min(told.ends, stale)
@@ -307,7 +308,7 @@ def _keyset(
             )
             yield Finding("rotate.draft_says_more", "alarm", message, known.draft_file)
     else:
-        when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}} on"
+        when = "now" if told.is_due(now) else f"from {second(told.due)} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
         real = None if _no_card_key(known.state) else told.ends
         yield Finding("doctor.keyset_due", "alarm", message, real=real)
@@ -316,10 +317,10 @@ def _keyset(
 def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Finding]:
     """Listed keys that end before their keyset: no draft of this store prolongs another's keys."""
     for key in keyset.keys:
-        ends = datetime.fromtimestamp(key.exp, UTC)
+        ends = utc(key.exp)
         if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
             what = f"{key.named} of {key.holder}"
-            message = f"{what} counts until {ends:{SHOWN_TIME}}, and keyset statements go on"
+            message = f"{what} counts until {second(ends)}, and keyset statements go on"
             yield Finding("doctor.key_ends", "alarm", message, real=ends)
 
 
@@ -332,8 +333,8 @@ def _release(
     if release is None or keyset is None:
         yield Finding("doctor.release_due", "alarm", "there is no release; no card is current")
         return
-    ends = datetime.fromtimestamp(release.exp, UTC)
-    what = f"release {release.seq} ends at {ends:{SHOWN_TIME}}, and with it every card"
+    ends = utc(release.exp)
+    what = f"release {release.seq} ends at {second(ends)}, and with it every card"
     if release.keyset.digest != keyset.digest:
         older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
@@ -407,7 +408,7 @@ def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Itera
     if state.moved is None:
         return
     to, at = state.moved.to, state.moved.at
-    message = f"this key store moved to {to} on {at:{SHOWN_TIME}}"
+    message = f"this key store moved to {to} on {second(at)}"
     if private:
         where = store.private_place("*")
         message += (

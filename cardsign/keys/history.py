@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
@@ -22,6 +22,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, Role, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.times import utc
 
 
 class StatementHistory:
@@ -224,7 +225,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
         raise StatementRefused(
             "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
         )
-    issued = datetime.fromtimestamp(release.iat, UTC)
+    issued = utc(release.iat)
     return check_release(release, named[0], None, now=issued, skew=timedelta()).good
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
@@ -20,7 +20,6 @@ from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
 from cardsign.keys.lifecycle import (
     DEFAULT_SETTINGS,
-    SHOWN_TIME,
     TimelineSettings,
     until_retirement,
 )
@@ -45,6 +44,7 @@ from cardsign.statements.keyset import (
     keyset_payload,
     read_keyset,
 )
+from cardsign.times import day, second, utc
 
 #: Where a tick writes its draft: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -78,7 +78,7 @@ def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iter
     yield from _texts("origin", before.origins if before else (), after.origins)
     yield from _keys(before.keys if before else (), after.keys)
     yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
-    yield f"~ valid from {_day(after.iat)} until {_day(after.exp)}"
+    yield f"~ valid from {day(after.iat)} until {day(after.exp)}"
 
 
 def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _key(key: IssuerKey) -> str:
     name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
     return (
         f"{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
-        f"{key.holder}, {_day(key.nbf)} to {_day(key.exp)}{name}"
+        f"{key.holder}, {day(key.nbf)} to {day(key.exp)}{name}"
     )
 
 
@@ -134,10 +134,6 @@ def _texts(
     for text in after:
         if text not in before:
             yield f"+ {name} {text}"
-
-
-def _day(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
 
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
@@ -481,7 +477,7 @@ def keyset_due(
     """
     number = previous.label
     following = f"{previous.epoch}.{previous.version + 1}"
-    ends = datetime.fromtimestamp(previous.exp, UTC)
+    ends = utc(previous.exp)
     aged = previous.renew_at
     changed = _changed(state, previous, now)
     leaving = _leaving(state, previous)
@@ -490,7 +486,7 @@ def keyset_due(
         if now < last < aged:
             why = f"{_kids((*changed, *leaving))} have retired by then"
             return KeysetDue(following, last, why, ends)
-        return KeysetDue(following, aged, f"keyset {number} ends at {ends:{SHOWN_TIME}}", ends)
+        return KeysetDue(following, aged, f"keyset {number} ends at {second(ends)}", ends)
     why = f"keyset {number} is out of date: {_kids(changed)} changed since"
     return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)
 
@@ -529,15 +525,15 @@ def says_more(
     it there. A draft from a later time than `now` says that as well. Not checked: that it follows
     `previous`; see :func:`check_draft`.
     """
-    moment = datetime.fromtimestamp(draft.iat, UTC)
-    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + KEYSET_LIFETIME)
+    issued = utc(draft.iat)
+    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
     try:
-        ours = draft_next(plan, previous, now=moment)
+        ours = draft_next(plan, previous, now=issued)
     except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
     said = [change for change in content if not change.startswith("=")]
-    if draft.exp > ours.exp or moment > now:
+    if draft.exp > ours.exp or issued > now:
         said.append(times)
     return tuple(said)
 
@@ -593,10 +589,10 @@ def draft_if_due(
     if waiting is not None:
         return waiting, False
     # The draft says when it came to be due, unless that was too long ago.
-    since = max(told.due, datetime.fromtimestamp(previous.iat, UTC)).replace(microsecond=0)
-    moment = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
-    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + KEYSET_LIFETIME)
-    return draft_next(plan, previous, now=moment), True
+    since = max(told.due, utc(previous.iat)).replace(microsecond=0)
+    issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
+    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
+    return draft_next(plan, previous, now=issued), True
 
 
 def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tuple[KeyRecord, ...]:

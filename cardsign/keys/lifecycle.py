@@ -19,7 +19,6 @@ from cardsign.keys.audit import AuditEvent
 from cardsign.keys.model import (
     ENDED,
     MAX_PUBLICATIONS,
-    TIME_FORMAT,
     KeyRecord,
     KeyTimes,
     Moved,
@@ -35,11 +34,11 @@ from cardsign.keys.model import (
 )
 from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetId
+from cardsign.times import second, stamp
 
 # When a step of the lifecycle is lawful, and for what it waits until then.
 
 
-SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 _SHOWN: Final = 5  # cards that an error lists before "and N more"
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -111,7 +110,7 @@ class Waiting:
     def refuse(self, kid: str, step: str, now: datetime) -> None:
         """Refuse the step (with `code`) as long as it waits."""
         if not self.is_over(now):
-            when = "" if self.until is None else f"; wait until {self.until:{SHOWN_TIME}}"
+            when = "" if self.until is None else f"; wait until {second(self.until, now)}"
             raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
 
 
@@ -164,7 +163,7 @@ def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettin
         return Waiting("keystore.cards_unsigned", what, None)
     if cards := signed_cards(state, key):
         what = (
-            f"it signs until {stops:{SHOWN_TIME}}; from then on sign the published cards "
+            f"it signs until {second(stops)}; from then on sign the published cards "
             f"{_named(cards)} again, so that they no longer need it"
         )
         return Waiting("keystore.cards_unsigned", what, None)
@@ -444,7 +443,7 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
     newest = {one.series for one in state.publications} | {publication.series}
     kept = _newest_of([*state.publications, publication], len(newest))
     details: dict[str, Json] = {
-        "at": at.strftime(TIME_FORMAT),
+        "at": stamp(at),
         "cards": {card.name: card.payload_sha256 for card in publication.cards},
         "generation": publication.generation,
         "kids": list(publication.kids),
@@ -502,7 +501,7 @@ def check_not_moved(state: StoreState, *, where: str = "") -> None:
         to, at = state.moved.to, state.moved.at
         raise StoreFault(
             "keystore.moved",
-            f"this key store moved to {to} on {at:{SHOWN_TIME}}; nothing is signed or changed here",
+            f"this key store moved to {to} on {second(at)}; nothing is signed or changed here",
             path=where,
             hint=f"Use the new one: --keystore {to}.",
         )

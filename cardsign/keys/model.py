@@ -41,6 +41,7 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
+from cardsign.times import read_stamp, stamp
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -50,7 +51,6 @@ FORMAT: Final = 3
 MAX_READ_BEFORE: Final = 4
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
-TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is computed from an older one
 
@@ -84,12 +84,9 @@ class _As:
 def _read_time(untrusted: object) -> datetime:
     """A time of UTC, to the second, in one spelling."""
     try:
-        time = datetime.strptime(str(untrusted), TIME_FORMAT).replace(tzinfo=UTC)
+        return read_stamp(str(untrusted))
     except ValueError:
-        time = None
-    if time is None or time.strftime(TIME_FORMAT) != untrusted:
-        raise ValueError("is not a time like 2026-11-21T22:00:00Z")
-    return time
+        raise ValueError("is not a time like 2026-11-21T22:00:00Z") from None
 
 
 def _read_public(untrusted: object) -> PublicKey:
@@ -127,7 +124,7 @@ def _check_digest(text: str) -> str:
 
 Count = Annotated[int, _As(_read_count, int)]
 Digest = Annotated[str, _As(_check_digest)]
-Time = Annotated[datetime, _As(_read_time, lambda time: str(time.strftime(TIME_FORMAT)))]
+Time = Annotated[datetime, _As(_read_time, stamp)]
 
 _Record = TypeVar("_Record")
 

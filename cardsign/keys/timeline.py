@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from cardsign.keys.lifecycle import TimelineSettings
@@ -12,6 +12,7 @@ from cardsign.keys.rotation import Step, steps
 from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
+from cardsign.times import utc
 
 Phase = Literal[
     "unlisted",
@@ -86,7 +87,7 @@ def statement_rows(
     """
 
     def row(name: str, what: str, one: KeysetStatement | ReleaseStatement) -> TimelineRow:
-        start, end = (datetime.fromtimestamp(at, UTC) for at in (one.iat, one.exp))
+        start, end = (utc(at) for at in (one.iat, one.exp))
         return TimelineRow(name, what, (Span("stands", start, end),), one.renew_at)
 
     found = [row(keyset.label, "keyset", keyset)] if keyset is not None else []

@@ -24,6 +24,7 @@ from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
+from cardsign.times import second
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
@@ -379,7 +380,7 @@ def _judged(
 def _check_still_holds(public: Discovery, now: datetime) -> None:
     until = public.report.valid_until
     if until is not None and until <= now:
-        what = f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC"
+        what = f"the verdict on {public.url} held until {second(until)}"
         raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
@@ -28,7 +28,6 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.release_drafts import SKEW
 from cardsign.publish.generation import (
     CARD_FILE,
@@ -41,6 +40,7 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.times import second, utc
 from cardsign.trust.enroll import newest_keyset, newest_release
 from cardsign.trust.keyset_choice import SuppliedStatements
 from cardsign.trust.policy import (
@@ -154,7 +154,7 @@ def _check_marker(
     if marker.exp <= now.timestamp():
         raise PublishRefused(
             "publish.extended",
-            f"{name} expired at {datetime.fromtimestamp(marker.exp, UTC):{SHOWN_TIME}}",
+            f"{name} expired at {second(marker.exp)}",
             hint="Sign it again with a later --expires.",
         )
     return marker
@@ -231,10 +231,10 @@ class Issued:
         try:
             keysets = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(keysets, key=attrgetter("number")))
-            newest_keyset(history, now=now or _issued_at(history[-1]), skew=SKEW)
+            newest_keyset(history, now=now or utc(history[-1].iat), skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
-                own_time = _issued_at(release)
+                own_time = utc(release.iat)
                 at = own_time if now is None or release.digest == known else now
                 _check_release(release, history, at)
         except StatementRefused as refusal:
@@ -431,10 +431,6 @@ def _check_release(
     """Check a release by the statement that it names, which may be the one before the newest."""
     named = [one for one in keysets if one.digest == release.keyset.digest]
     newest_release([release], named[0] if named else keysets[-1], now=now, skew=SKEW)
-
-
-def _issued_at(statement: KeysetStatement | ReleaseStatement) -> datetime:
-    return datetime.fromtimestamp(statement.iat, UTC)
 
 
 def _refuse_unless_trusted(report: Report, name: str) -> None:

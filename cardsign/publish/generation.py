@@ -38,6 +38,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.records import dataclass
+from cardsign.times import read_stamp, stamp
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 CARD_FILE: Final = "agent-card.json"
@@ -61,7 +62,6 @@ _FILE: Final = re.compile(
     r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
     rf"|extended/(?P<audience>{AUDIENCE.pattern})\.json|keyset/(?P<keyset>{_NUMBER}\.{_NUMBER})\.json"
 )
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
 _MEDIA_TYPES: Final = {
     CARD_FILE: "application/json",
@@ -165,7 +165,7 @@ class Generation:
             {
                 "format": _FORMAT,
                 "generation": self.number,
-                "published_at": self.published_at.strftime(_TIME),
+                "published_at": stamp(self.published_at),
                 "max_age": self.max_age,
                 "files": {
                     name: {
@@ -176,7 +176,7 @@ class Generation:
                     for name, data in self.files.items()
                 },
                 "kids": list(self.kids),
-                **({"changes_at": self.changes_at.strftime(_TIME)} if self.changes_at else {}),
+                **({"changes_at": stamp(self.changes_at)} if self.changes_at else {}),
                 **({"publisher": self.publisher.to_json()} if self.publisher else {}),
             }
         )
@@ -342,7 +342,7 @@ def _state(data: bytes, path: Path) -> dict[str, Json]:
 
 def _time(text: str, path: Path) -> datetime:
     try:
-        return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+        return read_stamp(text)
     except ValueError:
         _corrupt(path, f"{text!r} is no time YYYY-MM-DDThh:mm:ssZ")
 

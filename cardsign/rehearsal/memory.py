@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from cardsign.errors import PassphraseFault
@@ -21,6 +21,7 @@ from cardsign.keys.stores.base import KeyStore, Kind, Number
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.signing import sign_statement
+from cardsign.times import utc
 
 
 class MemoryStore(KeyStore):
@@ -136,7 +137,7 @@ def _keep(
     newest: KeysetStatement, names: dict[str, str], copy: MemoryStore, roots: MemoryStore
 ) -> None:
     """Keep a statement in both stores that says of the stand-ins what `newest` says."""
-    begun = datetime.fromtimestamp(newest.iat, UTC)
+    begun = utc(newest.iat)
     made = dict[str, PrivateKey]()
     recovery = newest.recovery.keys if newest.recovery else ()
     listed = [(key.public, key.holder) for key in newest.keys]
@@ -183,8 +184,8 @@ def _history(
     A recovery opened each epoch but the first. `recovering` stands in for the keys that did, since
     the newest statement may have given them up.
     """
-    begun = datetime.fromtimestamp(newest.iat, UTC)
-    lifetime = datetime.fromtimestamp(newest.exp, UTC) - begun
+    begun = utc(newest.iat)
+    lifetime = utc(newest.exp) - begun
     before = replace(plan, recovery=Quorum(1, (RootKey(recovering.public, "recovery"),)))
     statement: KeysetStatement | None = None
     while statement is None or statement.number < newest.number:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
@@ -35,6 +35,7 @@ from cardsign.records import dataclass
 from cardsign.rehearsal.memory import MemoryStore, stand_in
 from cardsign.rehearsal.peers import Copies, KeysetPeer, Site, believes
 from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.cache import VerdictCache
 
@@ -353,7 +354,7 @@ class _Run:
             Copies(self.site, MAX_STATEMENT_AGE),
             keyset.origins[0],
             keyset.id,
-            at=lambda t: datetime.fromtimestamp(t, UTC),
+            at=utc,
             skew=settings.skew,
             verdicts=VerdictCache(),
         )

@@ -10,7 +10,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.extensions import declares_extended_card
@@ -20,6 +19,7 @@ from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import SignatureRefused
 from cardsign.jose.jws import read_entry
 from cardsign.publish.generation import Generation
+from cardsign.times import utc
 
 PUBLISHED: Final = "agent_card_published"
 MAX_TEXT: Final = 256  # characters of a text of the card
@@ -52,7 +52,7 @@ def published_event(generation: Generation, now: float) -> str:
     card = parse_object(generation.card)
     first = next(iter(current_interfaces(card)), None)
     event = {
-        "time": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
+        "time": utc(now).isoformat(timespec="milliseconds"),
         "event": PUBLISHED,
         "generation": generation.number,
         "name": _text(card.get("name")),

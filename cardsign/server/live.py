@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -31,6 +30,7 @@ from cardsign.server.extended import ExtendedCards
 from cardsign.server.providers import WAITS, Provider
 from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.times import utc
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -220,7 +220,7 @@ class LiveApplication:
         held, generation, now = self._page, self.generation, self._now()
         if held is None or held[0] is not generation or now >= held[1]:
             beside = tuple(generation.keysets.values()), generation.release, generation.jwks
-            time = datetime.fromtimestamp(now, UTC)
+            time = utc(now)
             text, until = card_page(generation.card, Published(*beside), now=time)
             ends = until.timestamp() if until and until > time else math.inf
             age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))

@@ -16,7 +16,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -56,6 +55,7 @@ from cardsign.server.providers import (
     bearer_of,
 )
 from cardsign.server.tokens import TokenTable
+from cardsign.times import utc
 from cardsign.urls import Origin, Url, parse_url
 
 SECONDS: Final = 3.0  # for one request: a caller waits for it
@@ -182,7 +182,7 @@ class Jwt(RemoteProvider):
         self._access = reached.access
         self._fetcher = DocumentFetcher(
             reached,
-            now=lambda: datetime.fromtimestamp(now(), UTC),
+            now=lambda: utc(now()),
             ceiling=KEYS_SECONDS,
         )
         #: What each URL answered last, and when: an issuer may forbid every cache.

@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.records import dataclass
+from cardsign.times import read_stamp, second, stamp
 
 if TYPE_CHECKING:
     from cardsign.keys.doctor import Finding
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
 MAX_NAMED: Final = 10  # tokens that one line for the operator names
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _LINE: Final = re.compile(
     rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
 )
@@ -90,7 +90,7 @@ class TokenTable:
             if match is None:
                 raise bad("this line is not a SHA-256 in hex and an audience")
             try:
-                end = datetime.strptime(match[3], _TIME).replace(tzinfo=UTC) if match[3] else None
+                end = read_stamp(match[3]) if match[3] else None
             except ValueError:
                 raise bad("what follows `until` is no time YYYY-MM-DDThh:mm:ssZ") from None
             entry = TokenEntry(bytes.fromhex(match[1]), match[2], number, end)
@@ -144,7 +144,7 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     """
     check_audience(audience)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    until = f" until {expires.astimezone(UTC).strftime(_TIME)}" if expires else ""
+    until = f" until {stamp(expires)}" if expires else ""
     return token, f"{_digest(token).hex()} {audience}{until}"
 
 
@@ -161,7 +161,7 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
             name = one.digest.hex()[:12]
             message = (
                 f"token {name} opens the card of {one.audience} until "
-                f"{one.expires:%Y-%m-%d %H:%M:%S} UTC: cardsign tokens create --audience "
+                f"{second(one.expires)}: cardsign tokens create --audience "
                 f"{one.audience} --token-file {file} makes another; then cardsign tokens revoke "
                 f"{name} --token-file {file}"
             )

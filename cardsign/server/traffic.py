@@ -14,7 +14,6 @@ import math
 import re
 from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from cardsign.server.host import Host
 from cardsign.server.live import PAGE_PATH, look_at_all
 from cardsign.server.providers import RETRY_SECONDS, address_of, in_networks
 from cardsign.server.settings import ServerSettings
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class AccessLog:
         """Write the line of one answer."""
         if _is_probe(scope, self._settings):
             return
-        began = datetime.fromtimestamp(self._now() - seconds, UTC)
+        began = utc(self._now() - seconds)
         line = {
             "time": began.isoformat(timespec="milliseconds"),
             "client": client_of(scope, self._settings.proxies),

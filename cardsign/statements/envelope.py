@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
@@ -23,6 +23,7 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.lru import Lru
 from cardsign.records import dataclass
+from cardsign.times import away, second
 
 #: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.
 CAPACITY: Final = 4096
@@ -198,22 +199,12 @@ def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.
     """
     check_past(iat, now, skew, what=what)
-    seconds = now.timestamp()
-    if seconds >= exp:
+    if now.timestamp() >= exp:
         raise StatementRefused(
             "statement.expired",
-            f"{what} expired {_span(seconds - exp)} ago ({_utc(exp)})",
+            f"{what} expired {away(exp, now)} ({second(exp)})",
             path="/exp",
         )
-
-
-def _span(seconds: float) -> str:
-    """A time in its largest unit, for people."""
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= length:
-            count = int(seconds // length)
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return f"{seconds:.0f} s"
 
 
 def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") -> None:
@@ -222,21 +213,12 @@ def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") ->
     Raises:
         StatementRefused: ``statement.not_yet``.
     """
-    ahead = iat - now.timestamp()
-    if ahead > skew.total_seconds():
+    if iat - now.timestamp() > skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"{what} is issued for {_utc(iat)}, {_span(ahead)} from now",
+            f"{what} is issued for {second(iat, now)}",
             path="/iat",
         )
-
-
-def _utc(seconds: int) -> str:
-    """For people; no year beyond those that they count."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return str(seconds)
 
 
 def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -32,6 +32,7 @@ from cardsign.statements.envelope import (
     parse_payload,
     read_envelope,
 )
+from cardsign.times import utc
 
 Role: TypeAlias = Literal["card", "release"]
 
@@ -214,7 +215,7 @@ class KeysetStatement:
     @property
     def renew_at(self) -> datetime:
         """When a third of its time is left: the roots are offline, and asked in good time."""
-        return datetime.fromtimestamp(self.exp - (self.exp - self.iat) // 3, UTC)
+        return utc(self.exp - (self.exp - self.iat) // 3)
 
 
 #: Keyset statements that are not read again; an issuer's whole history is read at each step.

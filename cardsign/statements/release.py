@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +22,7 @@ from cardsign.statements.envelope import (
     read_envelope,
 )
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
+from cardsign.times import utc
 
 RELEASE_FORMAT: Final = "cardsign-release/1"
 #: Seconds. Renewed daily: the longest that a withheld revocation stays unknown.
@@ -90,7 +91,7 @@ class ReleaseStatement:
     @property
     def renew_at(self) -> datetime:
         """When half of its time is over: a program renews it, which is noticed if it stops."""
-        return datetime.fromtimestamp((self.iat + self.exp) / 2, UTC)
+        return utc((self.iat + self.exp) / 2)
 
     def is_withdrawn(self, url: str) -> bool:
         """Whether a card was listed at a URL once, and none is current there any more."""

@@ -35,6 +35,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootPin
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
+from cardsign.times import SPAN, read_span
 from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
@@ -75,9 +76,6 @@ MAX_LISTED: Final = 1024
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16
 
-_DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
-
 
 def _whole(form: re.Pattern[str]) -> str:
     return f"^(?:{form.pattern})$"
@@ -94,12 +92,11 @@ FORMS: Final = {
 
 
 def _seconds(value: object) -> object:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is not None:
-        return int(match[1]) * _UNITS[match[2]]
-    if isinstance(value, str):
+    if not isinstance(value, str):
+        return value
+    if (seconds := read_span(value)) is None:
         raise ValueError('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
-    return value
+    return seconds
 
 
 def _by(read: Callable[[Any], object], kind: type = str) -> PlainValidator:
@@ -125,7 +122,7 @@ def _said(refusal: InputRefused) -> tuple[str, str]:
 
 
 _DURATION_SCHEMA: Final = {
-    "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{_DURATION.pattern}$"}]
+    "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{SPAN.pattern}$"}]
 }
 Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds), WithJsonSchema(_DURATION_SCHEMA)]
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]

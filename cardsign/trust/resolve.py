@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -24,6 +24,7 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootPin
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
+from cardsign.times import minute
 from cardsign.trust.keyset_choice import (
     NO_STATEMENTS,
     Chosen,
@@ -481,9 +482,8 @@ class _Resolution:
         """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
         if newest - self.limits.skew > self.now.timestamp():
-            when = datetime.fromtimestamp(newest, UTC)
-            behind = f"a statement of {when:%Y-%m-%d %H:%M} UTC was seen before, and this clock "
-            behind += f"says {self.now.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+            behind = f"a statement of {minute(newest)} was seen before, and this clock "
+            behind += f"says {minute(self.now)}"
             self.weigh("blocks", Reason.of("time.clock_behind", behind))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:

@@ -7,7 +7,6 @@ card is "no"; where nobody who may speak has spoken, it is "unknown".
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
 
 from cardsign.card.canonical import Payload
 from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker
@@ -15,6 +14,7 @@ from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
+from cardsign.times import minute
 from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended
 from cardsign.trust.resolve import IssuerTrust
 from cardsign.urls import parse_origin, parse_url
@@ -54,9 +54,9 @@ def may_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
         return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.skew.total_seconds()
     if early and not trust.clock_is_behind:  # else nothing is trusted in any case
-        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {_day(key.nbf)} on")
+        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
     if seconds >= key.exp:
-        return Reason.of("key.expired", f"the key {kid!r} expired at {_day(key.exp)}")
+        return Reason.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
     return None
 
 
@@ -75,7 +75,7 @@ def currency(
         expect: What was asked for.
     """
     if marker is not None and trust.now.timestamp() >= marker.exp:
-        expired = f"the extended card expired at {_day(marker.exp)}"
+        expired = f"the extended card expired at {minute(marker.exp)}"
         return "no", Reason.of("extended.expired", expired)
     release = trust.release
     if release is None:
@@ -87,10 +87,6 @@ def currency(
     if against is not None:
         return "no", against
     return ("unknown", None) if trust.hindrances else ("yes", None)
-
-
-def _day(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _public(

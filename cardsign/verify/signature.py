@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from cardsign.card.canonical import (
@@ -33,6 +33,7 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.reasons import Reason, weighed
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
+from cardsign.times import utc
 from cardsign.trust.policy import ACCEPTED, Expectation, Policy, TrustedIssuer
 from cardsign.trust.resolve import IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
@@ -264,7 +265,7 @@ def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> 
     ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
     if marker is not None:
         ends.append(marker.exp)
-    return datetime.fromtimestamp(min(ends), UTC) if ends else None
+    return utc(min(ends)) if ends else None
 
 
 def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.peers import age
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
 from cardsign.net import Discoverer, FetchSettings
@@ -637,21 +636,6 @@ def test_a_log_of_checks_that_cannot_be_read_is_a_fault(
 
     assert (ended.status, "state.corrupt" in ended.err) == (2, True)
     assert "Remove it" in ended.err
-
-
-AGES = {
-    "now": (0, "less than a minute"),
-    "a clock that went back": (-90, "less than a minute"),
-    "minutes": (150, "2 minutes"),
-    "an hour": (3600, "1 hour"),
-    "days": (3 * 86400 + 5, "3 days"),
-}
-
-
-@pytest.mark.parametrize(("seconds", "words"), AGES.values(), ids=AGES)
-def test_an_age_is_said_in_its_largest_unit(seconds: int, words: str) -> None:
-    """Rounded down."""
-    assert age(timedelta(seconds=seconds)) == words
 
 
 def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:

@@ -6,7 +6,6 @@ Each command's module is imported when the group is used, all of them cheap.
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +41,7 @@ from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import DRAFT_FILE
 from cardsign.keys.rotation import refresh_hint
 from cardsign.server.tokens import ending_tokens
+from cardsign.times import day, read_span
 
 
 @command("list", example="cardsign keys list")
@@ -55,7 +55,7 @@ def list_(keystore: KeystoreOptions) -> None:
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
         roles = f"{', '.join(record.roles)}{gone}"
-        made = f"{record.created:%Y-%m-%d}"
+        made = day(record.created)
         rows.append((record.kid, record.alg, record.state, made, roles))
     print_table({"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}, rows)
 
@@ -133,11 +133,11 @@ def doctor(
     extended cards expire, and whether the publication is complete.
     """
     config, now = project_config(), datetime.now(UTC)
-    span = re.fullmatch(r"([0-9]{1,5})([smhd])", expires_within or "0s")
-    if span is None:
+    span = read_span(expires_within) if expires_within else 0
+    if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
         told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
         raise UsageFault("usage.invalid", told)
-    within = timedelta(seconds=int(span[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[2]])
+    within = timedelta(seconds=span)
     store = keystore.open(vouched=False)
     findings = examine_store(
         store,

@@ -25,11 +25,11 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.keys import short_kid
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import has_ended, keyset_due
-from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.rotation import steps
 from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
 from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
+from cardsign.times import minute, second
 
 #: Of each phase: its mark in a line, what it means, and its colour on a light page and a dark one.
 _PHASES: Final[dict[Phase, tuple[str, str, str, str]]] = {
@@ -83,7 +83,7 @@ def timeline(output: str | None, keystore: KeystoreOptions) -> None:
         told.append((next_one.due, f"let the roots sign keyset {next_one.number} ({next_one.why})"))
     said = []
     for due, what in sorted(told, key=lambda one: (one[0] is None, one[0] and one[0].timestamp())):
-        when = "no date yet" if due is None else "now" if due <= now else f"{due:{SHOWN_TIME}}"
+        when = "no date yet" if due is None else "now" if due <= now else second(due)
         said.append(f"{when}: {what}")
     if printed([_row_json(row) for row in drawn]):
         return
@@ -102,7 +102,7 @@ def _picture(drawn: Sequence[TimelineRow], state: StoreState, now: datetime) -> 
         yield "there are no keys yet"
         return
     start, end = extent(drawn, now)
-    left, right = f"{start:%Y-%m-%d %H:%M}", f"{end:%Y-%m-%d %H:%M} UTC"
+    left, right = f"{start:%Y-%m-%d %H:%M}", minute(end)
     yield f"{'':<{_LABEL}}{left}{right:>{_COLUMNS - len(left)}}"
     for row in drawn:
         label = f"{safe(row.name)[:_NAME]:<{_NAME}} {row.what}"
@@ -243,7 +243,7 @@ def _when(moment: datetime, told: Rehearsal) -> str:
     hours, rest = divmod(int((moment - told.start).total_seconds()), 3600)
     days, hours = divmod(hours, 24)
     after = f"{days} d {hours} h" if days else f"{hours} h {rest // 60} min"
-    return f"{moment:%Y-%m-%d %H:%M} UTC (+{after})"
+    return f"{minute(moment)} (+{after})"
 
 
 def _peers(told: Rehearsal) -> Iterator[TimelineRow]:

@@ -1,0 +1,69 @@
+"""Times, all in UTC: as files of ours spell them, and as people read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+_STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_UNITS: Final = {"day": 86400, "hour": 3600, "minute": 60}  # seconds
+
+
+def utc(time: datetime | float) -> datetime:
+    """A time in UTC; a number is Unix seconds."""
+    if isinstance(time, datetime):
+        return time.astimezone(UTC)
+    return datetime.fromtimestamp(time, UTC)
+
+
+def day(time: datetime | float) -> str:
+    """For people: ``2026-11-25``."""
+    return f"{utc(time):%Y-%m-%d}"
+
+
+def minute(time: datetime | float) -> str:
+    """For people: ``2026-11-25 09:30 UTC``."""
+    return f"{utc(time):%Y-%m-%d %H:%M} UTC"
+
+
+def second(time: datetime | float, now: datetime | None = None) -> str:
+    """For people: ``2026-11-25 09:30:00 UTC``; and where `now` is given, ``(in 3 days)``."""
+    shown = f"{utc(time):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{shown} ({away(time, now)})" if now else shown
+
+
+def away(time: datetime | float, now: datetime) -> str:
+    """How far away a time is, in its largest unit, rounded down: ``in 3 days``, ``1 hour ago``."""
+    seconds = int(utc(time).timestamp() - now.timestamp())
+    span = "less than a minute"
+    for unit, length in _UNITS.items():
+        if count := abs(seconds) // length:
+            span = f"{count:,} {unit}{'s' if count > 1 else ''}"
+            break
+    return f"in {span}" if seconds > 0 else f"{span} ago"
+
+
+def stamp(time: datetime) -> str:
+    """As files of ours spell a time: ``2026-11-25T09:30:00Z``."""
+    return utc(time).strftime(_STAMP)
+
+
+def read_stamp(text: str) -> datetime:
+    """The time of a file of ours.
+
+    Raises:
+        ValueError: It is not spelt like that.
+    """
+    time = datetime.strptime(text, _STAMP).replace(tzinfo=UTC)
+    if stamp(time) != text:
+        raise ValueError(text)
+    return time
+
+
+def read_span(text: str) -> int | None:
+    """The seconds of a span such as ``90s``, ``5m``, ``12h`` or ``7d``; None if it is none."""
+    match = SPAN.fullmatch(text)
+    return int(match[1]) * _SECONDS[match[2]] if match else None
