@@ -96,6 +96,13 @@ def header(**changes: Any) -> bytes:
     return outside(lambda document: document["signatures"][0].update(protected=protected))
 
 
+def escaped_kid(kid: str, spelled: str) -> bytes:
+    """An honest statement whose first header spells its kid in another way."""
+    members = {"alg": "ES256", "kid": kid, "typ": TYP_KEYSET}
+    protected = base64url.encode(json.dumps(members).replace(f'"{kid}"', spelled).encode())
+    return outside(lambda document: document["signatures"][0].update(protected=protected))
+
+
 ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
     "no JSON": (lambda: b"{", "statement.shape"),
     "a member twice": (lambda: b'{"payload":"","payload":""}', "statement.shape"),
@@ -129,6 +136,11 @@ ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
     "a header with crit": (lambda: header(crit=["exp"]), "statement.header"),
     "alg none": (lambda: header(alg="none"), "statement.header"),
     "a kid with a line break": (lambda: header(kid="a\nb"), "statement.header"),
+    "a kid that is a number": (lambda: header(kid=7), "statement.header"),
+    "a header of more than 2 KiB": (
+        lambda: escaped_kid("a" * 256, '"' + "\\u0061" * 256 + '"' + " " * 512),
+        "statement.header",
+    ),
     "no typ": (lambda: header(typ=None), "statement.header"),
     "the typ of a card": (lambda: header(typ="JOSE"), "statement.typ"),
     "the typ of a release": (lambda: header(typ=TYP_RELEASE), "statement.typ"),
@@ -148,6 +160,9 @@ def test_envelope_passes_where_only_its_spelling_differs() -> None:
     turned = dict(reversed(document.items()))
     assert read_keyset(json.dumps(turned, indent=4).encode()) == read_keyset(honest())
     assert read_keyset(header()).digest == read_keyset(honest()).digest
+    # The longest kid that is allowed, each letter in six: the header has 1.6 KB.
+    longest = read_keyset(escaped_kid("a" * 256, '"' + "\\u0061" * 256 + '"'))
+    assert longest.envelope.signatures[0].kid == "a" * 256
 
 
 def test_statement_is_never_read_as_the_other() -> None:
@@ -429,6 +444,18 @@ def test_times(offset: int, code: str) -> None:
         assert refusal(check) == code
     else:
         check()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 minute"), (7200, "2 hours"), (86400, "1 day")],
+)
+def test_how_long_ago_it_expired_is_said(seconds: int, shown: str) -> None:
+    """In the largest unit of it."""
+    statement = signed_keyset("ann")
+    now = NOW + timedelta(seconds=statement.exp - T0 + seconds)
+    with pytest.raises(StatementRefused, match=f"expired {shown} ago"):
+        check_times(statement.iat, statement.exp, now=now, skew=timedelta())
 
 
 def test_count_looks_at_each_signature_alone() -> None:

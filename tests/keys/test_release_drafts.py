@@ -94,6 +94,7 @@ def test_a_withdrawn_url_has_no_card() -> None:
     assert [card.url for card in two.cards] == [other]
     assert [two.is_withdrawn(url) for url in (URL, other)] == [True, False]
     assert not one.is_withdrawn(URL)
+    assert not two.is_withdrawn("https://tides.example/never-listed.json")
 
 
 def test_what_one_release_revoked_the_next_revokes_too() -> None:

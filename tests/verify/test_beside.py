@@ -141,6 +141,20 @@ def test_it_is_the_extended_card_of_the_agent_beside_it(
     assert extended.exit_status == 1
 
 
+def test_two_tenants_of_one_url_are_two_agents() -> None:
+    """Each card names its own tenant there."""
+
+    def of(tenant: str, card: dict[str, Any]) -> dict[str, Any]:
+        return {**card, "supportedInterfaces": [{**one, "tenant": tenant} for one in INTERFACES]}
+
+    listed = of("a", PORTABLE)
+    for tenant, verdict in (("a", "trusted"), ("b", "untrusted")):
+        both = beside(
+            Tides(), card_of(card=listed), card_of(card=of(tenant, marked())), card=listed
+        )
+        assert [report.verdict for report in both] == ["trusted", verdict]
+
+
 def test_its_own_fault_goes_first() -> None:
     """And that of the public card is said besides."""
     public, extended = beside(Tides(), card_of("eve"), card_of(card=marked(audience="pier")))

@@ -224,6 +224,16 @@ def test_an_unsigned_card_of_nobody_is_untrusted() -> None:
     assert (report.verdict, codes(report)) == ("untrusted", ["sig.none", "trust.no_anchor"])
 
 
+def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
+    """With the command that takes both."""
+    report = Tides().says(dump({"keys": []}))
+
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.none")
+    assert "is a key set" in report.reasons[0].message
+    assert report.reasons[0].hint is not None
+    assert "cardsign verify CARD --jwks FILE" in report.reasons[0].hint
+
+
 # ------------------------------------------------------------------ no verdict
 
 
