@@ -56,10 +56,13 @@ class Area:
 
 
 AREAS: Final = {
-    "jose": Area(("cardsign/jose/**/*.py",), ("tests/jose", "tests/test_verify.py")),
+    "jose": Area(
+        ("cardsign/jose/**/*.py",),
+        ("tests/jose", "tests/test_verify.py", "tests/test_own_vectors.py"),
+    ),
     "canonical": Area(
         ("cardsign/card/canonical.py",),
-        ("tests/card", "tests/test_vectors.py", "tests/test_sign.py"),
+        ("tests/card", "tests/test_vectors.py", "tests/test_sign.py", "tests/test_paranoid.py"),
     ),
     "trust": Area(
         ("cardsign/trust/**/*.py",),
@@ -74,6 +77,7 @@ AREAS: Final = {
         (
             *("tests/verify", "tests/test_verify.py", "tests/test_verdict.py"),
             *("tests/trust", "tests/test_attacks_in_transit.py", "tests/test_attack_corpus.py"),
+            *("tests/test_own_vectors.py", "tests/test_paranoid.py"),
         ),
     ),
     "card": Area(
@@ -134,7 +138,10 @@ AREAS: Final = {
     ),
     "statements": Area(
         ("cardsign/statements/**/*.py",),
-        ("tests/jose/test_statement*.py", "tests/trust", "tests/test_attack_corpus.py"),
+        (
+            *("tests/jose/test_statement*.py", "tests/keys/test_release_drafts.py"),
+            *("tests/trust", "tests/test_attack_corpus.py"),
+        ),
     ),
     "integrations": Area(("cardsign/integrations/**/*.py",), ("tests/integrations",)),
     "settings": Area(
