@@ -16,7 +16,7 @@ from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_ou
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import printed, safe, say, say_notes
-from cardsign.cli.verifier import loopback_option
+from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 
 _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
@@ -51,7 +51,7 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
     "Run this program, an MCP server, and ask it for its tools over stdio.",
     into="run",
 )
-@loopback_option
+@network_options
 @option("--explain", "Show the source and line of each member.")
 def build(
     sources: tuple[str, ...],
@@ -65,7 +65,7 @@ def build(
     prompt_excerpt: bool,
     asked: tuple[str, ...],
     run: tuple[str, ...],
-    insecure_loopback_http: bool,
+    network: NetworkOptions,
     explain: bool,
 ) -> int:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
@@ -91,10 +91,8 @@ def build(
     )
     if asked or run:
         from cardsign.build.live import live_servers
-        from cardsign.net.fetch import FetchSettings
 
-        fetch = FetchSettings(insecure_loopback_http=insecure_loopback_http)
-        options = replace(options, live=live_servers(asked, run, fetch))
+        options = replace(options, live=live_servers(asked, run, network.settings()))
     built = build_card(sources, options)
     written = dict(_outputs(output, built))
     for name, data in written.items():

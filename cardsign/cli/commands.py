@@ -54,7 +54,14 @@ _COMMANDS: Final = {
 }
 #: Where a command is that is not in the module of its name.
 _ELSEWHERE: Final = {
+    "bundle": "verify:bundle",
+    "call": "fetch:call",
     "canonicalize": "sign:canonicalize",
+    "check": "lint:check",
+    "config": "init:config",
+    "contract": "lint:contract",
+    "drift": "diff:drift",
+    "inspect": "explain:inspect",
     "trust": "trust:trust_commands",
     "tokens": "serve:tokens",
     "completion": "commands:completion",

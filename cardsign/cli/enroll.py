@@ -22,11 +22,11 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command
 from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
 from cardsign.cli.verifier import (
+    NetworkOptions,
     TrustOptions,
     accept_option,
     edit_options,
-    loopback_option,
-    make_fetcher,
+    network_options,
 )
 from cardsign.cli.views import (
     keyset_lines,
@@ -75,7 +75,7 @@ class AnchorOptions:
     jwks_url: str | None
     tofu: bool
     holders: tuple[str, ...]
-    insecure_loopback_http: bool
+    network: NetworkOptions
 
     @property
     def named(self) -> int:
@@ -110,7 +110,7 @@ class AnchorOptions:
             with of_the_user("--jwks-url"):
                 return propose_jwks_url(self.jwks_url)
         if url is not None and not self.tofu:
-            fetcher = make_fetcher(lambda: now, self.insecure_loopback_http)
+            fetcher = self.network.fetcher(lambda: now)
             return propose_published(
                 url.origin, fetcher.fetch, limits=limits, roots=self.roots, now=now
             )
@@ -152,7 +152,7 @@ _ANCHOR: Final = option_group(
     option("--jwks-url URL", "Trust any key set that is published there."),
     option("--tofu", "Trust what the first contact shows, and follow it from then on."),
     option("--holder KID=NAME...", "Who holds a key of --jwks. May be repeated.", into="holders"),
-    loopback_option,
+    network_options,
 )
 
 

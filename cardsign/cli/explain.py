@@ -1,27 +1,29 @@
-"""``cardsign explain``: what each signature covers, and why one does not fit."""
+"""``cardsign inspect`` and ``explain``: what a card says, and what its signatures cover."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, option, read_input
+from cardsign.card.document import Card
+from cardsign.card.strictjson import Json
+from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.talk import printed, safe
+from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
+from cardsign.explain.description import describe_card
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Change,
     Explanation,
     HeldAt,
     Parting,
-    Problem,
     ProfilePayload,
     SignatureExplanation,
     Signed,
@@ -35,6 +37,79 @@ _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
 _MAX_CHANGES: Final = 20
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
+
+
+@command(example="cardsign inspect card.json\ncardsign inspect public --html page.html")
+@click.argument("card")
+@option(
+    "--html OUT",
+    "Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+    into="page",
+)
+@option("--jwks FILE", "The keys that the page judges signatures by.")
+def inspect(card: str, page: str | None, jwks: str | None) -> None:
+    """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
+
+    With --html, CARD may also be a bundle or a publication directory, with an issuer's
+    statements. The page shows the verdict of a verifier that trusts the newest of these statements.
+    """
+    if page is not None:
+        write_output(page, _page(card, jwks).encode())
+        if page != STDIO:
+            say(f"wrote {safe(page)}")
+        return
+    described = describe_card(Card.from_bytes(read_input(card)))
+    if printed(described):
+        return
+    click.echo("nothing here is verified; these are the card's own words")
+    if described.pop("signature_block"):
+        click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
+    for member, value in described.items():
+        name = "A2A version" if member == "a2a_version" else member
+        if not isinstance(value, list):
+            click.echo(f"  {name:<15} {safe(_text(value)) if value is not None else '-'}")
+            continue
+        click.echo(f"  {name:<15} {len(value)}")
+        for element in value:
+            click.echo(f"    {_line(member, element)}")
+
+
+def _line(member: str, element: Any) -> str:
+    """An element of a list; of a requirement the schemes that it takes together."""
+    if member == "requirements":
+        named = [
+            f"{name} ({', '.join(map(str, scopes))})" if scopes else name
+            for name, scopes in element.items()
+        ]
+        return safe(" and ".join(named) or "none: anybody may call")
+    if not isinstance(element, dict):
+        return safe(str(element))
+    return safe("  ".join(f"{k}={_text(v)}" for k, v in element.items() if v not in (None, [])))
+
+
+def _text(value: Json) -> str:
+    """A value of a line, without JSON's or Python's marks."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def _page(card: str, jwks: str | None) -> str:
+    from cardsign.explain.page import Published, card_page
+    from cardsign.publish.generation import load_current
+    from cardsign.trust.bundle import is_bundle, read_bundle
+
+    keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
+    if card != STDIO and Path(card).is_dir():
+        one = load_current(Path(card))
+        given = one.card, Published(tuple(one.keysets.values()), one.release, keys or one.jwks)
+    elif is_bundle(data := read_input(card)):
+        data, supplied = read_bundle(data)
+        release = next(iter(supplied.untrusted_releases), None)
+        given = data, Published(supplied.untrusted_keysets, release, keys)
+    else:
+        given = data, Published(jwks=keys)
+    return card_page(*given, now=moment())[0]
 
 
 @command(example="cardsign explain signed.json --jwks jwks.json")
@@ -112,7 +187,14 @@ def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator
     for one in explanation.predictions:
         yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
     for problem in explanation.problems:
-        yield from _problem(problem)
+        position = f"line {problem.line}, column {problem.column}" if problem.line else ""
+        place = ", ".join(part for part in (safe(problem.path, limit=120), position) if part)
+        found = safe(problem.message, limit=300)
+        yield f"  {problem.code}: {found}{f' ({place})' if place else ''}"
+        for line in problem.context:
+            yield f"      {safe(line)}"
+        if problem.hint:
+            yield f"      {problem.hint}"
     if explanation.read_on:
         yield "  verify goes no further; what follows is how more lenient readers see the card"
     hinted: set[str] = set()
@@ -161,16 +243,6 @@ def _kind(explanation: Explanation) -> str:
     return f"{kind}, {portable}, {signed}"
 
 
-def _problem(problem: Problem) -> Iterator[str]:
-    position = f"line {problem.line}, column {problem.column}" if problem.line else ""
-    place = ", ".join(part for part in (safe(problem.path, limit=120), position) if part)
-    yield f"  {problem.code}: {safe(problem.message, limit=300)}{f' ({place})' if place else ''}"
-    for line in problem.context:
-        yield f"      {safe(line)}"
-    if problem.hint:
-        yield f"      {problem.hint}"
-
-
 def _payload(payload: ProfilePayload) -> str:
     if payload.refusal is not None:
         _, _, why = payload.refusal.message.partition(": ")
@@ -180,31 +252,23 @@ def _payload(payload: ProfilePayload) -> str:
     else:
         described = f"{payload.size} bytes, sha256 {(payload.sha256 or '')[:_SHOWN_DIGEST]}"
         if payload.uncovered:
-            described += f"; not in it: {_pointers(payload)}"
+            listed = ", ".join(safe(one, limit=80) for one in payload.uncovered[:_MAX_POINTERS])
+            more = max(0, payload.uncovered_count - _MAX_POINTERS)
+            described += f"; not in it: {listed}{f' and {more} more' if more else ''}"
     return f"    {payload.profile:<24} {described}"
-
-
-def _pointers(payload: ProfilePayload) -> str:
-    listed = ", ".join(safe(one, limit=80) for one in payload.uncovered[:_MAX_POINTERS])
-    more = max(0, payload.uncovered_count - _MAX_POINTERS)
-    return f"{listed} and {more} more" if more else listed
 
 
 def _parting(parting: Parting) -> Iterator[str]:
     yield f"    {safe(parting.pointer, limit=120)}"
     for line in parting.context:
         yield f"        {safe(line)}"
-    for described, profiles in _by_place(parting):
+    places: dict[str, list[str]] = {}
+    for profile, place in parting.places.items():
+        places.setdefault(_place(parting.pointer, place), []).append(profile)
+    for described, profiles in places.items():
         yield f"      {described} {', '.join(profiles)}"
     if parting.rule:
         yield f"      {parting.rule}: {parting.why}"
-
-
-def _by_place(parting: Parting) -> Iterable[tuple[str, list[str]]]:
-    groups: dict[str, list[str]] = {}
-    for profile, place in parting.places.items():
-        groups.setdefault(_place(parting.pointer, place), []).append(profile)
-    return groups.items()
 
 
 def _place(pointer: str, place: HeldAt | None) -> str:
@@ -214,9 +278,6 @@ def _place(pointer: str, place: HeldAt | None) -> str:
         return "only something inside it in"
     where = "" if place.pointers[0] == pointer else f"at {safe(place.pointers[0], limit=120)} "
     return f"{where}as {safe(place.value)} in"
-
-
-# ------------------------------------------------------------------ signatures
 
 
 def _signature(
@@ -232,11 +293,8 @@ def _signature(
         if reason.code not in hinted and reason.code != "sig.bad":
             hinted.add(reason.code)
             yield f"        {reason.hint}"
-    if signature.verdict == "invalid":
-        yield from _what_was_signed(signature, against)
-
-
-def _what_was_signed(signature: SignatureExplanation, against: str | None) -> Iterator[str]:
+    if signature.verdict != "invalid":
+        return
     if against is not None and (signature.signed is None or signature.signed.source == "search"):
         yield f"    {safe(against)} is not what was signed: no payload of it verifies either"
     if signature.signed is not None:
@@ -249,23 +307,26 @@ def _what_was_signed(signature: SignatureExplanation, against: str | None) -> It
 def _header(signature: SignatureExplanation) -> str:
     if signature.header is None:
         return "no header that can be read"
-    first = ("alg", "kid", "typ")
-    parts = [f"{name} {_word(signature.header.get(name))}" for name in first]
+    parts, first = [], ("alg", "kid", "typ")
+    for name in first:
+        value = signature.header.get(name, "none")
+        parts.append(
+            f"{name} {safe(value if isinstance(value, str) else json.dumps(value), limit=64)}"
+        )
     others = [safe(name, limit=40) for name in signature.header if name not in first]
     if others:
         parts.append(f"besides {', '.join(others[:_MAX_POINTERS])}")
     return ", ".join(parts)
 
 
-def _word(value: object) -> str:
-    if value is None:
-        return "none"
-    return safe(value if isinstance(value, str) else json.dumps(value), limit=64)
-
-
 def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
     if signed.source == "search":
-        changes = [_undone(change) for change in signed.changes]
+        changes = []
+        for change in signed.changes:
+            found = f"left out, which is {safe(change.received or '')}"
+            if change.signed is not None:
+                found = f"put in as {safe(change.signed)}"
+            changes.append(f"{safe(change.pointer, limit=120)} {found}")
         found = " and ".join([*changes, *(f"written with {one}" for one in signed.spelling)])
         how = found if not changes else f"with {found}"
         yield f"    repaired: it fits {signed.profile} {how} ({tried} payloads tried)"
@@ -281,13 +342,6 @@ def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
     more = len(signed.changes[_MAX_CHANGES:]) + signed.changes_left_out
     if more:
         yield f"      and {more} more differences"
-
-
-def _undone(change: Change) -> str:
-    pointer = safe(change.pointer, limit=120)
-    if change.signed is None:
-        return f"{pointer} left out, which is {safe(change.received or '')}"
-    return f"{pointer} put in as {safe(change.signed)}"
 
 
 def _change(change: Change) -> str:

@@ -1,22 +1,43 @@
-"""``cardsign fetch``: the verified payload of a live peer's card, or of its extended one."""
+"""``cardsign fetch`` and ``call``: the verified card of a live peer, and one call to that peer."""
 
 from __future__ import annotations
 
+import logging
+import math
+import re
 import secrets
+import sys
 from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
+from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.talk import printed, safe, say
+from cardsign.cli.talk import complain, printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
-from cardsign.errors import UsageFault
+from cardsign.errors import CallFailed, UsageFault
+from cardsign.records import dataclass
 from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
+
+if TYPE_CHECKING:
+    from cardsign.card.strictjson import Json
+    from cardsign.integrations.calling import Reply
+    from cardsign.net.credentials import CredentialStore
+    from cardsign.net.discovery import Discovery
+    from cardsign.net.endpoints import Endpoint
+    from cardsign.verifier import Verifier
+
+SCHEMA: Final = "cardsign.call/1"
+MAX_TEXT: Final = 1024 * 1024  # characters of a message
+# An id goes into a path (HTTP+JSON), and into a command that a user may copy.
+_ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
+DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 
 
 @command(example="cardsign fetch https://agents.example.com -o card.json")
@@ -59,7 +80,6 @@ def fetch(
     name, report = public.url, public.report
     if extended and report.verdict == "trusted":
         from cardsign.net.extended import discover_extended
-        from cardsign.net.fetch import FetchSettings
 
         found = discover_extended(
             public,
@@ -67,7 +87,7 @@ def fetch(
             policy=verifier.policy,
             states=verifier.states,
             now=verifier.now,
-            settings=FetchSettings(insecure_loopback_http=named.insecure_loopback_http),
+            settings=named.network.settings(),
             audience=audience,
             call_id=secrets.token_hex(8),
             expect=verifier.expect or CardUrl(public.url),
@@ -84,3 +104,197 @@ def fetch(
     until = f", until {minute(report.valid_until)}" if report.valid_until else ""
     say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
     return report.exit_status
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Which task the call is about, and what is done with it."""
+
+    task: str
+    context: str
+    get: bool
+    cancel: bool
+
+    def check(self, text: str | None) -> None:
+        """Refuse what contradicts itself."""
+        asks = "--get" if self.get else "--cancel"
+        if self.get and self.cancel:
+            raise UsageFault("usage.conflict", "--get and --cancel are two calls")
+        if self.get or self.cancel:
+            if not self.task:
+                raise UsageFault("usage.conflict", f"{asks} needs --task ID")
+            if text is not None or self.context:
+                extra = "TEXT" if text is not None else "--context"
+                raise UsageFault("usage.conflict", f"{asks} sends no message: leave out {extra}")
+        elif text is None:
+            hint = "Name the text to send; or --task ID with --get or --cancel."
+            raise UsageFault("usage.conflict", "TEXT is missing", hint=hint)
+        for name, value in (("--task", self.task), ("--context", self.context)):
+            if value and not _ID.fullmatch(value):
+                raise UsageFault("usage.invalid", f"{name} takes an id as the agent gave it")
+
+
+task_options: Final = option_group(
+    TaskOptions,
+    "about",
+    option("--task ID", "Continue this task, or --get or --cancel it.", default=""),
+    option("--context ID", "Continue this conversation with a new message.", default=""),
+    option("--get", "Print the state and result of the task."),
+    option("--cancel", "Cancel the task."),
+)
+
+
+@command(example='cardsign call https://agents.example.com "What is the weather in Bern?"')
+@click.argument("url", metavar="URL")
+@click.argument("text", metavar="[TEXT]", required=False)
+@task_options
+@option(
+    "--timeout SECONDS",
+    "The time limit for the whole answer, streamed events included.",
+    type=click.FloatRange(0.1, 3600),
+    default=DEFAULT_TIMEOUT,
+    show_default=True,
+)
+@visit_options
+def call(
+    url: str,
+    text: str | None,
+    about: TaskOptions,
+    timeout: float,
+    named: VerifierOptions,
+) -> int:
+    """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
+
+    Nothing is sent before the agent's card is trusted. The message goes to an endpoint of the
+    verified card, with the client of a2a-sdk: pip install 'cardsign[a2a]'. Redirects are errors,
+    and a credential is sent only to its own origin. The answer is printed escaped. If the task is
+    not finished, its state is on stderr, with the options that continue it.
+
+    Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
+    It is also 3 if the agent failed, rejected or canceled the task.
+    """
+    about.check(text)
+    calling = _calling()
+    message = "" if text is None else _message(text)
+    if text is not None and (not message.strip() or len(message) > MAX_TEXT):
+        raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
+    if math.isnan(timeout):
+        raise UsageFault("usage.invalid", "--timeout is no number of seconds")
+    visited = named.visit(url)
+    public = visited[1]
+    report = public.report
+    if report.card is None:
+        if not printed({"input": public.url, **report.to_json()}):
+            click.echo(render_verdict(public.url, report), err=True)
+        return report.exit_status
+    endpoint, reply = _called(calling, named, visited, about, message, timeout)
+    shown = printed(_as_json(public, endpoint, reply))
+    if not shown and (reply.text or not (about.get or about.cancel)):
+        click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
+    if reply.unshown:
+        say(f"{reply.unshown} parts that are no text are not shown")
+    canceled = about.cancel and reply.state.endswith("_CANCELED")
+    if reply.is_refusal and not canceled:
+        failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
+        if not shown:
+            raise failure
+        complain(failure)  # the object above says the state
+        return failure.exit_status
+    if reply.state and not reply.state.endswith("_COMPLETED"):
+        say(f"task {safe(reply.task)} is {reply.state}{_next_step(url, reply)}")
+    if not reply.is_final and not about.get:
+        say(
+            "the answer ended before the task did: "
+            f"cardsign call {safe(url)} --task {_id(reply.task)} --get"
+        )
+    return report.exit_status
+
+
+def _next_step(url: str, reply: Reply) -> str:
+    """How a task that waits for the user is answered."""
+    if not reply.state.endswith("_INPUT_REQUIRED"):
+        return ""
+    context = f" --context {_id(reply.context)}" if reply.context else ""
+    return f"; answer it: cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}"
+
+
+def _id(untrusted_id: str) -> str:
+    """An id of the agent's choice, where a command that is shown may hold it."""
+    return untrusted_id if _ID.fullmatch(untrusted_id) else "ID"
+
+
+def _message(text: str) -> str:
+    """What is sent."""
+    try:
+        message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
+        message.encode()
+    except UnicodeError as exc:
+        raise UsageFault("usage.invalid", "TEXT is not UTF-8") from exc
+    return message
+
+
+def _calling() -> ModuleType:
+    """The module that needs the SDK."""
+    try:
+        from cardsign.integrations import calling
+    except ImportError as exc:
+        raise UsageFault(
+            "usage.not_installed",
+            f"a2a-sdk cannot be loaded: {exc.__cause__ or exc}",
+            hint="pip install 'cardsign[a2a]'",
+        ) from exc
+    # Without a handler of its own Python would print what the SDK logs of a peer's words.
+    logging.getLogger("a2a").addHandler(logging.NullHandler())
+    return calling
+
+
+def _called(
+    calling: ModuleType,
+    named: VerifierOptions,
+    visited: tuple[Verifier, Discovery, CredentialStore],
+    about: TaskOptions,
+    message: str,
+    timeout: float,
+) -> tuple[Endpoint, Reply]:
+    """Make the call, at an endpoint of the verified card."""
+    import asyncio
+
+    from cardsign.net.credentials import demands_credentials
+
+    verifier, public, credentials = visited
+    payload, policy = public.report.card or {}, verifier.policy
+    issuer = policy.find(verifier.expect or CardUrl(public.url))
+    destination = calling.call_destination(payload, issuer, policy, credentials)
+    owner = issuer.name if issuer is not None else ""
+    if credentials.is_for_extended_alone(owner):
+        say(f"what you have for {safe(owner)} is for extended cards; calling without")
+    elif destination.credential is None and demands_credentials(payload):
+        say("the card demands credentials, and you have none for it; calling without")
+    settings = named.network.settings().for_issuer(issuer)
+    there = (payload, destination.endpoint, credentials.open(destination, payload, settings))
+    how = {"settings": settings, "total_timeout": timeout}
+    if about.get or about.cancel:
+        work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
+    else:
+        work = calling.send_text(*there, message, task=about.task, context=about.context, **how)
+    reply: Reply = asyncio.run(work)
+    return destination.endpoint, reply
+
+
+def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
+    return {
+        "schema": SCHEMA,
+        "input": public.url,
+        "issuer": public.report.issuer,
+        "endpoint": {
+            "url": str(endpoint.url),
+            "binding": endpoint.binding,
+            "version": endpoint.version,
+        },
+        "state": reply.state or None,
+        "task": reply.task or None,
+        "context": reply.context or None,
+        "final": reply.is_final,
+        "unshown_parts": reply.unshown,
+        "text": reply.text,
+    }

@@ -1,4 +1,4 @@
-"""``cardsign init``: everything that an issuer needs to sign its first card."""
+"""``cardsign init`` and ``config``: the folder of an issuer, and its settings."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from cardsign.cli.arguments import (
     option,
     option_group,
 )
-from cardsign.cli.commands import command
+from cardsign.cli.commands import command, group
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
+    KeystoreOptions,
     UnlockOptions,
     actor,
     alg_option,
     leave,
     passphrase_options,
+    project_config,
     read_place,
     recovery_passphrase_option,
     recovery_source,
     user_heads,
 )
-from cardsign.cli.talk import printed, say
-from cardsign.config import CONFIG_FILE
-from cardsign.errors import FileFault, PassphraseFault, UsageFault
+from cardsign.cli.talk import counted, print_json, printed, safe, say
+from cardsign.config import CONFIG_FILE, config_schema
+from cardsign.errors import FileFault, FileMissing, PassphraseFault, UsageFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import (
     IssuerPassphrases,
@@ -324,3 +326,37 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
         say("tell your verifiers the digest of keyset 1.1 over a channel that they trust:")
         say(f"  {made.keyset.digest}")
         say(f"  or as words: {digest_words(made.keyset.digest)}")
+
+
+@group()
+def config() -> None:
+    """Check cardsign.toml, the settings of this folder, and print its JSON Schema."""
+
+
+@config.command(example="cardsign config check")
+def check() -> None:
+    """Check the settings, and that the cards are there.
+
+    Exit status 2: it is malformed, names a place outside this folder, or a card is missing.
+    """
+    if not Path(CONFIG_FILE).exists():
+        raise FileMissing("file.not_found", "there are no settings here", path=CONFIG_FILE)
+    found = project_config()
+    store = KeystoreOptions().open_if_any()
+    for path in (path for card in found.cards for path in card.build or [card.source]):
+        if not path.exists():
+            raise FileMissing("file.not_found", "the card is not there", path=str(path))
+    names = [str(card.source) for card in found.cards]
+    if printed({"issuer": found.issuer, "keystore": store and store.place, "cards": names}):
+        return
+    place = "no key store yet" if store is None else f"key store {safe(store.place)}"
+    say(f"{CONFIG_FILE} is good: {counted(len(found.cards), 'card')}, {place}")
+
+
+@config.command(example="cardsign config schema > cardsign.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of cardsign.toml, for editors.
+
+    The output is JSON with or without --json.
+    """
+    print_json(config_schema())

@@ -1,13 +1,13 @@
-"""``cardsign lint``: what is wrong with cards, why, and what can be fixed."""
+"""``cardsign lint``, ``check`` and ``contract check``: what is wrong with a card, and why."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -23,17 +23,23 @@ from cardsign.cli.arguments import (
     read_input,
     write_output,
 )
-from cardsign.cli.commands import command
-from cardsign.cli.talk import counted, is_json, print_json, print_table, safe, say
-from cardsign.cli.verifier import loopback_option, make_fetcher
-from cardsign.config import CONFIG_FILE, read_config
+from cardsign.cli.commands import command, group
+from cardsign.cli.talk import counted, is_json, print_json, print_table, printed, safe, say
+from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
+from cardsign.files import read_bytes
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card
 from cardsign.lint.fixing import FixResult, fix
 from cardsign.lint.portability import TARGETS
-from cardsign.lint.rules import Example, Finding, LintSettings, Rule
+from cardsign.lint.rules import Example, Finding, LintSettings
 from cardsign.reasons import Severity
 from cardsign.records import dataclass
+from cardsign.trust.policy import Policy
+from cardsign.urls import is_url
+
+if TYPE_CHECKING:
+    from cardsign.check import CheckReport
 
 FORMATS: Final = ("text", "json", "sarif", "junit", "github")
 SCHEMA: Final = "cardsign.lint/1"
@@ -45,16 +51,7 @@ _GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "
 
 @dataclass(frozen=True, slots=True)
 class LintOptions:
-    """Which rules, by which settings, printed how.
-
-    Attributes:
-        target: ``--for``; None for all groups that fit the card.
-        groups: ``--group``.
-        ignore: ``--ignore``, added to those of the settings.
-        strict: ``--strict``.
-        fail_on: ``--fail-on``.
-        form: ``--format``.
-    """
+    """Which rules, by which settings, printed how: each field is an option of `lint`."""
 
     target: str | None
     groups: tuple[str, ...]
@@ -65,6 +62,8 @@ class LintOptions:
 
     def settings(self) -> LintSettings:
         """Those of cardsign.toml, with the options; the settings never choose files."""
+        from cardsign.config import CONFIG_FILE, read_config  # a key store, which check needs not
+
         own = read_config(Path(CONFIG_FILE)).lint
         groups = (*self.groups, *([self.target] if self.target else [])) or own.groups
         return replace(
@@ -120,14 +119,14 @@ _lint_options = option_group(
 @option("--fix", "Write a fixed copy to OUT; only what loses nothing is fixed.", into="fixing")
 @option("-o --output OUT", "Where the fixed card goes; '-' for stdout.")
 @dry_run_option
-@loopback_option
+@network_options
 def lint(
     cards: tuple[str, ...],
     options: LintOptions,
     explain: str | None,
     fixing: bool,
     output: str | None,
-    insecure_loopback_http: bool,
+    network: NetworkOptions,
 ) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
@@ -142,7 +141,7 @@ def lint(
         _explain(explain)
         return EXIT_OK
     options = replace(options, form="json") if is_json() else options
-    _check(cards, options, fixing, output)
+    _check_together(cards, options, fixing, output)
     settings = options.settings()
     fixed: FixResult | None = None
     if fixing:
@@ -157,18 +156,19 @@ def lint(
     else:
         from cardsign.projects import lint_sources
 
-        reports = lint_sources(cards, settings, make_fetcher(moment, insecure_loopback_http))
+        reports = lint_sources(cards, settings, network.fetcher())
     if options.form == "json":
         print_json(_to_json(reports, fixed))
     else:
-        text = _PRINTERS[options.form](reports)
-        click.echo(text, err=output == STDIO)
+        click.echo(_text(reports, options.form), err=output == STDIO)
     heavy = _SEVERITIES[: _SEVERITIES.index(options.fail_on) + 1]
     failed = any(one.severity in heavy for report in reports for one in report.findings)
     return EXIT_NOT_TRUSTED if failed else EXIT_OK
 
 
-def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None) -> None:
+def _check_together(
+    cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None
+) -> None:
     if not cards:
         raise UsageFault("usage.conflict", "no card is named", hint="cardsign lint card.json")
     if is_dry_run() and not fixing:
@@ -201,9 +201,6 @@ def _say_fixed(result: FixResult) -> None:
         )
 
 
-# ------------------------------------------------------------------ for programs
-
-
 def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "schema": SCHEMA,
@@ -225,56 +222,42 @@ def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str
     return answer
 
 
-def _sarif(reports: Sequence[CardReport]) -> str:
-    from cardsign.cli.sarif import findings_log
+def _text(reports: Sequence[CardReport], form: str) -> str:
+    """What was found, for a person or in a format of other programs."""
+    if form == "sarif":
+        from cardsign.cli.sarif import findings_log
 
-    named = [(one.name, finding, "") for one in reports for finding in one.findings]
-    named += [(one.name, finding, why) for one in reports for finding, why in one.waived]
-    return json.dumps(findings_log(named), indent=2)
+        named = [(one.name, finding, "") for one in reports for finding in one.findings]
+        named += [(one.name, finding, why) for one in reports for finding, why in one.waived]
+        return json.dumps(findings_log(named), indent=2)
+    if form == "junit":
+        from cardsign.cli.sarif import junit_document
 
-
-def _junit(reports: Sequence[CardReport]) -> str:
-    """One case for each card; notes are no failure."""
-    from cardsign.cli.sarif import junit_document
-
-    cases = []
-    for report in reports:
-        kind, why, text = "", ("", ""), ""
-        if any(one.severity != "note" for one in report.findings):
-            first = min(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
-            kind, why = "failure", (first.rule.id, first.message)
-            text = "\n".join(_lines(report))
-        cases.append((report.name, kind, why, text))
-    return junit_document("cardsign lint", cases)
+        return junit_document("cardsign lint", [_case(one) for one in reports])
+    if form == "github":
+        return "\n".join(_annotation(one.name, each) for one in reports for each in one.findings)
+    return "\n".join(line for one in reports for line in _lines(one))
 
 
-def _github(reports: Sequence[CardReport]) -> str:
-    """Workflow commands; a card's words cannot end one or begin another."""
-    lines = []
-    for report in reports:
-        for one in report.findings:
-            place = f"file={_property(report.name)}"
-            place += f",line={one.line},col={one.column}" if one.line else ""
-            message = f"{one.pointer or 'the card'}: {one.message}. {one.rule.fix}"
-            title = f"{one.rule.id}"
-            text = _data(safe(message, limit=600))
-            lines.append(f"::{_GITHUB[one.severity]} {place},title={title}::{text}")
-    return "\n".join(lines)
+def _case(report: CardReport) -> tuple[str, str, tuple[str, str], str]:
+    """One case of JUnit for each card; notes are no failure."""
+    if all(one.severity == "note" for one in report.findings):
+        return report.name, "", ("", ""), ""
+    first = min(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
+    return report.name, "failure", (first.rule.id, first.message), "\n".join(_lines(report))
 
 
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _annotation(name: str, one: Finding) -> str:
+    """A workflow command of GitHub; a card's words cannot end it or begin another."""
+    file = _escaped(name, 1000).replace(":", "%3A").replace(",", "%2C")
+    place = f",line={one.line},col={one.column}" if one.line else ""
+    text = _escaped(f"{one.pointer or 'the card'}: {one.message}. {one.rule.fix}", 600)
+    return f"::{_GITHUB[one.severity]} file={file}{place},title={one.rule.id}::{text}"
 
 
-def _property(text: str) -> str:
-    return _data(safe(text, limit=1000)).replace(":", "%3A").replace(",", "%2C")
-
-
-# ------------------------------------------------------------------ for a person
-
-
-def _text(reports: Sequence[CardReport]) -> str:
-    return "\n".join(line for report in reports for line in _lines(report))
+def _escaped(text: str, limit: int) -> str:
+    shown = safe(text, limit=limit)
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _lines(report: CardReport) -> Iterator[str]:
@@ -294,8 +277,12 @@ def _lines(report: CardReport) -> Iterator[str]:
 
 def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
     """By weight and rule: the places in the `whole`, then why and what to do."""
-    for places in _by_rule(findings):
-        rule = places[0].rule
+    groups: dict[tuple[int, str], list[Finding]] = {}
+    for one in findings:
+        key = (_SEVERITIES.index(one.severity), one.rule.id)
+        groups.setdefault(key, []).append(one)
+    for key in sorted(groups, key=lambda key: key[0]):
+        places, rule = groups[key], groups[key][0].rule
         yield f"  {places[0].severity}: {rule.id}"
         for one in places[:_MAX_PLACES]:
             where = safe(one.pointer, limit=120) or whole
@@ -312,14 +299,6 @@ def _wrapped(label: str, text: str) -> str:
     return click.wrap_text(text, _WIDTH, initial_indent=first, subsequent_indent=rest)
 
 
-def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
-    groups: dict[tuple[int, str], list[Finding]] = {}
-    for one in findings:
-        key = (_SEVERITIES.index(one.severity), one.rule.id)
-        groups.setdefault(key, []).append(one)
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
-
-
 def _explain(name: str) -> None:
     if name == "all":
         rules = ((rule.id, rule.severity, rule.summary) for rule in RULES.values())
@@ -329,18 +308,15 @@ def _explain(name: str) -> None:
         hint = "cardsign lint --explain all lists them."
         message = f"there is no rule {name!r}{closest(name, RULES)}"
         raise UsageFault("usage.conflict", message, hint=hint)
-    click.echo("\n".join(_explained(RULES[name])))
-
-
-def _explained(rule: Rule) -> Iterator[str]:
-    yield f"{rule.id} ({rule.severity}): {rule.summary}"
-    yield _wrapped("why", rule.why)
-    yield _wrapped("fix", rule.fix)
+    rule = RULES[name]
+    click.echo(f"{rule.id} ({rule.severity}): {rule.summary}")
+    click.echo(_wrapped("why", rule.why))
+    click.echo(_wrapped("fix", rule.fix))
     if rule.reference:
-        yield _wrapped("see", rule.reference)
+        click.echo(_wrapped("see", rule.reference))
     for label, example in (("bad", rule.bad), ("good", rule.good)):
         if example is not None:
-            yield _wrapped(label, shown_example(example))
+            click.echo(_wrapped(label, shown_example(example)))
 
 
 def shown_example(example: Example) -> str:
@@ -355,9 +331,118 @@ def shown_example(example: Example) -> str:
     return "; ".join(changes) or f"a sound card ({example.base})"
 
 
-_PRINTERS: Final[dict[str, Callable[[Sequence[CardReport]], str]]] = {
-    "text": _text,
-    "sarif": _sarif,
-    "junit": _junit,
-    "github": _github,
-}
+@command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
+@click.argument("card", metavar="CARD")
+@option("--jwks FILE", "The keys to check a file's signatures by.")
+@option("--other-hosts", "Also ask the card's interfaces on other hosts for the extended card.")
+@option(
+    "--format",
+    "html: one page without scripts.",
+    into="form",
+    type=click.Choice(("text", "json", "sarif", "html")),
+    default="text",
+    show_default=True,
+)
+@option("-o --output OUT", "Where the report goes.", default=STDIO)
+@network_options
+def check(
+    card: str,
+    jwks: str | None,
+    other_hosts: bool,
+    form: str,
+    output: str,
+    network: NetworkOptions,
+) -> int:
+    """Grade a card by what anyone can see of it: a file, a URL, or '-' for stdin.
+
+    For a URL, only its own origin is asked, without credentials: the card, its key set, and
+    whether the extended card is given to anyone. A good grade is no reason to trust a card. Grades
+    go from A to F; every report says by which rules.
+
+    Exit status 0: grade A, B or C. 1: D or F.
+    """
+    from cardsign.check import check_card, check_url
+
+    if is_url(card):
+        if jwks is not None:
+            raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+        fetch = network.settings()
+        report = check_url(card, fetch=fetch, now=moment(), other_hosts=other_hosts)
+    else:
+        path = None if jwks is None else Path(jwks)
+        keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
+        report = check_card(read_input(card), name=card, jwks=keys or None, keys_name=str(jwks))
+    if is_json() or form == "json":
+        print_json(report.to_json())
+    elif form == "text":
+        click.echo("\n".join(_check_lines(report)))
+    else:
+        from cardsign.cli.sarif import findings_log
+
+        named = [(report.name, one, "") for one in report.findings]
+        text = report.to_html() if form == "html" else json.dumps(findings_log(named), indent=2)
+        write_output(output, text.encode())
+        if output != STDIO:
+            say(f"wrote {safe(output)}")
+    return EXIT_OK if report.grade in ("A", "B", "C") else EXIT_NOT_TRUSTED
+
+
+def _check_lines(report: CheckReport) -> Iterator[str]:
+    """The grade, the signatures, the clients, then what was found."""
+    yield f"{report.grade}  {safe(report.name)}: {safe(report.because)}"
+    answer = report.to_json()
+    for one in answer["signatures"]:
+        by = f"{safe(one['alg'])} {safe(one['kid'], limit=60)}"
+        covers = f" ({', '.join(one['profiles'])})" if one["profiles"] else ""
+        yield f"  signature {one['index']}: {one['verdict']}, by {by}{covers}"
+    for client in report.clients:
+        yield f"  {client.verifier}: {client.outcome}, predicted: {safe(client.because)}"
+    yield from finding_lines(report.findings)
+
+
+@group()
+def contract() -> None:
+    """Check tasks and responses against the schemas of a verified card."""
+
+
+@contract.command(
+    "check",
+    example="cardsign contract check task.json --card card.json --jwks jwks.json",
+)
+@click.argument("envelope")
+@option("--card CARD", "The agent's card.", into="card_file", required=True)
+@option("--jwks FILE", "The keys that you trust.")
+@option("--trust FILE", "Your policy, in place of --jwks.", into="policy_file")
+@option("--issuer NAME", "With --trust: whose card it must be.")
+def contract_check(
+    envelope: str,
+    card_file: str,
+    jwks: str | None,
+    policy_file: str | None,
+    issuer: str | None,
+) -> int:
+    """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
+
+    The card is verified first. If it is not trusted, nothing is checked. Exit status 0: it
+    keeps the contract. 1: it does not, or the card is not trusted.
+    """
+    from cardsign.api import verify_card
+    from cardsign.contract import check_envelope
+
+    if (jwks is None) == (policy_file is None):
+        raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")
+    data = read_input(card_file)
+    if jwks is not None:
+        keys = read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
+        card = verify_card(data, jwks=keys, now=moment())
+    else:
+        policy = Policy.load(str(policy_file))
+        card = verify_card(data, policy=policy, issuer=issuer, now=moment())
+    found = check_envelope(read_input(envelope), card)
+    errors = any(one.severity == "error" for one in found)
+    findings = [one.to_json() for one in found]
+    if not printed({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings}):
+        for line in finding_lines(found, "the envelope"):
+            click.echo(line)
+        click.echo("the contract is broken" if errors else "the contract is kept")
+    return EXIT_NOT_TRUSTED if errors else EXIT_OK

@@ -22,11 +22,11 @@ from cardsign.cli.arguments import moment, option
 from cardsign.cli.commands import command
 from cardsign.cli.talk import say
 from cardsign.cli.verifier import (
+    NetworkOptions,
     TrustOptions,
     VerifierOptions,
     keep_lock,
-    loopback_option,
-    make_fetcher,
+    network_options,
     own_trust_options,
 )
 from cardsign.diff.cards import diff_cards
@@ -36,7 +36,6 @@ from cardsign.explain.explanation import explain_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.loading import load_card
-from cardsign.net.fetch import FetchSettings
 from cardsign.records import dataclass
 from cardsign.urls import is_url
 
@@ -51,13 +50,13 @@ _INSTRUCTIONS = (
 
 @command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @own_trust_options
-@loopback_option
+@network_options
 @option(
     "--port N",
     "Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
     type=click.IntRange(1, 65535),
 )
-def mcp(trust: TrustOptions, insecure_loopback_http: bool, port: int | None) -> None:
+def mcp(trust: TrustOptions, network: NetworkOptions, port: int | None) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio or HTTP.
 
     Without --port a program that speaks MCP starts it. Trust comes from your own policy alone: no
@@ -87,7 +86,7 @@ def mcp(trust: TrustOptions, insecure_loopback_http: bool, port: int | None) -> 
         return answer
 
     # An editor starts its servers in the folder that is open, which may be a stranger's.
-    tools = _Tools(replace(trust, here=False), insecure_loopback_http)
+    tools = _Tools(replace(trust, here=False), network)
     server = MCPServer(
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
@@ -109,11 +108,11 @@ class _Tools:
     """The tools; their docstrings are what a model reads."""
 
     trust: TrustOptions
-    insecure_loopback_http: bool
+    network: NetworkOptions
 
     def _bytes(self, card: str) -> bytes:
         if is_url(card):
-            return load_card(card, make_fetcher(moment, self.insecure_loopback_http))
+            return load_card(card, self.network.fetcher())
         return card.encode(errors="surrogatepass")
 
     def verify(self, card: CardText, issuer: Name = "") -> dict[str, Any]:
@@ -122,11 +121,7 @@ class _Tools:
         Believe the card only if `verdict` is "trusted". For a URL the card and the issuer's
         statements are fetched.
         """
-        named = VerifierOptions(
-            issuer=issuer or None,
-            trust=self.trust,
-            insecure_loopback_http=self.insecure_loopback_http,
-        )
+        named = VerifierOptions(issuer=issuer or None, trust=self.trust, network=self.network)
         verifier = named.verifier()
         verifier.by_origin = True
         if is_url(card):
@@ -140,8 +135,7 @@ class _Tools:
     def check(self, card: CardText) -> dict[str, Any]:
         """Grade a card, A to F, as a stranger sees it. A grade is no trust."""
         if is_url(card):
-            settings = FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
-            return check_url(card, fetch=settings, now=moment()).to_json()
+            return check_url(card, fetch=self.network.settings(), now=moment()).to_json()
         return check_card(self._bytes(card), name="(text)").to_json()
 
     def lint(self, card: CardText) -> dict[str, Any]:

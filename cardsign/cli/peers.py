@@ -25,10 +25,10 @@ from cardsign.cli.talk import (
     say_repeated,
 )
 from cardsign.cli.verifier import (
+    NetworkOptions,
     TrustOptions,
     edit_options,
-    loopback_option,
-    make_fetcher,
+    network_options,
     raise_lock,
     summary,
     trust_options,
@@ -198,12 +198,12 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
     default=CONCURRENCY,
     show_default=True,
 )
-@loopback_option
+@network_options
 @trust_options
 def verify(
     names: tuple[str, ...],
     concurrency: int,
-    insecure_loopback_http: bool,
+    network: NetworkOptions,
     trust: TrustOptions,
 ) -> int:
     """Verify all cards of all issuers, or of those named.
@@ -220,7 +220,7 @@ def verify(
     checks = _checks(loaded, names)
     states = trust.states(loaded)
 
-    check = _checker(loaded, states, insecure_loopback_http)
+    check = _checker(loaded, states, network)
     statuses: list[tuple[str, int]] = []
     alarmed: list[str] = []
     log: dict[str, LastCheck] = {}
@@ -253,15 +253,14 @@ def verify(
 
 
 def _checker(
-    loaded: PolicyFile, states: IssuerStates, insecure_loopback_http: bool
+    loaded: PolicyFile, states: IssuerStates, network: NetworkOptions
 ) -> Callable[[_Check], Outcome]:
     from cardsign.net.discovery import Discoverer
 
     def now() -> datetime:
         return datetime.now(UTC)
 
-    fetcher = make_fetcher(now, insecure_loopback_http)
-    discoverer = Discoverer(loaded.policy, states, fetcher=fetcher, now=now)
+    discoverer = Discoverer(loaded.policy, states, fetcher=network.fetcher(now), now=now)
 
     def check(task: _Check) -> Outcome:
         found = discoverer.look_up(task[1])

@@ -30,7 +30,7 @@ from cardsign.cli.verifier import (
     VerifierOptions,
     accept_option,
     keep_lock,
-    loopback_option,
+    network_options,
     statements_option,
     trust_options,
 )
@@ -72,7 +72,7 @@ _upstream_options: Final = option_group(
     accept_option,
     trust_options,
     statements_option,
-    loopback_option,
+    network_options,
 )
 
 

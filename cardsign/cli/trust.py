@@ -34,7 +34,6 @@ from cardsign.cli.verifier import (
     statements_option,
     supplied_statements,
     trust_options,
-    unnamed_policy,
 )
 from cardsign.cli.views import (
     floor_text,
@@ -362,6 +361,6 @@ def test(card: str, named: VerifierOptions) -> int:
     else:
         unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
         line = f"{loaded.path}:{decision.line} {safe(decision.text)}{unset}"
-    click.echo(render_verdict(card, report, unnamed_policy(verifier), verbose=True))
+    click.echo(render_verdict(card, report, verbose=True))
     click.echo(f"  decided by: {line}")
     return report.exit_status

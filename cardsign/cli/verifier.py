@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cardsign.card.canonical import ProfileName
-from cardsign.cli.arguments import PATH, option, option_group
+from cardsign.cli.arguments import PATH, moment, option, option_group
 from cardsign.cli.talk import counted, safe, say
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
-    CardRefused,
     LocalFault,
     UsageFault,
     of_the_user,
@@ -49,6 +48,7 @@ from cardsign.verifier import Verifier
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.credentials import CredentialStore
     from cardsign.net.discovery import Discovery
+    from cardsign.net.fetch import FetchSettings
     from cardsign.net.fetcher import DocumentFetcher
 
 
@@ -180,20 +180,34 @@ def _allowed_folders() -> tuple[Path, ...]:
 # The verifier that a command line names.
 
 
-#: ``--insecure-loopback-http``: ask this machine, and without TLS.
-loopback_option: Final = option(
-    "--insecure-loopback-http",
-    "Allow URLs of this machine, also over plain HTTP; for trying things out.",
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """How a command reaches others."""
+
+    insecure_loopback_http: bool = False
+
+    def settings(self) -> FetchSettings:
+        """What is allowed, and the usual limits."""
+        from cardsign.net.fetch import FetchSettings
+
+        return FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
+
+    def fetcher(self, now: Callable[[], datetime] = moment) -> DocumentFetcher:
+        """Asks peers for documents, and keeps them as long as this command runs."""
+        from cardsign.net.fetcher import DocumentFetcher
+
+        return DocumentFetcher(self.settings(), now=now)
+
+
+#: ``--insecure-loopback-http``, as `network`.
+network_options: Final = option_group(
+    NetworkOptions,
+    "network",
+    option(
+        "--insecure-loopback-http",
+        "Allow URLs of this machine, also over plain HTTP; for trying things out.",
+    ),
 )
-
-
-def make_fetcher(now: Callable[[], datetime], insecure_loopback_http: bool) -> DocumentFetcher:
-    """Asks peers for documents, and keeps them as long as this command runs."""
-    from cardsign.net.fetch import FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher
-
-    settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
-    return DocumentFetcher(settings, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +222,7 @@ class VerifierOptions:
     accept: Accept | None = None
     profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
-    insecure_loopback_http: bool = False
+    network: NetworkOptions = field(default_factory=NetworkOptions)
     credential: str | None = None
 
     def verifier(self) -> Verifier:
@@ -226,7 +240,7 @@ class VerifierOptions:
             lambda: self.at or datetime.now(UTC),
             subject,
             historic=self.at is not None,
-            insecure_loopback_http=self.insecure_loopback_http,
+            insecure_loopback_http=self.network.insecure_loopback_http,
         )
         if self.jwks is not None and self.issuer is None and self.trust.trust_file is None:
             return self._by_keys_alone(made, self.jwks)
@@ -238,13 +252,17 @@ class VerifierOptions:
         made.supplied = supplied_statements(self.statements)
         policy = made.file.policy if made.file is not None else Policy()
         # Whose card it may be. A URL or the card itself may name any issuer of the policy.
-        meant = policy.issuers if subject is None else _found(policy, subject)
+        issuer = None if subject is None else policy.find(subject)
+        meant = [one for one in policy.issuers if subject is None or one is issuer]
         if keys is not None and meant:
             made.supplied = _with_keys(meant, keys, made.supplied)
         if self.accept or self.profiles:
-            narrowed = {id(one): self._narrowed(one) for one in meant}
-            issuers = tuple(narrowed.get(id(one), one) for one in policy.issuers)
-            policy = replace(policy, issuers=issuers)
+            issuers = list(policy.issuers)
+            for one in meant:
+                accept = self.accept or one.accept
+                only = _only(self.profiles, accept, f"the policy says so of {one.name!r}")
+                issuers[issuers.index(one)] = replace(one, accept=accept, only=only)
+            policy = replace(policy, issuers=tuple(issuers))
         made.policy = policy
         return made
 
@@ -273,10 +291,9 @@ class VerifierOptions:
     def _keys(self, name: str) -> bytes:
         """The JWK Set that ``--jwks`` names, a file or a URL."""
         if is_url(name):
-            from cardsign.net.fetch import FetchSettings, fetch_document
+            from cardsign.net.fetch import fetch_document
 
-            loopback = self.insecure_loopback_http
-            settings = FetchSettings(max_bytes=MAX_JWKS_BYTES, insecure_loopback_http=loopback)
+            settings = replace(self.network.settings(), max_bytes=MAX_JWKS_BYTES)
             keys = fetch_document(name, settings).untrusted_body
         else:
             keys = read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)
@@ -284,29 +301,33 @@ class VerifierOptions:
             JwkSet.from_bytes(keys)
         return keys
 
-    def _narrowed(self, issuer: TrustedIssuer) -> TrustedIssuer:
-        accept = self.accept or issuer.accept
-        only = _only(self.profiles, accept, f"the policy says so of {issuer.name!r}")
-        return replace(issuer, accept=accept, only=only)
-
     def visit(self, url: str) -> tuple[Verifier, Discovery, CredentialStore]:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
+        from cardsign.net.credentials import (
+            FILE_NAME,
+            Credential,
+            CredentialSource,
+            CredentialStore,
+            read_credentials,
+        )
+
         verifier = self.verifier()
-        credentials = _credential_store(self.credential, url)
+        credentials: tuple[Credential, ...] = ()
+        if self.credential is not None:
+            source = CredentialSource.parse(self.credential)
+            with of_the_user("URL"):
+                credentials = (Credential(None, parse_url(url).origin, source),)
+        else:
+            from cardsign.keys.signers.access import user_file
+
+            if (path := user_file(os.environ, FILE_NAME)) is not None:
+                credentials = read_credentials(path)
         public = verifier.look_up(url)
         keep_lock(verifier)
-        return verifier, public, credentials
-
-
-def _found(policy: Policy, subject: PublicSubject) -> tuple[TrustedIssuer, ...]:
-    try:
-        found = policy.find(subject)
-    except CardRefused:  # a URL that nobody may ask is nobody's
-        found = None
-    return () if found is None else (found,)
+        return verifier, public, CredentialStore(credentials, os.environ)
 
 
 def _with_keys(
@@ -342,35 +363,10 @@ def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[
     return profiles
 
 
-def _credential_store(credential: str | None, url: str) -> CredentialStore:
-    """The credential of the command line, for the URL's origin; else the user's own file."""
-    from cardsign.net.credentials import (
-        FILE_NAME,
-        Credential,
-        CredentialSource,
-        CredentialStore,
-        read_credentials,
-    )
-
-    if credential is not None:
-        source = CredentialSource.parse(credential)
-        with of_the_user("URL"):
-            return CredentialStore((Credential(None, parse_url(url).origin, source),), os.environ)
-    from cardsign.keys.signers.access import user_file
-
-    path = user_file(os.environ, FILE_NAME)
-    return CredentialStore(read_credentials(path) if path is not None else (), os.environ)
-
-
 def keep_lock(verifier: Verifier) -> None:
     """Raise the policy's lock, if one was read and the verdict is about now."""
     if verifier.file is not None and not verifier.historic:
         raise_lock(verifier.file, verifier.states)
-
-
-def unnamed_policy(verifier: Verifier) -> str:
-    """What the first line of a verdict says of a policy that nobody named."""
-    return verifier.file.unnamed if verifier.file is not None else ""
 
 
 _OUTCOMES: Final = {
@@ -404,7 +400,7 @@ visit_options: Final = option_group(
     ),
     accept_option,
     trust_options,
-    loopback_option,
+    network_options,
     option(
         "--credential SOURCE",
         "Where to read the credential: env:NAME, file:/PATH or exec:/PATH?arg=A. It is sent only "

@@ -1,4 +1,4 @@
-"""``cardsign verify``: one verdict for each card."""
+"""``cardsign verify``: one verdict for each card. And ``bundle``, which makes one file for it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from cardsign.cli.arguments import (
     option_group,
     paranoid_option,
     read_input,
+    refuse_two_documents,
     write_output,
 )
 from cardsign.cli.commands import command
@@ -35,6 +36,7 @@ from cardsign.cli.talk import (
     is_json,
     is_quiet,
     print_json,
+    printed,
     say,
     say_repeated,
 )
@@ -42,11 +44,11 @@ from cardsign.cli.verifier import (
     VerifierOptions,
     accept_option,
     keep_lock,
-    loopback_option,
+    network_options,
     statements_option,
     summary,
+    supplied_statements,
     trust_options,
-    unnamed_policy,
 )
 from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import (
@@ -61,7 +63,7 @@ from cardsign.errors import (
 from cardsign.files import locked, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.records import dataclass
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
 
@@ -121,7 +123,7 @@ named_options: Final = option_group(
         into="profiles",
         type=click.Choice(DEFAULT_PROFILES),
     ),
-    loopback_option,
+    network_options,
 )
 
 
@@ -261,7 +263,7 @@ def verify(
     verifier.by_origin = len(names) > 1 or many.results is not None
     if STDIO in names:
         inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)
-    policy = unnamed_policy(verifier)
+    policy = "" if verifier.file is None else verifier.file.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
     how = partial(many.judge, verifier=verifier, read=inputs.read)
@@ -293,8 +295,10 @@ def _print_few(
         if isinstance(one.result, LocalFault) and not isinstance(one.result, FileFault):
             raise one.result
     keep_lock(verifier)
-    if output is not None:
-        _write_verified(output, found[-1])
+    last = found[-1].result
+    if output is not None and not isinstance(last, LocalFault) and last.card is not None:
+        # The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`.
+        write_output(output, jcs(last.card))
     for one in found:
         if isinstance(one.result, LocalFault):
             complain(_or_a_host(one.result, one.name))
@@ -464,12 +468,6 @@ def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
     return fault
 
 
-def _write_verified(output: str, outcome: Outcome) -> None:
-    """The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`."""
-    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
-        write_output(output, jcs(outcome.result.card))
-
-
 def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
     """All verdicts in one format for programs."""
     if form == "json":
@@ -482,3 +480,33 @@ def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
         print_json(sarif_log(outcomes))
     else:
         click.echo(junit_xml(outcomes))
+
+
+@command(example="cardsign bundle signed.json --statements public/ -o card.bundle.json")
+@click.argument("card")
+@statements_option
+@option("-o --output OUT", "Where the bundle goes [default: stdout].", default=STDIO)
+def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
+    """Put CARD ('-' for stdin) and its issuer's statements into one file.
+
+    It is for a verifier without a network: cardsign verify BUNDLE --issuer NAME. A bundle brings
+    no trust; the verifier's own policy decides. Name the newest release, and all keyset statements
+    from the one that the verifier has pinned.
+    """
+    refuse_two_documents(output)
+    if not statements:
+        raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
+    supplied = supplied_statements(statements)
+    releases = set(supplied.untrusted_releases)
+    if len(releases) > 1:
+        raise UsageFault(
+            "usage.conflict",
+            f"a bundle holds one release, and --statements name {len(releases)}",
+            hint="Name the newest one.",
+        )
+    release = next(iter(releases), None)
+    write_output(output, write_bundle(read_input(card), supplied.untrusted_keysets, release))
+    keysets = len(supplied.untrusted_keysets)
+    if printed({"output": output, "keysets": keysets, "release": release is not None}):
+        return
+    say("wrote the bundle; it brings no trust, the verifier's own policy decides")

@@ -371,6 +371,6 @@ def test_only_the_command_that_calls_loads_the_sdk() -> None:
     import subprocess
     import sys
 
-    program = "import sys, cardsign.cli.call, cardsign.cli.fetch; print('a2a' in sys.modules)"
+    program = "import sys, cardsign.cli.fetch; print('a2a' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False\n"
