@@ -34,7 +34,7 @@ A timeout is a mutant under which the tests took five times as long; it counts a
 
 ## Tests that were missing
 
-These had survived before; the test named now kills them.
+These had survived; the test named kills them now.
 
 {mended}
 """
@@ -62,8 +62,9 @@ def page_of(figures: Mapping[str, Any], argued: Mapping[str, Any]) -> str:
         f"  {argued['survivors'].get(survivor['name'], '**not argued yet**')}"
         for one in figures.values()
         for survivor in one["survivors"]
+        if survivor["name"] not in {mended["name"] for mended in argued["mended"]}
     ]
-    mended = [f"- {_code(one['name'])}  \n  `{one['test']}`" for one in argued["mended"]]
+    mended = [f"- {_code(one['name'])}  \n  {_code(one['test'])}" for one in argued["mended"]]
     return _PAGE.format(
         rows="\n".join(rows),
         survivors="\n".join(survivors) or "None.",
