@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from cardsign.card.canonical import Compat
 from cardsign.errors import CardRefused
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import (
     CardUrl,
     Expectation,
@@ -28,6 +27,7 @@ from cardsign.trust.policy import (
     public_subject,
 )
 from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.verdict import examine_card as _examine

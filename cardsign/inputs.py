@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.records import dataclass
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.trust.supplied import MAX_BUNDLE_BYTES
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 #: Of the names that fsspec knows, those of stores that hold nothing of this machine.

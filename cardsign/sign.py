@@ -60,9 +60,9 @@ from cardsign.jose.jws import (
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.trust.keyset_choice import NO_STATEMENTS
 from cardsign.trust.policy import Extended, Holder, Policy
 from cardsign.trust.resolve import IssuerTrust, resolve_issuer
+from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import judge
 

@@ -23,11 +23,16 @@ from cardsign.errors import (
 from cardsign.inputs import read_object
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.disk import PolicyFile
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.supplied import (
+    MAX_BUNDLE_BYTES,
+    NO_STATEMENTS,
+    SuppliedStatements,
+    is_bundle,
+    read_bundle,
+)
 from cardsign.urls import is_url
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report

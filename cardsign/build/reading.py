@@ -18,7 +18,7 @@ from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.reasons import hint_for
 from cardsign.records import dataclass
-from cardsign.trust.policylines import Lines
+from cardsign.trust.policytext import Lines
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024

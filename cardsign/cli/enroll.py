@@ -49,15 +49,15 @@ from cardsign.trust.enroll import (
     check_new_name,
     check_told,
     entry_text,
-    newest_keyset,
-    newest_release,
+    look_at,
     propose_first_contact,
     propose_jwks_url,
     propose_keys,
     propose_keyset,
     propose_published,
+    read_agents,
 )
-from cardsign.trust.partners import look_at, read_agents
+from cardsign.trust.keyset_choice import newest_keyset, newest_release
 from cardsign.trust.policy import Accept, Limits
 from cardsign.urls import Url, is_url, parse_place, parse_url
 

@@ -30,8 +30,8 @@ from cardsign.explain.report import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.trust.keyset_choice import NO_STATEMENTS
 from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.supplied import NO_STATEMENTS
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
@@ -97,7 +97,7 @@ def _text(value: Json) -> str:
 def _page(card: str, jwks: str | None) -> str:
     from cardsign.explain.page import Published, card_page
     from cardsign.publish.generation import load_current
-    from cardsign.trust.bundle import is_bundle, read_bundle
+    from cardsign.trust.supplied import is_bundle, read_bundle
 
     keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
     if card != STDIO and Path(card).is_dir():

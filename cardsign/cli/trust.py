@@ -50,16 +50,16 @@ from cardsign.cli.views import (
 )
 from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import write_atomic
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.trust.disk import floor_to_json, identity_of
 from cardsign.trust.enroll import (
     begin_states,
     move_pin,
     remove_issuer,
 )
-from cardsign.trust.lock import POLICY_FILE, floor_to_json
-from cardsign.trust.policyedit import EMPTY_POLICY
-from cardsign.trust.policyfile import identity_of
+from cardsign.trust.policy import POLICY_FILE
+from cardsign.trust.policytext import EMPTY_POLICY
 from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
+from cardsign.trust.supplied import MAX_BUNDLE_BYTES
 from cardsign.verify.policy_line import decided_by
 
 _FORGETTING: Final = "older cards and statements of"

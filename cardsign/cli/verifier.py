@@ -26,12 +26,17 @@ from cardsign.errors import (
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.records import dataclass
-from cardsign.trust.bundle import read_statements
-from cardsign.trust.disk import POLICY_VARIABLE, USER_FOLDER, PolicyFile, find_policy, user_folder
-from cardsign.trust.keyset_choice import SuppliedStatements
-from cardsign.trust.lock import POLICY_FILE, lock_of
+from cardsign.trust.disk import (
+    POLICY_VARIABLE,
+    USER_FOLDER,
+    PolicyFile,
+    find_policy,
+    lock_of,
+    user_folder,
+)
 from cardsign.trust.policy import (
     ACCEPTED,
+    POLICY_FILE,
     Accept,
     AtOrigin,
     Holder,
@@ -42,6 +47,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
+from cardsign.trust.supplied import SuppliedStatements, read_statements
 from cardsign.urls import is_url, parse_origin, parse_url, without_userinfo
 from cardsign.verifier import Verifier
 

@@ -63,7 +63,7 @@ from cardsign.errors import (
 from cardsign.files import locked, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.records import dataclass
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES, write_bundle
+from cardsign.trust.supplied import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
 

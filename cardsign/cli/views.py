@@ -14,8 +14,7 @@ from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement, digest_words
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute, second
-from cardsign.trust.lock import RollbackFloor
-from cardsign.trust.policy import Anchor, TrustedIssuer
+from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
 from cardsign.trust.state import IssuerState
 from cardsign.urls import is_url
 from cardsign.verify.report import Report, SignatureReport, StatementUsed
@@ -255,14 +254,14 @@ def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
 
 def kind_of(anchor: Anchor) -> str:
     """The member of `[issuer.anchor]` that is there."""
-    from cardsign.trust.policyedit import anchor_members  # pydantic, which a verdict needs not
+    from cardsign.trust.policytext import anchor_members
 
     return next(iter(anchor_members(anchor)))
 
 
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     """What the policy says of an issuer, defaults included."""
-    from cardsign.trust.policyedit import anchor_members
+    from cardsign.trust.policytext import anchor_members
 
     return {
         "name": issuer.name,
@@ -276,7 +275,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
 
 def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
     """The same for a person; what is empty is left out."""
-    from cardsign.trust.policyedit import anchor_text
+    from cardsign.trust.policytext import anchor_text
 
     for member, value in issuer_json(issuer).items():
         shown = ", ".join(value) if isinstance(value, list) else value

@@ -67,9 +67,9 @@ from cardsign.explain.report import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import header_members, read_entry
 from cardsign.reasons import Reason, hint_for
-from cardsign.trust.keyset_choice import NO_STATEMENTS
 from cardsign.trust.policy import Holder, Limits, Policy
 from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.signature import examine_signature
 
 #: Entries of `signatures` that are explained; four times as many as a verifier looks at, so that

@@ -28,10 +28,10 @@ from cardsign.statements.keyset import IssuerKey, KeysetStatement, digest_words,
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import day, minute, utc
-from cardsign.trust.enroll import newest_keyset
-from cardsign.trust.keyset_choice import SuppliedStatements
+from cardsign.trust.keyset_choice import newest_keyset
 from cardsign.trust.policy import Holder, Issuer, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.state import TransientStates
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.report import Answer, Report, SignatureReport
 from cardsign.verify.verdict import examine_card

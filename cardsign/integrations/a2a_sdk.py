@@ -21,9 +21,9 @@ from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer, UnverifiedCard
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report, VerificationError, trusted_card
 from cardsign.verify.verdict import examine_card
 

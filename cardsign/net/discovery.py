@@ -27,7 +27,6 @@ from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -49,6 +48,7 @@ from cardsign.trust.refresh import (
     refresh_issuer,
 )
 from cardsign.trust.state import IssuerState, IssuerStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
     CARD_PATH,
     JWKS_PATH,

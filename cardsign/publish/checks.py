@@ -41,8 +41,7 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import second, utc
-from cardsign.trust.enroll import newest_keyset, newest_release
-from cardsign.trust.keyset_choice import SuppliedStatements
+from cardsign.trust.keyset_choice import newest_keyset, newest_release
 from cardsign.trust.policy import (
     Expectation,
     Extended,
@@ -53,6 +52,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.state import TransientStates
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report

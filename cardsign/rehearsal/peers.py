@@ -19,10 +19,10 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.keyset import KeysetId, RootPin
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, refresh_issuer
 from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Report

@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.trust.bundle import BUNDLE_FORMAT as BUNDLE_FORMAT
-    from cardsign.trust.bundle import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
-    from cardsign.trust.bundle import is_bundle as is_bundle
-    from cardsign.trust.bundle import read_bundle as read_bundle
-    from cardsign.trust.bundle import read_statements as read_statements
-    from cardsign.trust.bundle import write_bundle as write_bundle
+    from cardsign.trust.disk import LOCK_FORMAT as LOCK_FORMAT
     from cardsign.trust.disk import PolicyFile as PolicyFile
+    from cardsign.trust.disk import editing as editing
     from cardsign.trust.disk import find_policy as find_policy
+    from cardsign.trust.disk import floor_to_json as floor_to_json
+    from cardsign.trust.disk import identity_of as identity_of
+    from cardsign.trust.disk import lock_of as lock_of
+    from cardsign.trust.disk import raise_floors as raise_floors
+    from cardsign.trust.disk import read_lock as read_lock
+    from cardsign.trust.disk import read_policy as read_policy
+    from cardsign.trust.disk import remove_floor as remove_floor
     from cardsign.trust.enroll import Proposal as Proposal
     from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
     from cardsign.trust.enroll import check_told as check_told
+    from cardsign.trust.enroll import look_at as look_at
     from cardsign.trust.enroll import move_pin as move_pin
     from cardsign.trust.enroll import propose_first_contact as propose_first_contact
     from cardsign.trust.enroll import propose_jwks_url as propose_jwks_url
@@ -24,26 +28,11 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import propose_keyset as propose_keyset
     from cardsign.trust.enroll import propose_published as propose_published
     from cardsign.trust.enroll import remove_issuer as remove_issuer
-    from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
-    from cardsign.trust.keyset_choice import MAX_STEPS as MAX_STEPS
-    from cardsign.trust.keyset_choice import NO_STATEMENTS as NO_STATEMENTS
     from cardsign.trust.keyset_choice import Chosen as Chosen
-    from cardsign.trust.keyset_choice import SuppliedStatements as SuppliedStatements
     from cardsign.trust.keyset_choice import Walk as Walk
     from cardsign.trust.keyset_choice import choose_keyset as choose_keyset
     from cardsign.trust.keyset_choice import choose_release as choose_release
     from cardsign.trust.keyset_choice import receive as receive
-    from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
-    from cardsign.trust.lock import ReleaseFloor as ReleaseFloor
-    from cardsign.trust.lock import RollbackFloor as RollbackFloor
-    from cardsign.trust.lock import editing as editing
-    from cardsign.trust.lock import floor_to_json as floor_to_json
-    from cardsign.trust.lock import lock_of as lock_of
-    from cardsign.trust.lock import raise_floor as raise_floor
-    from cardsign.trust.lock import raise_floors as raise_floors
-    from cardsign.trust.lock import read_lock as read_lock
-    from cardsign.trust.lock import remove_floor as remove_floor
-    from cardsign.trust.partners import look_at as look_at
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
@@ -61,12 +50,13 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import Limits as Limits
     from cardsign.trust.policy import Policy as Policy
     from cardsign.trust.policy import PublicSubject as PublicSubject
+    from cardsign.trust.policy import ReleaseFloor as ReleaseFloor
+    from cardsign.trust.policy import RollbackFloor as RollbackFloor
     from cardsign.trust.policy import TofuAnchor as TofuAnchor
     from cardsign.trust.policy import TrustedIssuer as TrustedIssuer
-    from cardsign.trust.policyfile import identity_of as identity_of
+    from cardsign.trust.policy import raise_floor as raise_floor
     from cardsign.trust.policyfile import parse_policy as parse_policy
-    from cardsign.trust.policyfile import read_policy as read_policy
-    from cardsign.trust.policylines import Lines as Lines
+    from cardsign.trust.policytext import Lines as Lines
     from cardsign.trust.refresh import REFRESH_INTERVAL as REFRESH_INTERVAL
     from cardsign.trust.refresh import Fetcher as Fetcher
     from cardsign.trust.refresh import FetchResult as FetchResult
@@ -87,5 +77,15 @@ if TYPE_CHECKING:
     from cardsign.trust.state import read_state as read_state
     from cardsign.trust.state import rollback_floor as rollback_floor
     from cardsign.trust.state import state_bytes as state_bytes
+    from cardsign.trust.supplied import BUNDLE_FORMAT as BUNDLE_FORMAT
+    from cardsign.trust.supplied import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
+    from cardsign.trust.supplied import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
+    from cardsign.trust.supplied import MAX_STEPS as MAX_STEPS
+    from cardsign.trust.supplied import NO_STATEMENTS as NO_STATEMENTS
+    from cardsign.trust.supplied import SuppliedStatements as SuppliedStatements
+    from cardsign.trust.supplied import is_bundle as is_bundle
+    from cardsign.trust.supplied import read_bundle as read_bundle
+    from cardsign.trust.supplied import read_statements as read_statements
+    from cardsign.trust.supplied import write_bundle as write_bundle
 
 __getattr__ = lazy_names(__name__)

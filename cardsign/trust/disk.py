@@ -1,24 +1,47 @@
-"""A policy on disk: where it is found, `trust.toml`, and its `trust.lock`."""
+"""A policy on disk: where it is found, `trust.toml`, and the rollback floors of its `trust.lock`.
+
+A lock holds numbers and digests, no statement, and brings no trust: a machine without state refuses
+by it what is older than what others have seen. Floors only rise, by what was verified here; those
+that are read hold for one verification and are stored nowhere else.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import FileMissing, UsageFault
-from cardsign.files import leads_outside, outside
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
+from cardsign.files import leads_outside, locked, outside, read_bytes, write_atomic
+from cardsign.log import logger
 from cardsign.records import dataclass
-from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
-from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.trust.state import DirectoryStates, IssuerStates
+from cardsign.statements import members as read
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import keyset_id
+from cardsign.trust.policy import (
+    ISSUER_NAME,
+    POLICY_FILE,
+    Policy,
+    ReleaseFloor,
+    RollbackFloor,
+    TrustedIssuer,
+    raise_floor,
+)
+from cardsign.trust.state import DirectoryStates, IssuerStates, time_of
 
 #: The environment variable that names the policy.
 POLICY_VARIABLE: Final = "CARDSIGN_TRUST"
 #: Ours, below the XDG base directories.
 USER_FOLDER: Final = "cardsign"
+#: Bytes. Some thousand issuers; one has about 300.
+MAX_POLICY_BYTES: Final = 1024 * 1024
+#: Seconds to wait for another process that edits policy or lock.
+PATIENCE: Final = 10.0
 
 
 def find_policy(
@@ -57,6 +80,33 @@ def user_folder(kind: str, environ: Mapping[str, str] = os.environ) -> Path:
         ) from exc
 
 
+def identity_of(path: Path) -> str:
+    """What state is bound to: the real path of the policy file, which need not exist."""
+    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
+
+
+def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
+    """Read a policy file: the policy, and the text in which it stands.
+
+    As :func:`cardsign.trust.policyfile.parse_policy`.
+
+    Raises:
+        UsageFault: ``policy.malformed``, ``config.not_allowed``.
+        FileFault: It cannot be read.
+    """
+    from cardsign.trust.policyfile import parse_policy  # pydantic, which --jwks needs not
+
+    data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, found=not is_own)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        message = "this is not UTF-8"
+        raise UsageFault("policy.malformed", message, path=str(path), line=line) from exc
+    policy = parse_policy(text, source=str(path), is_own=is_own)
+    return policy.known_as(identity_of(path)), text
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
     """A policy, and where it stands.
@@ -85,12 +135,10 @@ class PolicyFile:
                 only found, and says what only a policy that is named may say.
             FileMissing, FileFault: It cannot be read.
         """
-        from cardsign.trust.policyfile import read_policy  # pydantic, which --jwks needs not
-
         policy, text = read_policy(path, is_own=not was_found_here)
         floors = read_lock(lock_of(path))
-        file = cls(policy, path, floors, text, was_found_here)
-        return replace(file, policy=policy.known_as(file.identity, floors))
+        policy = policy.known_as(identity_of(path), floors)
+        return cls(policy, path, floors, text, was_found_here)
 
     @classmethod
     def find(
@@ -131,7 +179,7 @@ class PolicyFile:
     @classmethod
     def begun(cls, path: Path) -> PolicyFile:
         """One in the working directory that is not there yet; nothing is written."""
-        from cardsign.trust.policyedit import EMPTY_POLICY
+        from cardsign.trust.policytext import EMPTY_POLICY
 
         return cls(Policy(), path, {}, EMPTY_POLICY, was_found_here=True)
 
@@ -143,8 +191,6 @@ class PolicyFile:
     @property
     def identity(self) -> str:
         """What issuer state is bound to."""
-        from cardsign.trust.policyfile import identity_of
-
         return identity_of(self.path)
 
     def issuer(self, name: str) -> TrustedIssuer:
@@ -158,6 +204,34 @@ class PolicyFile:
         except UsageFault as fault:
             fault.path = str(self.path)
             raise
+
+    def edit(
+        self,
+        change: Callable[[str], str],
+        expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
+    ) -> None:
+        """Change the text of the file, alone among processes; on any error it stays as it was.
+
+        The new text is read before it replaces the file, and must then say what is expected.
+
+        Raises:
+            UsageFault: ``policy.malformed``: no such change can be made to this text.
+            StateFault, FileFault: It cannot be read or written.
+        """
+        from cardsign.trust.policyfile import parse_policy
+
+        with editing(self.path):
+            before, text = read_policy(self.path)
+            changed = change(text)
+            after = parse_policy(changed, source=str(self.path))
+            if (after.issuers, after.limits) != (tuple(expected(before.issuers)), before.limits):
+                raise UsageFault(
+                    "policy.malformed",
+                    "the file is laid out in a way that cannot be edited for you",
+                    path=str(self.path),
+                    hint="Nothing was changed; make the change by hand.",
+                )
+            write_atomic(self.path, changed.encode())
 
     def raise_lock(self, states: IssuerStates) -> tuple[str, ...]:
         """Write to the lock how far keyset statements were followed (threat 2).
@@ -184,3 +258,128 @@ class PolicyFile:
         if raised:
             raise_floors(lock_of(self.path), raised)
         return tuple(raised)
+
+
+# The lock.
+
+
+LOCK_FORMAT: Final = "cardsign-lock/1"
+#: Bytes. As many issuers as a policy may have; one has about 400.
+MAX_LOCK_BYTES: Final = 2 * 1024 * 1024
+
+_MAX_DEPTH: Final = 8
+_FLOOR: Final = ("keyset", "newest_iat", "release")
+_RELEASE: Final = ("epoch", "keyset_version", "seq")
+
+
+def lock_of(policy: Path) -> Path:
+    """Where the lock of a policy file is: in the same folder, ``trust.lock`` for ``trust.toml``."""
+    return policy.with_suffix(".lock")
+
+
+def read_lock(path: Path) -> dict[str, RollbackFloor]:
+    """The floors by issuer; empty where there is no lock.
+
+    Raises:
+        UsageFault: ``lock.malformed``, also where a newer cardsign wrote it.
+        FileFault: It cannot be read.
+    """
+    try:
+        data = read_bytes(path, max_bytes=MAX_LOCK_BYTES, found=True)
+    except FileMissing:
+        return {}
+    try:
+        document = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=_MAX_DEPTH)
+        issuers = read.document(document, LOCK_FORMAT, ("format", "issuers"))["issuers"]
+        if not isinstance(issuers, dict):
+            raise read.refused("/issuers", "an object")
+        for name in issuers:
+            read.text(name, ISSUER_NAME, f"/issuers/{name}", "an issuer's name")
+        return {name: floor_of(value, f"/issuers/{name}") for name, value in issuers.items()}
+    except JsonRefused as exc:
+        raise _malformed(path, f"this is no strict JSON: {exc.message}", exc.line) from exc
+    except StatementRefused as exc:
+        hint = "Upgrade cardsign, if a newer one wrote the lock." if exc.path == "/format" else ""
+        raise _malformed(path, f"{exc.path}: {exc.message}", hint=hint) from exc
+
+
+def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
+    """Raise the floors of these issuers, alone among processes; those of others stay.
+
+    Raises:
+        StateFault: ``state.fork``: the lock names another statement of the same number;
+            ``file.busy``.
+        UsageFault, FileFault: As :func:`read_lock`; ``file.unwritable``.
+    """
+    with editing(path):
+        held = read_lock(path)
+        raised = {name: raise_floor(name, held.get(name), one) for name, one in floors.items()}
+        _write(path, held, held | raised)
+    for name in raised:
+        if raised[name] != held.get(name):
+            logger(__name__).info("%s: its floor in %s was raised", name, path)
+
+
+def remove_floor(path: Path, name: str) -> None:
+    """Take an issuer out of the lock, which is not made if there is none.
+
+    Raises:
+        StateFault, UsageFault, FileFault: As :func:`raise_floors`.
+    """
+    with editing(path):
+        held = read_lock(path)
+        _write(path, held, {issuer: one for issuer, one in held.items() if issuer != name})
+
+
+def editing(path: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a policy and its lock against other processes that edit them."""
+    busy = StateFault(
+        "file.busy",
+        "another process edits the policy or its lock",
+        path=str(path.parent),
+    )
+    return locked(path.parent, patience=PATIENCE, busy=busy)
+
+
+def floor_to_json(floor: RollbackFloor) -> dict[str, Json]:
+    """A floor as it stands in the lock."""
+    keyset, release = floor.keyset, floor.release
+    return {
+        "keyset": None if keyset is None else keyset.to_json(),
+        "newest_iat": floor.newest_iat,
+        "release": None
+        if release is None
+        else {**dict(zip(_RELEASE, release.order, strict=True)), "digest": release.digest},
+    }
+
+
+def floor_of(value: Json, path: str) -> RollbackFloor:
+    """Read a floor."""
+    members = read.exact_object(value, _FLOOR, path)
+    keyset, release = members["keyset"], members["release"]
+
+    def release_floor(value: Json) -> ReleaseFloor:
+        at = f"{path}/release"
+        found = read.exact_object(value, (*_RELEASE, "digest"), at)
+        epoch, version, seq = (read.integer(found[name], f"{at}/{name}") for name in _RELEASE)
+        return ReleaseFloor((epoch, version, seq), read.digest(found["digest"], f"{at}/digest"))
+
+    return RollbackFloor(
+        None if keyset is None else keyset_id(keyset, f"{path}/keyset"),
+        None if release is None else release_floor(release),
+        time_of(members["newest_iat"], f"{path}/newest_iat"),
+    )
+
+
+def _write(
+    path: Path, held: Mapping[str, RollbackFloor], floors: Mapping[str, RollbackFloor]
+) -> None:
+    if held == floors:
+        return
+    issuers = {name: floor_to_json(floor) for name, floor in floors.items()}
+    document = {"format": LOCK_FORMAT, "issuers": issuers}
+    write_atomic(path, json.dumps(document, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def _malformed(path: Path, message: str, line: int | None = None, hint: str = "") -> UsageFault:
+    return UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint)

@@ -7,32 +7,44 @@ a first statement is genuine, so :func:`add_issuers` lets the caller compare bef
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import FetchFailed, UsageFault
-from cardsign.files import write_atomic
-from cardsign.jose.jwks import JwkSet
-from cardsign.records import dataclass
-from cardsign.statements.envelope import StatementRefused, check_past
-from cardsign.statements.keyset import (
-    KeysetStatement,
-    RootPin,
-    check_step,
-    digest_words,
-    read_words,
+from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, Payloads, ProfileName
+from cardsign.card.coverage import left_open
+from cardsign.card.document import Card
+from cardsign.card.interfaces import interfaces_of
+from cardsign.card.strictjson import Json
+from cardsign.errors import (
+    CanonicalizationError,
+    CardRefused,
+    FetchFailed,
+    InputRefused,
+    SignatureRefused,
+    UsageFault,
 )
+from cardsign.files import read_bytes, read_toml, write_atomic
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Entry, check_entry, read_entry
+from cardsign.jose.keys import PublicKey
+from cardsign.reasons import hint_for
+from cardsign.records import dataclass
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetStatement, RootPin, digest_words, read_words
 from cardsign.statements.members import HOLDER
-from cardsign.statements.release import ReleaseStatement, check_release
-from cardsign.trust.disk import PolicyFile
-from cardsign.trust.keyset_choice import SuppliedStatements
-from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors, remove_floor
+from cardsign.statements.release import ReleaseStatement
+from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import (
+    ACCEPTED,
+    ISSUER_NAME,
+    Accept,
     Anchor,
     JwksAnchor,
     KeysAnchor,
@@ -41,14 +53,13 @@ from cardsign.trust.policy import (
     TofuAnchor,
     TrustedIssuer,
 )
-from cardsign.trust.policyedit import edit_policy, with_anchor, with_issuer, without_issuer
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
+from cardsign.trust.policytext import with_anchor, with_issuer, without_issuer
 from cardsign.trust.refresh import Fetcher, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
-from cardsign.urls import Origin, Place
-
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.urls import Origin, Place, interface_url, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,48 +82,6 @@ class Proposal:
     def shows_freshness(self) -> bool:
         """Whether revocation and rollback can be seen with this anchor."""
         return isinstance(self.anchor, KeysetAnchor)
-
-
-def newest_keyset(
-    statements: Sequence[KeysetStatement], *, now: datetime, skew: timedelta
-) -> KeysetStatement:
-    """The last of a history: the first signed by its own root, each next one lawfully after it.
-
-    There is at least one statement, and none is missing between them. Only a person can say that
-    the first one is genuine. Not checked: whether the last one has expired.
-
-    Raises:
-        StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
-    """
-    held, *following = sorted(statements, key=attrgetter("number"))
-    check_step(held, None)
-    for statement in following:
-        if statement.digest != held.digest:
-            check_step(statement, held)
-            held = statement
-    check_past(held.iat, now, skew)
-    return held
-
-
-def newest_release(
-    releases: Iterable[ReleaseStatement],
-    keyset: KeysetStatement,
-    *,
-    now: datetime,
-    skew: timedelta,
-) -> ReleaseStatement | None:
-    """The last of some releases, which all speak by right under one keyset statement.
-
-    Raises:
-        StatementRefused: As :func:`cardsign.statements.release.check_release`, or
-            ``statement.not_yet``.
-    """
-    held = None
-    for release in sorted(releases, key=lambda one: one.order):
-        check_release(release, keyset, held, now=now, skew=skew)
-        check_past(release.iat, now, skew)
-        held = release
-    return held
 
 
 def propose_keyset(
@@ -155,13 +124,12 @@ def propose_published(
             "shows revocation.",
         )
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
-    found = dict.fromkeys((*refreshed.reasons, *trust.notes))
     told = (
         f"{one.code}: {one.message}"
-        for one in found
+        for one in dict.fromkeys((*refreshed.reasons, *trust.notes))
         if one.code != "trust.tofu_first"  # which is what the user asked for
     )
-    return Proposal(proposal.anchor, proposal.keyset, proposal.release, (*proposal.warnings, *told))
+    return replace(proposal, warnings=(*proposal.warnings, *told))
 
 
 def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
@@ -230,7 +198,7 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
 
 def _read_digest(text: str) -> str:
     digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
-    if not _DIGEST.fullmatch(digest):
+    if not re.fullmatch("[0-9a-f]{64}", digest):
         is_hex = not digest.strip("0123456789abcdef")
         given = str(len(digest)) if is_hex else repr(text[:80])
         raise UsageFault(
@@ -316,7 +284,7 @@ def add_issuers(
     raise_floors(lock_of(file.path), {issuer.name: state.as_floor() for issuer, state in begun})
     if not file.path.exists():
         write_atomic(file.path, file.text.encode())
-    edit_policy(file.path, with_all, lambda before: (*before, *new.issuers))
+    file.edit(with_all, lambda before: (*before, *new.issuers))
     return said
 
 
@@ -373,8 +341,7 @@ def move_pin(
     changed = anchor != issuer.anchor
     if not dry_run:
         if changed:
-            edit_policy(
-                file.path,
+            file.edit(
                 lambda text: with_anchor(text, name, anchor),
                 lambda before: (
                     replace(one, anchor=anchor) if one == issuer else one for one in before
@@ -462,10 +429,207 @@ def remove_issuer(
     file.issuer(name)
     if dry_run:
         return False
-    edit_policy(
-        file.path,
+    file.edit(
         lambda text: without_issuer(text, name),
         lambda before: (one for one in before if one.name != name),
     )
     remove_floor(lock_of(file.path), name)
     return states is not None and states.forget(file.identity, name)
+
+
+# What a partner gave: a card, or a list of agents. Neither is verified: what is proposed is shown
+# to a person, and adds no issuer by itself.
+
+
+_MAX_SHOWN: Final = 8  # members that are named one by one
+_LOSSY: Final = tuple(name for name in ACCEPTED["sdk"] if name not in FULL_PROFILES)
+_NO_POLICY: Final = (
+    "No policy accepts that. Ask the issuer to sign the whole card as well: cardsign sign."
+)
+#: Bytes of a list of agents; one has about 100.
+MAX_AGENTS_BYTES: Final = 256 * 1024
+
+
+def look_at(
+    card: Card, keys: JwkSet | None, *, accept: Accept | None = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Read a partner's card for what an entry that trusts it would have to say.
+
+    Nothing of the card is verified.
+
+    Args:
+        card: The card, as its partner gave it.
+        keys: The partner's keys; only with them can be said by which rule a signature was made.
+        accept: What the entry is to say; None for the least that admits the card's signatures.
+
+    Returns:
+        The members `origins` and `accept`, as far as the card suggests them; and what a person
+        should know, a sentence each.
+
+    Raises:
+        UsageFault: ``card.not_agent_card``: it is a JWK Set.
+        InputRefused: ``trust.not_trustable``: no entry could trust it by its signatures; the hint
+            holds what to tell its issuer.
+    """
+    if "keys" in card.document and "name" not in card.document:
+        raise UsageFault(
+            "card.not_agent_card",
+            "this is a JWK Set, not a card",
+            hint="Name the partner's card with --like, and its keys with --jwks.",
+        )
+    least, says = _accept(card, keys)
+    is_unknown = keys is None and bool(card.document.get("signatures"))
+    is_too_narrow = least == "sdk" and accept == "full"
+    if is_too_narrow or (least is None and not is_unknown):
+        raise InputRefused(
+            "trust.not_trustable",
+            "no entry of a policy could trust a card like this, so nothing was added",
+            hint=" ".join((*says, "Leave out --accept full.") if is_too_narrow else says),
+        )
+    origins = list(dict.fromkeys(map(str, _origins(card.document))))
+    members = {"origins": origins, "accept": accept or least}
+    return {name: one for name, one in members.items() if one}, tuple(says)
+
+
+def _origins(document: Mapping[str, Json]) -> Iterator[Origin]:
+    for interface in interfaces_of(document):
+        try:
+            yield interface_url(str(interface.url), str(interface.binding)).origin
+        except CardRefused:
+            continue  # verify refuses the card for it
+
+
+def _accept(card: Card, keys: JwkSet | None) -> tuple[Accept | None, list[str]]:
+    entries = card.document.get("signatures")
+    if not isinstance(entries, list) or not entries:
+        said = "The card is not signed. It is not trusted until its issuer signs it."
+        return None, [said]
+    payloads = Payloads(card)
+    made = {one: payload.data for one in PROFILES if (payload := payloads.of(one)) is not None}
+    if keys is None:
+        if len({made.get(one) for one in ACCEPTED["sdk"]}) == 1:
+            return "full", ["All rules sign the same bytes of this card: all of it."]
+        return None, [
+            "By which rule the card was signed cannot be seen without keys: name them with --jwks "
+            "FILE. If an SDK signed it, add --accept sdk."
+        ]
+    faults = []
+    fitting: set[str] = set()
+    for untrusted_entry in entries:
+        try:
+            entry = read_entry(untrusted_entry, algorithms=ALGORITHMS)
+            key = keys.find(entry.header.kid)
+            if key is None:
+                faults.append(f"No key of the set has the kid {entry.header.kid!r}.")
+            elif found := {one for one, data in made.items() if _fits(entry, data, key)}:
+                fitting |= found
+            else:
+                faults.append(_why_none(entry, key, card.document))
+        except SignatureRefused as refusal:
+            faults.append(f"A signature is refused ({refusal.code}). {hint_for(refusal.code)}")
+    if fitting & set(FULL_PROFILES):
+        return "full", []
+    for profile in _LOSSY:
+        if profile in fitting:
+            return _leaving_open(payloads, profile)
+    for profile in OPT_IN_PROFILES:
+        if profile in fitting:
+            return None, [f"The signature was made by the rule {profile}. {_NO_POLICY}"]
+    return None, list(dict.fromkeys(faults))
+
+
+def _fits(entry: Entry, payload: bytes, key: PublicKey) -> bool:
+    try:
+        check_entry(entry, payload, key)
+    except SignatureRefused as refusal:
+        if refusal.code != "sig.bad":
+            raise
+        return False
+    return True
+
+
+def _why_none(entry: Entry, key: PublicKey, document: Mapping[str, Json]) -> str:
+    """What was signed instead of a payload: JSON as a library writes it, or another card."""
+    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    for separators in ((",", ":"), (", ", ": ")):
+        for ascii_only in (True, False):
+            text = json.dumps(unsigned, separators=separators, ensure_ascii=ascii_only)
+            if _fits(entry, text.encode("utf-8", "surrogatepass"), key):
+                return (
+                    "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785, "
+                    "which `cardsign canonicalize CARD` prints."
+                )
+    return (
+        "The card was changed after it was signed, or is not the one signed, or its signer wrote "
+        "JSON in a way of its own."
+    )
+
+
+def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:
+    payload = payloads.made(profile)
+    if isinstance(payload, CanonicalizationError):
+        raise payload
+    accepted = left_open(payload, accept_lossy=True)
+    pointers = accepted.listed.pointers
+    shown = ", ".join(pointers[:_MAX_SHOWN]) + (" and more" if len(pointers) > _MAX_SHOWN else "")
+    if accepted.fails:
+        part = accepted.first[0].source.shown
+        return None, [
+            f"The signature is good, but made by the SDKs' rule {profile}, which leaves {shown} "
+            f"unsigned; of these {part} counts. {_NO_POLICY}"
+        ]
+    said = f"The signature was made by the SDKs' rule {profile}"
+    return "sdk", [f"{said}. It leaves {shown} unsigned." if shown else f"{said}."]
+
+
+def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
+    """Read the agents of a TOML file's ``[[a2a.external_agents]]``, each with `name` and `url`.
+
+    Other members are not looked at.
+
+    Returns:
+        The members of an entry of the policy for each, with freshness waived: nothing else can be
+        expected of an agent of which only a URL is known.
+
+    Raises:
+        UsageFault: ``usage.invalid``: there are none, one lacks a name or a URL, or two would get
+            one name.
+        FileFault: It cannot be read.
+    """
+    data = read_bytes(path, max_bytes=MAX_AGENTS_BYTES)
+    try:
+        members: Any = read_toml(data)
+    except ValueError as exc:
+        raise _not_read(path, f"this is no TOML: {exc}") from exc
+    section = members.get("a2a")
+    listed = section.get("external_agents") if isinstance(section, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise _not_read(path, "there is no [[a2a.external_agents]]")
+    agents = tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
+    numbers: dict[str, int] = {}
+    for number, agent in enumerate(agents, 1):
+        if (first := numbers.setdefault(agent["name"], number)) != number:
+            both = f"agents {first} and {number} would both be named {agent['name']!r}"
+            raise _not_read(path, both, "Give each agent a name of its own.")
+    return agents
+
+
+def _agent(path: Path, number: int, listed: Any) -> dict[str, Any]:
+    name = listed.get("name") if isinstance(listed, dict) else None
+    url = listed.get("url") if isinstance(listed, dict) else None
+    if not isinstance(name, str) or not isinstance(url, str):
+        raise _not_read(path, f"agent {number} lacks a `name` or a `url`")
+    own = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
+    try:
+        parsed = parse_url(url)
+    except CardRefused as refusal:
+        raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
+    if not ISSUER_NAME.fullmatch(own):
+        own = parsed.origin.host.strip("[]").replace(":", "-")
+    at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
+    return {"name": own, **at_url, "freshness": "waived"}
+
+
+def _not_read(path: Path, message: str, hint: str = "") -> UsageFault:
+    form = "Write [[a2a.external_agents]] with name = and url = for each agent."
+    return UsageFault("usage.invalid", message, path=str(path), hint=hint or form)

@@ -31,80 +31,18 @@ from cardsign.statements.keyset import (
     RootPin,
     check_first,
     check_recovery,
+    check_step,
     check_successor,
     is_no_newer,
     read_keyset,
 )
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
-from cardsign.trust.lock import RollbackFloor
-
-# What came along with a card. Nothing of it has been checked, and none of it brings trust.
-
-
-@dataclass(frozen=True, slots=True)
-class SuppliedStatements:
-    """Statements and key sets as received: from a bundle, from files, from the issuer's server.
-
-    Attributes:
-        untrusted_keysets: Keyset statements, in any order; superfluous ones do no harm.
-        untrusted_releases: Release statements, likewise.
-        untrusted_jwks: A JWK Set.
-        jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
-            `jwks` anchor reads a set that comes from its own URL and no other.
-        jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
-        contact: The origin from which all of this was fetched over TLS, such as
-            ``https://agent.example``; None for files and bundles. First contact needs it. Of
-            plain HTTP only this machine itself counts, which no fetch asks without leave.
-    """
-
-    untrusted_keysets: tuple[bytes, ...] = ()
-    untrusted_releases: tuple[bytes, ...] = ()
-    untrusted_jwks: bytes | None = None
-    jwks_url: str | None = None
-    contact: str | None = None
-    jwks_once: bool = False
-
-    def __post_init__(self) -> None:
-        # What is resolved by them is kept, so they must not change in the hands of the caller.
-        for name in ("untrusted_keysets", "untrusted_releases"):
-            object.__setattr__(self, name, tuple(map(bytes, getattr(self, name))))
-        if self.untrusted_jwks is not None:
-            object.__setattr__(self, "untrusted_jwks", bytes(self.untrusted_jwks))
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of it."""
-        statements = (*self.untrusted_keysets, *self.untrusted_releases)
-        return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
-
-    def joined(self, other: SuppliedStatements) -> SuppliedStatements:
-        """What both hold; neither vouches for the other. A key set is the other's first.
-
-        Together they were fetched from nowhere unless both were from the same origin: what lies
-        in a file makes no first contact because something else came from the issuer.
-        """
-        empty = SuppliedStatements()
-        if empty in (self, other):
-            return other if self == empty else self
-        jwks = other if other.untrusted_jwks is not None else self
-        return SuppliedStatements(
-            (*self.untrusted_keysets, *other.untrusted_keysets),
-            (*self.untrusted_releases, *other.untrusted_releases),
-            jwks.untrusted_jwks,
-            jwks.jwks_url,
-            self.contact if self.contact == other.contact else None,
-            jwks.jwks_once,
-        )
-
-
-NO_STATEMENTS: Final = SuppliedStatements()
-
+from cardsign.trust.policy import RollbackFloor
+from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS
 
 # Reading statements as they came, within the bounds of one refresh (K9).
 
 
-#: Bytes of the keyset statements of one refresh, and as much of its releases (K9).
-MAX_CHAIN_BYTES: Final = 2 * 1024 * 1024
 #: Bytes that each counts for at least, so that a refresh is not filled with crumbs.
 _LEAST_BYTES: Final = 1024
 
@@ -171,10 +109,6 @@ def _read(
         except StatementRefused as refusal:
             message = f"statement {index}: {refusal.message}"
             reasons.append(Reason.of(refusal.code, message, hint=refusal.hint))
-
-
-#: Keyset statements of one refresh (K9): twenty years of quarterly renewals, and some over.
-MAX_STEPS: Final = 256
 
 
 @dataclass(slots=True)
@@ -496,3 +430,48 @@ def check_release_floor(release: ReleaseStatement, floor: RollbackFloor) -> None
         raise StatementRefused(
             "statement.fork", f"it was {least.digest} when it was seen and is {release.digest} now"
         )
+
+
+# Histories that were handed over on purpose: what does not fit is refused, not passed over.
+
+
+def newest_keyset(
+    statements: Sequence[KeysetStatement], *, now: datetime, skew: timedelta
+) -> KeysetStatement:
+    """The last of a history: the first signed by its own root, each next one lawfully after it.
+
+    There is at least one statement, and none is missing between them. Only a person can say that
+    the first one is genuine. Not checked: whether the last one has expired.
+
+    Raises:
+        StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
+    """
+    held, *following = sorted(statements, key=attrgetter("number"))
+    check_step(held, None)
+    for statement in following:
+        if statement.digest != held.digest:
+            check_step(statement, held)
+            held = statement
+    check_past(held.iat, now, skew)
+    return held
+
+
+def newest_release(
+    releases: Iterable[ReleaseStatement],
+    keyset: KeysetStatement,
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> ReleaseStatement | None:
+    """The last of some releases, which all speak by right under one keyset statement.
+
+    Raises:
+        StatementRefused: As :func:`cardsign.statements.release.check_release`, or
+            ``statement.not_yet``.
+    """
+    held = None
+    for release in sorted(releases, key=attrgetter("order")):
+        check_release(release, keyset, held, now=now, skew=skew)
+        check_past(release.iat, now, skew)
+        held = release
+    return held

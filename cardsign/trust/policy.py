@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,14 +19,17 @@ from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
-from cardsign.errors import UsageFault, closest
+from cardsign.errors import StateFault, UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.records import dataclass
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootPin
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.trust.lock import RollbackFloor, lock_of, read_lock
 from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
+
+#: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
+ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+POLICY_FILE: Final = "trust.toml"
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
 
@@ -187,6 +191,57 @@ Expectation: TypeAlias = PublicSubject | Extended
 def public_subject(expect: Expectation | None) -> PublicSubject | None:
     """Whose card is expected, whatever its kind."""
     return expect.of if isinstance(expect, Extended) else expect
+
+
+# What was seen of an issuer, below which nothing is accepted; lock and state say it.
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFloor:
+    """The newest release seen: its order (epoch, keyset version, seq) and digest."""
+
+    order: tuple[int, int, int]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackFloor:
+    """Statements older than these are a rollback, others of the same number a fork.
+
+    Attributes:
+        keyset: The newest keyset statement that was seen, or None.
+        release: The newest release statement that was seen, or None.
+        newest_iat: The highest `iat` that was seen, Unix seconds; 0 for none.
+    """
+
+    keyset: KeysetId | None = None
+    release: ReleaseFloor | None = None
+    newest_iat: int = 0
+
+
+def raise_floor(name: str, held: RollbackFloor | None, seen: RollbackFloor) -> RollbackFloor:
+    """The higher of two floors of one issuer, member by member.
+
+    Raises:
+        StateFault: ``state.fork``: one number with two digests.
+    """
+    if held is None or held == seen:
+        return seen
+    keysets = [one.keyset for one in (held, seen) if one.keyset is not None]
+    releases = [one.release for one in (held, seen) if one.release is not None]
+    keyset = max(keysets, key=attrgetter("number"), default=None)
+    release = max(releases, key=attrgetter("order"), default=None)
+    for pin in keysets:
+        if keyset is not None and pin.number == keyset.number and pin != keyset:
+            raise _fork(name, f"keyset {pin.label}", pin.digest, keyset.digest)
+    for floor in releases:
+        if release is not None and floor.order == release.order and floor != release:
+            raise _fork(name, f"release {floor.order[2]}", floor.digest, release.digest)
+    return RollbackFloor(keyset, release, max(held.newest_iat, seen.newest_iat))
+
+
+def _fork(name: str, number: str, one: str, other: str) -> StateFault:
+    return StateFault("state.fork", f"{number} of {name!r} is {one} here and {other} there")
 
 
 #: Cards of one issuer that a policy lists, and URLs of an issuer at which a trusted card was found
@@ -416,14 +471,13 @@ class Policy:
             FileMissing, FileFault: It cannot be read.
         """
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
-        from cardsign.trust.policyfile import identity_of, read_policy
+        from cardsign.trust.disk import PolicyFile
 
         given: object = path
         if not isinstance(given, str | Path):
             named = type(given).__name__
             raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
-        file = Path(path)
-        return read_policy(file)[0].known_as(identity_of(file), read_lock(lock_of(file)))
+        return PolicyFile.read(Path(path)).policy
 
     def __post_init__(self) -> None:
         given: object = self.issuers

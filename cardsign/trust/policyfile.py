@@ -7,11 +7,9 @@ hand and a policy that is misread does not protect.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import (
@@ -28,7 +26,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault, closest
-from cardsign.files import read_bytes, read_toml
+from cardsign.files import read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
@@ -36,11 +34,12 @@ from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetI
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import SPAN, read_span
-from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
+    ISSUER_NAME,
     MAX_CARDS,
     MAX_SKEW,
+    POLICY_FILE,
     PRIVATE_NETWORKS,
     Accept,
     Anchor,
@@ -55,7 +54,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     parse_network,
 )
-from cardsign.trust.policylines import Lines, Location
+from cardsign.trust.policytext import FORMAT, Lines, Location
 from cardsign.urls import (
     Origin,
     Place,
@@ -68,7 +67,6 @@ from cardsign.urls import (
 # The tables of `trust.toml` as pydantic models: names, types and forms of members.
 
 
-FORMAT: Final = 1
 #: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
 MAX_ISSUERS: Final = 16 * 1024
 #: Origins or keys of one entry. An issuer needs ten; more would only make a wrong file dear.
@@ -433,30 +431,6 @@ def _named(table: tuple[str, ...]) -> str:
 OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
 #: Problems of one file that are told.
 MAX_TOLD: Final = 20
-#: Bytes. Some thousand issuers; one has about 300.
-MAX_POLICY_BYTES: Final = 1024 * 1024
-
-
-def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
-    """Read a policy file, as :func:`parse_policy`: the policy, and the text in which it stands.
-
-    Raises:
-        UsageFault: ``policy.malformed``, ``config.not_allowed``.
-        FileFault: It cannot be read.
-    """
-    data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, found=not is_own)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        raise _malformed(str(path), "this is not UTF-8", line) from exc
-    policy = parse_policy(text, source=str(path), is_own=is_own)
-    return policy.known_as(identity_of(path)), text
-
-
-def identity_of(path: Path) -> str:
-    """What state is bound to: the real path of the policy file, which need not exist."""
-    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
 def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:

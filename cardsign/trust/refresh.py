@@ -22,9 +22,10 @@ from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements, Walk
+from cardsign.trust.keyset_choice import Walk
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState
+from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.

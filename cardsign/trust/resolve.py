@@ -26,9 +26,7 @@ from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, Roo
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.times import minute
 from cardsign.trust.keyset_choice import (
-    NO_STATEMENTS,
     Chosen,
-    SuppliedStatements,
     Walk,
     check_release_floor,
     choose_keyset,
@@ -44,6 +42,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.state import IssuerState, pin_of, rollback_floor
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
 
 #: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,

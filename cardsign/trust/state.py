@@ -43,8 +43,17 @@ from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
-from cardsign.trust.policy import MAX_CARDS, Anchor, KeysetAnchor, TofuAnchor, TrustedIssuer
+from cardsign.trust.policy import (
+    ISSUER_NAME,
+    MAX_CARDS,
+    Anchor,
+    KeysetAnchor,
+    ReleaseFloor,
+    RollbackFloor,
+    TofuAnchor,
+    TrustedIssuer,
+    raise_floor,
+)
 from cardsign.urls import parse_place, parse_url
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
@@ -612,6 +621,11 @@ def read_state(data: bytes, name: str) -> IssuerState:
         tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
         tuple(_spelt(one, path, parse_url) for one, path in read.items(members["cards"], "/cards")),
     )
+
+
+def time_of(value: Json, path: str) -> int:
+    """Unix seconds, or 0 for none."""
+    return 0 if type(value) is int and value == 0 else read.integer(value, path, most=read.MAX_TIME)
 
 
 def _spelt(value: Json, path: str, parse: Callable[[str], object]) -> str:

@@ -11,9 +11,9 @@ from cardsign.card.interfaces import current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import Extended, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import interface_url
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Report

@@ -6,8 +6,7 @@ from typing import Final
 
 from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.trust.policyedit import anchor_members
-from cardsign.trust.policylines import Lines, Location
+from cardsign.trust.policytext import Lines, Location, anchor_members
 from cardsign.verify.report import Report
 
 # Which member of the policy a reason goes back to, by the longest beginning of its code. What is

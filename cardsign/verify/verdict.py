@@ -25,7 +25,6 @@ from cardsign.card.document import Card
 from cardsign.card.strictjson import is_paranoid
 from cardsign.errors import InputRefused
 from cardsign.reasons import Reason
-from cardsign.trust.keyset_choice import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -38,6 +37,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
 from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.cache import VerdictCache, matter_of
 from cardsign.verify.report import (
     Answers,

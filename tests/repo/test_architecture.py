@@ -123,7 +123,7 @@ def wrong_way(trees: Trees) -> list[str]:
 
 #: The one import that closes a cycle: ``Policy.load`` loads the reader of its own file when it is
 #: called, so that a policy made in Python needs no pydantic.
-LATE = ("cardsign.trust.policy", "cardsign.trust.policyfile")
+LATE = ("cardsign.trust.policy", "cardsign.trust.disk")
 
 
 def cycle(trees: Trees) -> list[str]:

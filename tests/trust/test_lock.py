@@ -170,7 +170,7 @@ def test_an_issuer_is_taken_out(lock: Path) -> None:
 
 def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Policy and lock are edited by one process at a time; patience ends with a fault."""
-    monkeypatch.setattr("cardsign.trust.lock.PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.trust.disk.PATIENCE", 0.05)
     with editing(lock):
         with pytest.raises(StateFault) as busy:
             raise_floors(lock, {"acme": keyset(1, 1)})

@@ -1,8 +1,6 @@
-"""A bundle: a card with the statements that show what it is worth, in one file.
+"""Supplied statements: what came with a card, in a bundle, in files or from the issuer's server.
 
-For a verifier without a network. Its statements are supplied statements, as from the issuer's
-server: they bring no trust, no key set and no policy (threat 16). Texts are carried exactly,
-because digests are of bytes. `docs/reference/formats.md` specifies it.
+Nothing of it has been checked, and none of it brings trust (threat 16).
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import read_bytes
+from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     TYP_KEYSET,
@@ -33,7 +32,76 @@ from cardsign.statements.envelope import (
 )
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.keyset_choice import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
+
+#: Keyset statements of one refresh (K9): twenty years of quarterly renewals, and some over.
+MAX_STEPS: Final = 256
+#: Bytes of the keyset statements of one refresh, and as much of its releases (K9).
+MAX_CHAIN_BYTES: Final = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SuppliedStatements:
+    """Statements and key sets as received: from a bundle, from files, from the issuer's server.
+
+    Attributes:
+        untrusted_keysets: Keyset statements, in any order; superfluous ones do no harm.
+        untrusted_releases: Release statements, likewise.
+        untrusted_jwks: A JWK Set.
+        jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
+            `jwks` anchor reads a set that comes from its own URL and no other.
+        jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
+        contact: The origin from which all of this was fetched over TLS, such as
+            ``https://agent.example``; None for files and bundles. First contact needs it. Of
+            plain HTTP only this machine itself counts, which no fetch asks without leave.
+    """
+
+    untrusted_keysets: tuple[bytes, ...] = ()
+    untrusted_releases: tuple[bytes, ...] = ()
+    untrusted_jwks: bytes | None = None
+    jwks_url: str | None = None
+    contact: str | None = None
+    jwks_once: bool = False
+
+    def __post_init__(self) -> None:
+        # What is resolved by them is kept, so they must not change in the hands of the caller.
+        for name in ("untrusted_keysets", "untrusted_releases"):
+            object.__setattr__(self, name, tuple(map(bytes, getattr(self, name))))
+        if self.untrusted_jwks is not None:
+            object.__setattr__(self, "untrusted_jwks", bytes(self.untrusted_jwks))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of it."""
+        statements = (*self.untrusted_keysets, *self.untrusted_releases)
+        return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
+
+    def joined(self, other: SuppliedStatements) -> SuppliedStatements:
+        """What both hold; neither vouches for the other. A key set is the other's first.
+
+        Together they were fetched from nowhere unless both were from the same origin: what lies
+        in a file makes no first contact because something else came from the issuer.
+        """
+        empty = SuppliedStatements()
+        if empty in (self, other):
+            return other if self == empty else self
+        jwks = other if other.untrusted_jwks is not None else self
+        return SuppliedStatements(
+            (*self.untrusted_keysets, *other.untrusted_keysets),
+            (*self.untrusted_releases, *other.untrusted_releases),
+            jwks.untrusted_jwks,
+            jwks.jwks_url,
+            self.contact if self.contact == other.contact else None,
+            jwks.jwks_once,
+        )
+
+
+NO_STATEMENTS: Final = SuppliedStatements()
+
+
+# A bundle: a card with the statements that show what it is worth, in one file, for a verifier
+# without a network. Texts are carried exactly, because digests are of bytes.
+# `docs/reference/formats.md` specifies it.
+
 
 BUNDLE_FORMAT: Final = "cardsign-bundle/1"
 #: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their
