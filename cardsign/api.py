@@ -34,7 +34,7 @@ from cardsign.verify.verdict import examine_card as _examine
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
-    from cardsign.build.reading import Document
+    from cardsign.build.reading import SourceDocument
     from cardsign.explain.report import Explanation
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
@@ -375,9 +375,9 @@ def build_card(
         UsageFault: ``usage.invalid``: there is no such member or A2A version, or no command.
     """
     from cardsign.build.assemble import build_card as build
-    from cardsign.build.kind import BuildOptions
+    from cardsign.build.draft import BuildOptions
 
-    live: tuple[Callable[[], Document], ...] = ()
+    live: tuple[Callable[[], SourceDocument], ...] = ()
     if ask_mcp or run_mcp:  # which alone needs an HTTP client
         from cardsign.build.live import live_servers
         from cardsign.net.fetch import DEFAULT_SETTINGS

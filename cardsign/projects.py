@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.build.reading import MAX_SOURCE_BYTES, Document, read_one
+from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, read_one
 from cardsign.card.security import PROVIDERS, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
@@ -37,7 +37,7 @@ _MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
 #: Where an application says its version.
 _VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
 
-_Reader: TypeAlias = Callable[[Path], Document | None]
+_Reader: TypeAlias = Callable[[Path], SourceDocument | None]
 _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
@@ -191,7 +191,7 @@ def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[
         return  # `cardsign build` says what is wrong with it
 
 
-def _source(path: Path) -> Document | None:
+def _source(path: Path) -> SourceDocument | None:
     """A file beside a card; None for a link, and for what `build` would refuse."""
     try:
         return read_one(path) if path.is_file() and not path.is_symlink() else None

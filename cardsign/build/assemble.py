@@ -10,10 +10,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, get_args
 
-from cardsign.build import cards, forge, mcp, openfang, orloj, pyproject, skills
-from cardsign.build.draft import FILLED, Draft, Fact, describe_hint, field_of
-from cardsign.build.kind import BuildOptions, Kind
-from cardsign.build.reading import Place, read_one, read_source, refusal
+from cardsign.build import cards, forge, mcp, openfang, orloj, skills
+from cardsign.build.draft import FILLED, BuildOptions, Draft, Fact, Kind, describe_hint, field_of
+from cardsign.build.reading import SourcePlace, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import Json, members_of, objects_in, parse_object
@@ -25,12 +24,12 @@ from cardsign.urls import parse_url
 
 #: Every kind of source. The order decides where a file could be of two.
 KINDS: Final[tuple[Kind, ...]] = (
-    pyproject.KIND,
+    cards.PYPROJECT,
     forge.KIND,
     orloj.KIND,
     openfang.KIND,
     mcp.KIND,
-    cards.KIND,
+    cards.CARD_KIND,
     skills.KIND,
 )
 _OPTION: Final = "--set"
@@ -107,8 +106,8 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     if options.live:
         mcp.KIND.take((), draft, options)
         groups.append((mcp.KIND, []))
-    first = groups[0][0] if groups else cards.KIND
-    _fill(draft, first, options, Place(str(sources[0]) if sources else "the MCP server"))
+    first = groups[0][0] if groups else cards.CARD_KIND
+    _fill(draft, first, options, SourcePlace(str(sources[0]) if sources else "the MCP server"))
     return _written(draft, first, options)
 
 
@@ -123,25 +122,27 @@ def _recognise(source: str) -> tuple[Kind, Path]:
     names = ", ".join(one.name for one in KINDS)
     if colon and re.fullmatch(r"[a-z0-9-]{2,}", named) and not os.path.lexists(source):
         message = f"there is no kind {named!r}; the kinds are {names}"
-        raise refusal("build.unknown_source", message, Place(source))
+        raise refusal("build.unknown_source", message, SourcePlace(source))
     path = Path(source)
     if os.path.isdir(path):
         for kind in KINDS:
             if any(_is_of(kind, one, path) for name in kind.folder for one in path.glob(name)):
                 return kind, path
-        looked = ", ".join(one.folder[0] for one in KINDS if one.folder and one != pyproject.KIND)
-        message = f"the folder has none of {looked}, or {pyproject.FILE} with [tool.cardsign.card]"
-        raise refusal("build.unknown_source", message, Place(source))
+        looked = ", ".join(one.folder[0] for one in KINDS if one.folder and one != cards.PYPROJECT)
+        message = (
+            f"the folder has none of {looked}, or {cards.PYPROJECT_FILE} with [tool.cardsign.card]"
+        )
+        raise refusal("build.unknown_source", message, SourcePlace(source))
     for document in read_source(path):
         for kind in KINDS:
             if kind.is_file(document):
                 return kind, path
-    raise refusal("build.unknown_source", f"it is none of {names}", Place(source))
+    raise refusal("build.unknown_source", f"it is none of {names}", SourcePlace(source))
 
 
 def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
     """Whether a file shows that its folder is of a kind; many folders have a pyproject.toml."""
-    if kind is not pyproject.KIND:
+    if kind is not cards.PYPROJECT:
         return True
     is_own = os.path.isfile(file) and not leads_outside(folder, file)
     return is_own and kind.is_file(read_one(file))
@@ -164,7 +165,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
         value: Json = parsed[""] if len(parsed) == 1 else text
     except (JsonRefused, ValueError):
         value = text
-    place = Place(f"{_OPTION} {member}")
+    place = SourcePlace(f"{_OPTION} {member}")
     try:
         field = field_of(target)
     except KeyError as exc:
@@ -178,7 +179,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
         raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
 
-def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: Place) -> None:
+def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -> None:
     """Fill what rules fill, and refuse what they do not."""
     name = draft.value("name")
     if name is None:
@@ -209,7 +210,7 @@ def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: Place) -> None
     _fill_provider(draft, url, place)
 
 
-def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Place) -> str:
+def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: SourcePlace) -> str:
     """Where the agent is called: what the options say, else what the sources do."""
     template, said = options.url, "--url"
     base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
@@ -223,7 +224,8 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
             message = "no source says where the agent is called"
             raise refusal("build.missing", message, place, hint=hint)
         return str(members_of(listed[0]).get("url", ""))
-    url = template.replace("{name}", _slug(name))
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
+    url = template.replace("{name}", slug)
     example = "'https://agents.example.com/{name}'" if said == "--url" else "https://a.example"
     hint = f"Such as: {said} {example}"
     if stray := re.search(r"\{.*?\}", url):
@@ -239,23 +241,19 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Plac
         text = f"{one.get('protocolBinding') or 'JSONRPC'} {one.get('url')}"
         draft.warn("build.left_out", f"{said} gives one interface, and so not {text}", place)
     kept = {name: one for name, one in first.items() if name in ("protocolBinding", "tenant")}
-    draft.replace(("supportedInterfaces",), [{"url": url, **kept}], Place(said))
+    draft.replace(("supportedInterfaces",), [{"url": url, **kept}], SourcePlace(said))
     return url
 
 
-def _slug(name: str) -> str:
-    """The name as it may stand in a host or a path."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def _fill_provider(draft: Draft, url: str, place: Place) -> None:
+def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
     """A provider has a name and a url (A2A 1.0 4.4.2): without the one it gets the other's."""
-    whole = draft.value("provider")
-    parts = dict(whole) if isinstance(whole, dict) else {}
-    parts |= {
-        one: value
-        for one in ("organization", "url")
-        if (value := draft.value("provider", one)) is not None
+    parts = {
+        **members_of(draft.value("provider")),
+        **{
+            one: value
+            for one in ("organization", "url")
+            if (value := draft.value("provider", one)) is not None
+        },
     }
     if not parts or len(parts) == 2:
         return
@@ -287,7 +285,12 @@ def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
         converted = convert_card(_spoken(draft, version), version)
         if version != "1.0":
             draft.reasons.extend(converted.changes)
-        documents[version] = _checked(render(converted.document))
+        documents[version] = data = render(converted.document)
+        try:
+            Card.from_bytes(data)
+        except JsonRefused as refused:
+            message = f"the card would be refused: {refused.message}"
+            raise BuildRefused("build.limit", message) from refused
     reasons = draft.reasons
     if versions == ("0.2",):  # whose form has nothing that a rule fills
         reasons = [one for one in reasons if one.code != "build.filled"]
@@ -310,13 +313,3 @@ def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:
         for _, one in objects_in(card.get("supportedInterfaces"))
     ]
     return card
-
-
-def _checked(data: bytes) -> bytes:
-    try:
-        Card.from_bytes(data)
-    except JsonRefused as refused:
-        raise BuildRefused(
-            "build.limit", f"the card would be refused: {refused.message}"
-        ) from refused
-    return data

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, each, first_in
-from cardsign.build.reading import Document, Location, Place, of_card, read_one
+from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each, first_in
+from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import Conversion, convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of
+from cardsign.card.schema import CARD_1_0
 from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.strictjson import Json, members_of
 from cardsign.errors import CardRefused
@@ -68,7 +68,7 @@ def _take(source: Path, draft: Draft) -> None:
     _take_document(converted.document, document, draft)
 
 
-def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
+def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
     """The card with the members that A2A knows, under the names of A2A."""
     given: dict[str, Json] = {}
     for name, value in document.value.items():
@@ -94,7 +94,7 @@ def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
     return given
 
 
-def _converted(given: dict[str, Json], document: Document, draft: Draft) -> Conversion:
+def _converted(given: dict[str, Json], document: SourceDocument, draft: Draft) -> Conversion:
     """The card of 1.0; an unknown `authentication` may be left out of it, and is kept."""
     try:
         return convert_card(given, "1.0")
@@ -108,7 +108,7 @@ def _converted(given: dict[str, Json], document: Document, draft: Draft) -> Conv
         return without
 
 
-def _harmless(metadata: Json, document: Document, draft: Draft) -> Json:
+def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
     """Metadata without objects and lists, and without what lint may take for a secret.
 
     Nobody knows what a manifest keeps there, and a card is public.
@@ -153,7 +153,7 @@ def _skill(skill: Json) -> Json:
     return named
 
 
-def _interfaces(found: list[Json], document: Document, draft: Draft) -> list[Json]:
+def _interfaces(found: list[Json], document: SourceDocument, draft: Draft) -> list[Json]:
     """The interfaces of the generic reference; ``a2a`` is no binding, so JSONRPC is assumed."""
     made: list[Json] = []
     for index, one in enumerate(found):
@@ -172,7 +172,7 @@ def _interfaces(found: list[Json], document: Document, draft: Draft) -> list[Jso
     return made
 
 
-def _take_document(card: Mapping[str, Json], document: Document, draft: Draft) -> None:
+def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Draft) -> None:
     """Take a card of A2A 1.0, member by member."""
     kept = kept_of(card)
     for name, value in card.items():
@@ -199,7 +199,7 @@ def _take_document(card: Mapping[str, Json], document: Document, draft: Draft) -
             draft.keep_of_skill(skill, member, value, document.place("skills"))
 
 
-def _take_skill(skill: Json, document: Document, at: Location, draft: Draft) -> None:
+def _take_skill(skill: Json, document: SourceDocument, at: Location, draft: Draft) -> None:
     place = document.place(*at)
     found = skill.get("id") if isinstance(skill, dict) else None
     if not isinstance(skill, dict) or not isinstance(found, str):
@@ -208,7 +208,7 @@ def _take_skill(skill: Json, document: Document, at: Location, draft: Draft) -> 
         draft.take(("skills", found, name), value, place)
 
 
-def _place(document: Document, at: Location) -> Place:
+def _place(document: SourceDocument, at: Location) -> SourcePlace:
     """Where a member of the 1.0 card came from."""
     if at and at not in document.lines:
         for before in _BEFORE.get(str(at[0]), ()):
@@ -217,7 +217,7 @@ def _place(document: Document, at: Location) -> Place:
     return document.place(*at)
 
 
-def _is_ours(document: Document) -> bool:
+def _is_card(document: SourceDocument) -> bool:
     value = document.value
     if not document.file.endswith(".json"):
         return False
@@ -226,10 +226,68 @@ def _is_ours(document: Document) -> bool:
     )
 
 
-KIND: Final = Kind(
+CARD_KIND: Final = Kind(
     "card",
     "a card: A2A 0.2, 0.3 or 1.0, the generic reference, or a contract card",
     take_cards,
-    _is_ours,
+    _is_card,
     folder=_FOLDER,
+)
+
+
+# A pyproject.toml: the table ``[tool.cardsign.card]``, and ``[project]`` for what it lacks.
+
+PYPROJECT_FILE: Final = "pyproject.toml"
+_TABLE: Final = ("tool", "cardsign", "card")
+#: The card's member for each member of ``[project]``; the table has those of A2A 1.0.
+PROJECT: Final = {"name": "name", "version": "version", "description": "description"}
+TABLE: Final = {
+    name: name
+    for name in CARD_1_0.fields
+    if name not in ("skills", "signatures", "securitySchemes", "capabilities")
+}
+
+
+def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take the tables of Python projects."""
+
+    def take(source: Path) -> None:
+        found = first_in(source, (PYPROJECT_FILE,), draft) if os.path.isdir(source) else source
+        if found is None:
+            raise refusal(
+                "build.missing", f"the folder has no {PYPROJECT_FILE}", SourcePlace(str(source))
+            )
+        _take_table(read_one(found), draft)
+
+    each(sources, draft, take)
+
+
+def _take_table(document: SourceDocument, draft: Draft) -> None:
+    if not _has_table(document):
+        raise document.refuse("build.missing", "it has no table [tool.cardsign.card]")
+    draft.take_members(document, TABLE, at=_TABLE)
+    for member in ("capabilities", "securitySchemes"):
+        for name, value in document.table(*_TABLE, member).items():
+            if member == "securitySchemes" or name in ("streaming", "pushNotifications"):
+                place = document.place(*_TABLE, member, name)
+                draft.take((member, name), value, place)
+    url = document.text(*_TABLE, "url")
+    if url is not None:
+        place = document.place(*_TABLE, "url")
+        draft.take(("supportedInterfaces",), [{"url": url}], place)
+    for at in document.rows(*_TABLE, "skills"):
+        draft.take_listed_skill(document, at, MORE_OF_SKILL)
+    draft.take_members(document, PROJECT, at=("project",))
+
+
+def _has_table(document: SourceDocument) -> bool:
+    return isinstance(document.get(*_TABLE), dict)
+
+
+PYPROJECT: Final = Kind(
+    "pyproject",
+    "a pyproject.toml with a table [tool.cardsign.card], or its folder",
+    take_pyproject,
+    _has_table,
+    folder=(PYPROJECT_FILE,),
 )

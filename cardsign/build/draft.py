@@ -8,24 +8,30 @@ taken, and what is taken is cut down to the schema: nothing else of a source can
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from cardsign.build.reading import SURROGATE, Document, Location, Place, refusal
+from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
+from cardsign.card.convert import CardForm
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
-from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field, Message
+from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field
 from cardsign.card.security import DerivedSecurity
 from cardsign.card.strictjson import Json
+from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
+from cardsign.files import leads_outside
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]
 #: Places of what no file says.
-FILLED: Final = Place("filled by a rule")
+FILLED: Final = SourcePlace("filled by a rule")
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
 #: What a source may say of a skill in the words of A2A 1.0, in addition to what every skill has.
@@ -42,7 +48,7 @@ class Fact:
 
     target: Target
     value: Json
-    place: Place
+    place: SourcePlace
 
 
 class Draft:
@@ -61,7 +67,7 @@ class Draft:
         self._facts: dict[Target, Fact] = {}
         self._above: set[Target] = set()  # everything that a fact is, or stands below
 
-    def take(self, target: Target, value: Json, place: Place) -> bool:
+    def take(self, target: Target, value: Json, place: SourcePlace) -> bool:
         """Take a value, unless one is there already; whether it was taken.
 
         A null, an empty text and an empty list say nothing. What the schema does not know inside
@@ -74,25 +80,31 @@ class Draft:
         if value is None or value in ("", []) or target in self._facts:
             return False
         _check_json([*target, value], target, place)
-        ours = target[0] == _OURS
-        kept = value if ours else self._fit(value, field_of(target), target, place)
-        self._facts[target] = Fact(target, kept, place)
+        if target[0] != _OURS:
+            left_out: list[str] = []
+            try:
+                value = _fit(value, field_of(target), ".".join(target), left_out)
+            except CardRefused as refused:
+                raise refusal("build.type", refused.message, place) from refused
+            for name in left_out:
+                self.warn("build.left_out", f"{name} is no member of A2A 1.0", place)
+        self._facts[target] = Fact(target, value, place)
         self._above.update(target[:length] for length in range(1, len(target) + 1))
         return True
 
-    def keep(self, name: str, value: Json, place: Place) -> None:
+    def keep(self, name: str, value: Json, place: SourcePlace) -> None:
         """Keep a member of the card for which A2A 1.0 has no place, in our extension."""
         if name in KEPT_OF_CARD:
             self.take((_OURS, name), value, place)
 
-    def keep_of_skill(self, skill: str, name: str, value: Json, place: Place) -> None:
+    def keep_of_skill(self, skill: str, name: str, value: Json, place: SourcePlace) -> None:
         """Keep a member of a skill, likewise. An empty object says nothing (L13)."""
         if name in KEPT_OF_SKILL and value != {}:
             self.take((_OURS, "skills", skill, name), value, place)
 
     def take_members(
         self,
-        document: Document,
+        document: SourceDocument,
         table: Mapping[str, str],
         *,
         at: Location = (),
@@ -110,16 +122,16 @@ class Draft:
             target = (*to, *member.split("."))
             field = field_of(target)
             place = (*at, name)
-            if document.get(*place) is None:
+            value = document.get(*place)
+            if value is None:
                 continue
             if field.kind == "string" and field.shape == "one":
-                self.take(target, document.text(*place), document.place(*place))
+                value = document.text(*place)
             elif field.kind == "string" and field.shape == "list":
-                self.take(target, list(document.texts(*place)), document.place(*place))
+                value = list(document.texts(*place))
             elif field.kind == "bool":
-                self.take(target, document.flag(*place), document.place(*place))
-            else:
-                self.take(target, document.get(*place), document.place(*place))
+                value = document.flag(*place)
+            self.take(target, value, document.place(*place))
 
     def take_skill(
         self,
@@ -127,10 +139,10 @@ class Draft:
         *,
         name: str | None,
         description: str | None,
-        place: Place,
+        place: SourcePlace,
         tags: Sequence[str] = (),
-        described: Place | None = None,
-        tagged: Place | None = None,
+        described: SourcePlace | None = None,
+        tagged: SourcePlace | None = None,
         tool: str | None = None,
     ) -> None:
         """Take what every skill has; tags differ in more than case, and one is always there.
@@ -150,7 +162,10 @@ class Draft:
         self.take((*to, "tags"), list(found), tagged or place)
 
     def take_listed_skill(
-        self, document: Document, at: Location, table: Mapping[str, str] = MappingProxyType({})
+        self,
+        document: SourceDocument,
+        at: Location,
+        table: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Take a skill of a source's list, with the place of each member.
 
@@ -176,13 +191,13 @@ class Draft:
         )
         self.take_members(document, table, at=at, to=("skills", skill))
 
-    def take_security(self, derived: DerivedSecurity, place: Place) -> None:
+    def take_security(self, derived: DerivedSecurity, place: SourcePlace) -> None:
         """Add schemes to those that are there, and requirements if there are none."""
         for name, scheme in derived.schemes.items():
             self.take(("securitySchemes", name), scheme, place)
         self.take(("securityRequirements",), list(derived.requirements), place)
 
-    def warn(self, code: str, message: str, place: Place) -> None:
+    def warn(self, code: str, message: str, place: SourcePlace) -> None:
         """Note what a person has to know before signing."""
         self.reasons.append(Reason.of(code, message, str(place)))
 
@@ -190,7 +205,7 @@ class Draft:
         """Raise what was refused; with `keep_going`, note it and go on without it."""
         if not self.keep_going:
             raise refused
-        place = Place(refused.path, refused.line or 0)
+        place = SourcePlace(refused.path, refused.line or 0)
         message = f"{refused.code}: {refused.message}"
         self.reasons.append(Reason.of("build.refused", message, str(place), refused.hint))
 
@@ -207,7 +222,7 @@ class Draft:
         """The ids of the skills, sorted."""
         return sorted({target[1] for target in self._facts if target[0] == "skills"})
 
-    def replace(self, target: Target, value: Json, place: Place) -> None:
+    def replace(self, target: Target, value: Json, place: SourcePlace) -> None:
         """Take a value in place of what is there: what the person who builds says counts."""
         for one in [one for one in self._facts if one[: len(target)] == target]:
             del self._facts[one]
@@ -243,16 +258,6 @@ class Draft:
             card["skills"] = list(skills.values())
         return with_kept(card, ours)
 
-    def _fit(self, value: Json, field: Field, target: Target, place: Place) -> Json:
-        try:
-            left_out: list[str] = []
-            fitted = _fit(value, field, ".".join(target), left_out)
-        except CardRefused as refused:
-            raise refusal("build.type", refused.message, place) from refused
-        for name in left_out:
-            self.warn("build.left_out", f"{name} is no member of A2A 1.0", place)
-        return fitted
-
 
 def field_of(target: Target) -> Field:
     """The field of the schema that a target names.
@@ -278,7 +283,7 @@ def describe_hint(skill: str) -> str:
     return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
 
 
-def _check_json(value: object, target: Target, place: Place) -> None:
+def _check_json(value: object, target: Target, place: SourcePlace) -> None:
     """Refuse what JSON cannot hold, such as TOML's dates, and URLs with a credential."""
     if isinstance(value, str):
         if SURROGATE.search(value):
@@ -330,16 +335,11 @@ def _one(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
         raise CardRefused("card.type", f"{name}: expected {words}")
     if field.message is None or not isinstance(value, dict):
         return value
-    return _members(value, field.message, name, left_out)
-
-
-def _members(
-    value: Mapping[str, Json], message: Message, name: str, left_out: list[str]
-) -> dict[str, Json]:
-    left_out.extend(f"{name}.{one}" for one in value if one not in message.fields)
+    known = field.message.fields
+    left_out.extend(f"{name}.{one}" for one in value if one not in known)
     return {
         one: _fit(value[one], field, f"{name}.{one}", left_out)
-        for one, field in message.fields.items()
+        for one, field in known.items()
         if value.get(one) is not None
     }
 
@@ -357,3 +357,127 @@ def _put(into: dict[str, Json], tokens: Iterable[str], value: Json) -> None:
     for token in way:
         at = at.setdefault(token, {})
     at[last] = value
+
+
+# What a kind of source is, what a build is told, and how a folder is searched.
+
+#: Files of one source; a card of more skills would be refused for its size.
+MAX_FILES: Final = 20_000
+
+_Source = TypeVar("_Source")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """What the person who builds says; it wins over every source.
+
+    Attributes:
+        a2a: The form of the card; ``both`` gives 1.0 and 0.3. None: as the first source has it.
+        base_url: Where the server is reached; the kind of the first source adds its path.
+        url: Where the agent is called, with ``{name}`` for the card's name.
+        members: Values by member of A2A 1.0, such as ``provider.url`` or ``skills.ID.name``.
+        agent: Which of several agents in the sources; None where there is one.
+        keep_going: Leave out what is refused, and build the rest.
+        prompt_excerpt: Take a missing description from the first sentence of a prompt.
+        orloj: What Orloj takes from its server.
+        live: What asks MCP servers, after all sources; see :mod:`cardsign.build.live`.
+    """
+
+    a2a: CardForm | str | None = None
+    base_url: str | None = None
+    url: str | None = None
+    members: Mapping[str, str] = field(default_factory=dict, hash=False)
+    agent: str | None = None
+    keep_going: bool = False
+    prompt_excerpt: bool = False
+    orloj: OrlojSettings = OrlojSettings()
+    live: tuple[Callable[[], SourceDocument], ...] = ()
+
+    @classmethod
+    def of(cls, settings: BuildSettings) -> BuildOptions:
+        """What the project says."""
+        return cls(settings.a2a, settings.base_url, settings.url, orloj=settings.orloj)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of source: how it is recognised, and how its facts are taken.
+
+    Attributes:
+        name: As in ``KIND:PATH``.
+        summary: What it is, for the help text.
+        take: Takes the facts of all sources of the kind, in the order given.
+        is_file: Whether a document that was read is of this kind.
+        folder: A file that a folder of the kind has; ``*`` may stand for a name.
+        a2a: The form that its cards have unless another is asked for.
+        modes: What input and output modes default to.
+        path: What follows the base URL; ``{name}`` is the card's name.
+    """
+
+    name: str
+    summary: str
+    take: Callable[[Sequence[Path], Draft, BuildOptions], None]
+    is_file: Callable[[SourceDocument], bool]
+    folder: tuple[str, ...] = ()
+    a2a: CardForm = "1.0"
+    modes: tuple[str, ...] = ("text/plain",)
+    path: str | Callable[[Draft], str] = ""
+
+
+def each(sources: Sequence[_Source], draft: Draft, take: Callable[[_Source], None]) -> None:
+    """Take source by source; one that is refused is raised or left out, as the draft says."""
+    for source in sources:
+        try:
+            take(source)
+        except (BuildRefused, FileFault, FetchFailed) as refused:
+            draft.leave_out(refused)
+
+
+def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Path]:
+    """The files of a folder that fit a pattern, each once, sorted by path.
+
+    A link that leads out of the folder is refused: the folder may be a stranger's.
+
+    Raises:
+        BuildRefused: ``build.limit``; ``build.unsupported`` for such a link.
+    """
+    found: set[Path] = set()
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            found.add(path)
+            if len(found) > MAX_FILES:
+                message = f"more than {MAX_FILES} files"
+                raise refusal("build.limit", message, SourcePlace(str(folder)))
+    for path in sorted(found):
+        if leads_outside(folder, path):
+            message = "it is a link that leads out of its folder"
+            hint = "Put the file itself there, or leave it out with --keep-going."
+            draft.leave_out(
+                refusal("build.unsupported", message, SourcePlace(str(path)), hint=hint)
+            )
+        elif os.path.isfile(path):
+            yield path
+
+
+def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
+    """The first of these files that a folder has; links as in :func:`found_in`."""
+    found = (one for name in names for one in found_in(folder, (name,), draft))
+    return next(found, None)
+
+
+def take_prompt(
+    document: SourceDocument, at: Location, draft: Draft, options: BuildOptions
+) -> None:
+    """Take a missing description from a prompt, if that was asked for."""
+    prompt = excerpt(document.text(*at)) if options.prompt_excerpt else None
+    place = document.place(*at)
+    if prompt and draft.take(("description",), prompt, place):
+        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
+
+
+def excerpt(prompt: str | None) -> str | None:
+    """The first sentence of a prompt, in one line of at most 200 characters."""
+    words = " ".join((prompt or "").split())
+    sentence, stop, _ = words.partition(". ")
+    text = sentence + stop.strip()
+    return (text if len(text) <= 200 else f"{text[:197]}...") or None

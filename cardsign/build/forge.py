@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import MORE_OF_SKILL, Draft
-from cardsign.build.kind import BuildOptions, Kind, each, first_in, found_in
-from cardsign.build.reading import Document, Place, of_card, read_one
+from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each, first_in, found_in
+from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
 from cardsign.card.security import DeclaredProvider, provider_schemes, requirements_of
@@ -44,38 +43,33 @@ def take_forge(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 
 
 def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
-    if os.path.isdir(source):
-        folder = source
-        found = first_in(folder, _NAMES, draft)
-        if found is None:
-            return
-        source = found
-    else:
-        folder = source.parent
-    document = read_one(source)
+    is_folder = os.path.isdir(source)
+    folder = source if is_folder else source.parent
+    file = first_in(folder, _NAMES, draft) if is_folder else source
+    if file is None:
+        return
+    document = read_one(file)
     draft.take_members(document, CONFIGURATION)
     specification = first_in(folder, _SPECIFICATIONS, draft)
     if specification is not None:
-        _take_specification(read_one(specification), draft)
+        built = read_one(specification)
+        draft.take_members(built, SPECIFICATION)
+        at = ("a2a", "capabilities")
+        draft.take_members(built, CAPABILITIES, at=at)
+        history = built.flag(*at, "stateTransitionHistory")
+        draft.keep("stateTransitionHistory", history, built.place(*at))
+        for skill in built.rows("a2a", "skills"):
+            draft.take_listed_skill(built, skill, MORE_OF_SKILL)
     _take_security(document, draft)
     _take_tools(document, draft)
     _take_skills(document, folder, draft, options)
 
 
-def _take_specification(document: Document, draft: Draft) -> None:
-    draft.take_members(document, SPECIFICATION)
-    draft.take_members(document, CAPABILITIES, at=("a2a", "capabilities"))
-    history = document.flag("a2a", "capabilities", "stateTransitionHistory")
-    draft.keep("stateTransitionHistory", history, document.place("a2a", "capabilities"))
-    for at in document.rows("a2a", "skills"):
-        draft.take_listed_skill(document, at, MORE_OF_SKILL)
-
-
-def _take_security(document: Document, draft: Draft) -> None:
+def _take_security(document: SourceDocument, draft: Draft) -> None:
     """The chain of providers; what was written by hand stays as it is (F24)."""
     by_hand = document.table("securitySchemes")
     providers: list[DeclaredProvider] = []
-    places: list[Place] = []  # of those that have a scheme
+    places: list[SourcePlace] = []  # of those that have a scheme
     for at in document.rows("auth", "providers"):
         kind = document.text(*at, "type")
         if kind is None:
@@ -111,7 +105,7 @@ def _take_security(document: Document, draft: Draft) -> None:
     draft.take_security(derived, document.place("auth", "providers"))
 
 
-def _take_tools(document: Document, draft: Draft) -> None:
+def _take_tools(document: SourceDocument, draft: Draft) -> None:
     named = [(at, document.text(*at, "name")) for at in document.rows("tools")]
     listed = document.texts("builtin_tools")
     places = [*named, *((("builtin_tools", index), tool) for index, tool in enumerate(listed))]
@@ -122,7 +116,9 @@ def _take_tools(document: Document, draft: Draft) -> None:
         draft.take_skill(tool, name=tool, tool=tool, description=text, place=document.place(*at))
 
 
-def _take_skills(document: Document, folder: Path, draft: Draft, options: BuildOptions) -> None:
+def _take_skills(
+    document: SourceDocument, folder: Path, draft: Draft, options: BuildOptions
+) -> None:
     main = folder / (document.text("skills", "path") or MAIN)
     if leads_outside(folder, main):
         message = "skills.path leads out of the agent's folder"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cardsign import programs
-from cardsign.build.reading import MAX_SOURCE_BYTES, Document, Place, read_json, refusal
+from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace, read_json, refusal
 from cardsign.card.strictjson import Json
 from cardsign.errors import UsageFault
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, user_agent
@@ -26,7 +26,7 @@ MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a program in all, its installation by npx or uvx included
 _SAVE: Final = "Save the server's answer to tools/list as JSON, and build from that file."
 
-Ask: TypeAlias = Callable[[], Document]
+Ask: TypeAlias = Callable[[], SourceDocument]
 
 
 def live_servers(
@@ -51,7 +51,7 @@ def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> Ask:
         BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
     """
 
-    def ask() -> Document:
+    def ask() -> SourceDocument:
         with mcp_peer(url, settings, seconds=SECONDS, max_bytes=2 * MAX_SOURCE_BYTES) as say:
             return _listed(say, url)
 
@@ -68,12 +68,12 @@ def run_mcp(command: str, environment: Mapping[str, str], *, seconds: float = SE
         BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
     """
 
-    def ask() -> Document:
+    def ask() -> SourceDocument:
         try:
             name, *arguments = shlex.split(command)
         except ValueError as exc:  # no word at all, or a quote that is never closed
             raise UsageFault("usage.invalid", "--run-mcp takes PROGRAM ARGUMENT...") from exc
-        place = Place(f"--run-mcp {name}")  # without arguments, which may hold a secret
+        place = SourcePlace(f"--run-mcp {name}")  # without arguments, which may hold a secret
         inherited = programs.inherited(environment)
         path = shutil.which(name, path=inherited.get("PATH"))
         if path is None:
@@ -99,15 +99,15 @@ def run_mcp(command: str, environment: Mapping[str, str], *, seconds: float = SE
     return ask
 
 
-def _listed(say: Say, name: str) -> Document:
+def _listed(say: Say, name: str) -> SourceDocument:
     """A server's name, version and tools, as a document without lines.
 
     Raises:
         BuildRefused, FetchFailed: As :func:`ask_mcp`.
     """
-    place = Place(name)
+    place = SourcePlace(name)
 
-    def ask(call: int, method: str, parameters: dict[str, Json]) -> Document:
+    def ask(call: int, method: str, parameters: dict[str, Json]) -> SourceDocument:
         request: dict[str, Json] = {"jsonrpc": "2.0", "id": call, "method": method}
         request["params"] = parameters
         for data in say(request):
@@ -118,7 +118,7 @@ def _listed(say: Say, name: str) -> Document:
                 said = json.dumps(error)[:200]
                 message = f"{method} gave an error: {said}"
                 raise refusal("build.unsupported", message, place, hint=_SAVE)
-            return Document(name, answer.table("result"), {(): 0})
+            return SourceDocument(name, answer.table("result"), {(): 0})
         message = f"the server gave no answer to {method}"
         raise refusal("build.unsupported", message, place, hint=f"Is it an MCP server? {_SAVE}")
 
@@ -138,14 +138,14 @@ def _listed(say: Say, name: str) -> Document:
             raise refusal("build.limit", message, place)
         cursor = page.text("nextCursor")
         if cursor is None:
-            return Document(name, {"serverInfo": info, "tools": tools}, {(): 0})
+            return SourceDocument(name, {"serverInfo": info, "tools": tools}, {(): 0})
     raise refusal("build.limit", f"its tools have more than {MAX_PAGES} pages", place)
 
 
 # ------------------------------------------------------------------ stdio
 
 
-def _over_stdio(talk: programs.Conversation, place: Place) -> Say:
+def _over_stdio(talk: programs.Conversation, place: SourcePlace) -> Say:
     """One message a line; a line that is none, such as a greeting, is passed over."""
     lines = lines_of(iter(talk.receive, b""))
 

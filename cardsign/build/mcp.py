@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, each
+from cardsign.build.draft import BuildOptions, Draft, Kind, each
 from cardsign.build.openfang import tool_id
-from cardsign.build.reading import Document, Location, of_card, read_one
+from cardsign.build.reading import Location, SourceDocument, of_card, read_one
 from cardsign.card.security import authentication_schemes
 from cardsign.errors import CardRefused
 
@@ -43,7 +42,7 @@ def take_mcp(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> No
     each(options.live, draft, lambda ask: _take(ask(), draft))
 
 
-def _take(document: Document, draft: Draft) -> None:
+def _take(document: SourceDocument, draft: Draft) -> None:
     listed = next((one for one in _SERVERS if one in document.value), None)
     if listed is not None:
         raise document.refuse(
@@ -76,7 +75,7 @@ def _take(document: Document, draft: Draft) -> None:
         raise document.refuse("build.missing", "it lists neither tools nor skills", hint=hint)
 
 
-def _take_server(document: Document, draft: Draft) -> None:
+def _take_server(document: SourceDocument, draft: Draft) -> None:
     draft.take_members(document, SERVER)
     draft.take_members(document, INFO, at=("serverInfo",))
     draft.take_members(document, PUBLISHER, at=("publisher",))
@@ -90,11 +89,12 @@ def _take_server(document: Document, draft: Draft) -> None:
             raise of_card(refused, document.place(member)) from refused
 
 
-def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> None:
+def _take_tool(document: SourceDocument, at: Location, server: str, draft: Draft) -> None:
     tool = document.text(*at, "name")
     if tool is None:
         raise document.refuse("build.missing", "the tool has no name", *at)
-    skill = f"mcp_{_word(server)}_{_word(tool)}"
+    words = ("_".join(one.split()) for one in ("mcp", server, tool))
+    skill = tool_id("_".join(words))
     title = document.text(*at, "title") or tool
     text = document.text(*at, "description")
     place = document.place(*at)
@@ -104,11 +104,7 @@ def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> N
         draft.keep_of_skill(skill, member, schema, document.place(*at, member))
 
 
-def _word(name: str) -> str:
-    return tool_id("_".join(name.split()))
-
-
-def _is_ours(document: Document) -> bool:
+def _is_ours(document: SourceDocument) -> bool:
     value = document.value
     if any(one in value for one in _SERVERS) and "a2a" not in value:
         return document.file.endswith((".json", ".toml")) and "name" not in value

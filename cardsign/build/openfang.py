@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft
-from cardsign.build.kind import BuildOptions, Kind, each, found_in, take_prompt
-from cardsign.build.reading import Document, read_one
+from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, each, found_in, take_prompt
+from cardsign.build.reading import SourceDocument, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
 
 #: The card's member for each member of a manifest. The version is the agent's own (O30).
@@ -39,9 +38,14 @@ def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) 
         if _is_configuration(document):
             _take_configuration(document, draft)
         elif "id" in document.value and "tools" in document.value:
-            _take_hand(document, draft)
+            draft.take_members(document, HAND)
+            draft.keep("id", document.text("id"), document.place("id"))
+            category = document.text("category")
+            _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
         else:
-            _take_agent(document, draft, options)
+            draft.take_members(document, AGENT)
+            take_prompt(document, ("model", "system_prompt"), draft, options)
+            _take_tools(document, draft, ("capabilities", "tools"), ())
 
     for source in sources:
         files = list(found_in(source, _FILES, draft)) if os.path.isdir(source) else [source]
@@ -51,30 +55,17 @@ def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) 
     draft.keep("stateTransitionHistory", HISTORY, FILLED)
 
 
-def _take_agent(document: Document, draft: Draft, options: BuildOptions) -> None:
-    draft.take_members(document, AGENT)
-    take_prompt(document, ("model", "system_prompt"), draft, options)
-    _take_tools(document, draft, ("capabilities", "tools"), ())
-
-
-def _take_hand(document: Document, draft: Draft) -> None:
-    draft.take_members(document, HAND)
-    draft.keep("id", document.text("id"), document.place("id"))
-    category = document.text("category")
-    _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
-
-
 def _take_tools(
-    document: Document, draft: Draft, at: tuple[str, ...], tags: tuple[str, ...]
+    document: SourceDocument, draft: Draft, at: tuple[str, ...], tags: tuple[str, ...]
 ) -> None:
     for index, tool in enumerate(document.texts(*at)):
-        skill = tool_id(tool)
-        name = tool.replace("_", " ")
-        place = document.place(*at, index)
-        draft.take_skill(skill, name=name, tool=tool, description=None, tags=tags, place=place)
+        name, place = tool.replace("_", " "), document.place(*at, index)
+        draft.take_skill(
+            tool_id(tool), name=name, tool=tool, description=None, tags=tags, place=place
+        )
 
 
-def _take_configuration(document: Document, draft: Draft) -> None:
+def _take_configuration(document: SourceDocument, draft: Draft) -> None:
     """The listen path, and that a key is asked for: never the key."""
     if document.flag("a2a", "enabled") is False:
         draft.warn("build.changed", "A2A is switched off in it", document.place("a2a"))
@@ -85,12 +76,12 @@ def _take_configuration(document: Document, draft: Draft) -> None:
         draft.take_security(derived, document.place("api_key"))
 
 
-def _is_configuration(document: Document) -> bool:
+def _is_configuration(document: SourceDocument) -> bool:
     marks = ("a2a", "default_model", "network", "mcp_servers")
     return "name" not in document.value and any(one in document.value for one in marks)
 
 
-def _is_ours(document: Document) -> bool:
+def _is_ours(document: SourceDocument) -> bool:
     value = document.value
     is_manifest = "name" in value and ("module" in value or "model" in value or "tools" in value)
     is_configuration = _is_configuration(document) and value.keys() != {"mcp_servers"}

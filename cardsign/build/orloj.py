@@ -11,9 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.build.draft import Draft
-from cardsign.build.kind import BuildOptions, Kind, found_in, take_prompt
-from cardsign.build.reading import Document, Location, Place, of_card, read_source, refusal
+from cardsign.build.draft import BuildOptions, Draft, Kind, found_in, take_prompt
+from cardsign.build.reading import (
+    Location,
+    SourceDocument,
+    SourcePlace,
+    of_card,
+    read_source,
+    refusal,
+)
 from cardsign.card.security import authentication_schemes
 from cardsign.card.strictjson import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
@@ -24,7 +30,7 @@ API_VERSION: Final = "orloj.dev/v1"
 _DEFAULT_NAMESPACE: Final = "default"
 _DESCRIPTION: Final = ("metadata", "annotations", "orloj.dev/description")
 _VERSION: Final = ("metadata", "labels", "orloj.dev/version")
-_SETTINGS: Final = Place("cardsign.toml [build.orloj]")
+_SETTINGS: Final = SourcePlace("cardsign.toml [build.orloj]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +40,14 @@ class _Resource:
     kind: str
     namespace: str
     name: str
-    document: Document
+    document: SourceDocument
 
 
 #: All resources of all sources, in their order, by kind, namespace and name.
 _Pool: TypeAlias = dict[tuple[str, str, str], _Resource]
 
 
-def _add(document: Document, pool: _Pool) -> None:
+def _add(document: SourceDocument, pool: _Pool) -> None:
     """Add a resource; one of another apiVersion is refused (L18)."""
     version, kind = document.text("apiVersion"), document.text("kind")
     if version != API_VERSION:
@@ -78,7 +84,7 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
                     _add(document, pool)
         except (BuildRefused, FileFault) as refused:
             draft.leave_out(refused)
-    system = _chosen(pool, options.agent, Place(str(sources[0])))
+    system = _chosen(pool, options.agent, SourcePlace(str(sources[0])))
     document = system.document
     draft.take(("name",), system.name, document.place("metadata", "name"))
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
@@ -96,7 +102,7 @@ def _files(sources: Sequence[Path], draft: Draft) -> Iterator[Path]:
             yield source
 
 
-def _chosen(pool: _Pool, wanted: str | None, place: Place) -> _Resource:
+def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Resource:
     systems = [one for one in pool.values() if one.kind == "AgentSystem"]
     systems = systems or [one for one in pool.values() if one.kind == "Agent"]
     enabled = [one for one in systems if one.document.flag("spec", "a2a", "enabled")]

@@ -27,7 +27,7 @@ Location: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """Where something was taken from: a file, and a line of it, from 1; 0 stands for no line."""
 
     file: str
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SourceDocument:
     """One object that was read from a source, with the lines of its values.
 
     Attributes:
@@ -55,11 +55,11 @@ class Document:
     written: Mapping[Location, str] = field(default_factory=dict, hash=False)
     body: str = ""
 
-    def place(self, *location: str | int) -> Place:
+    def place(self, *location: str | int) -> SourcePlace:
         """Where a value stands, or what encloses it."""
         while location and location not in self.lines:
             location = location[:-1]
-        return Place(self.file, self.lines.get(location, 1))
+        return SourcePlace(self.file, self.lines.get(location, 1))
 
     def refuse(self, code: str, message: str, *location: str | int, hint: str = "") -> BuildRefused:
         """The error about one value."""
@@ -151,12 +151,12 @@ class Document:
         return self.refuse("build.type", f"{name}: expected {expected}", *location)
 
 
-def refusal(code: str, message: str, place: Place, *, hint: str = "") -> BuildRefused:
+def refusal(code: str, message: str, place: SourcePlace, *, hint: str = "") -> BuildRefused:
     """The error about a place."""
     return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
 
 
-def of_card(refused: CardRefused, place: Place) -> BuildRefused:
+def of_card(refused: CardRefused, place: SourcePlace) -> BuildRefused:
     """The error about a place that would make a card be refused."""
     unsupported = refused.code in ("card.auth_type", "card.auth_setting")
     if unsupported:
@@ -166,7 +166,7 @@ def of_card(refused: CardRefused, place: Place) -> BuildRefused:
     return refusal(code, refused.message, place)
 
 
-def read_source(path: Path) -> tuple[Document, ...]:
+def read_source(path: Path) -> tuple[SourceDocument, ...]:
     """Read a file by its name: YAML (one document or more), TOML, JSON, or Markdown.
 
     Raises:
@@ -179,12 +179,12 @@ def read_source(path: Path) -> tuple[Document, ...]:
     if reader is None:
         known = ", ".join(_READERS)
         raise refusal(
-            "build.unknown_source", f"{path.name!r} ends in none of {known}", Place(str(path))
+            "build.unknown_source", f"{path.name!r} ends in none of {known}", SourcePlace(str(path))
         )
     return reader(data, str(path))
 
 
-def read_one(path: Path) -> Document:
+def read_one(path: Path) -> SourceDocument:
     """Read a file that holds one document.
 
     Raises:
@@ -193,21 +193,21 @@ def read_one(path: Path) -> Document:
     found = read_source(path)
     if len(found) != 1:
         raise refusal(
-            "build.syntax", f"expected one document, found {len(found)}", Place(str(path))
+            "build.syntax", f"expected one document, found {len(found)}", SourcePlace(str(path))
         )
     return found[0]
 
 
-def read_yaml(data: bytes, file: str) -> tuple[Document, ...]:
+def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """The documents of a YAML stream; empty ones are left out.
 
     Raises:
         BuildRefused: ``build.syntax``, ``build.type`` where one is no object.
     """
-    return tuple(_yaml(_decoded(data, file), file))
+    return tuple(_Yaml(_decoded(data, file), file).documents())
 
 
-def read_frontmatter(data: bytes, file: str) -> tuple[Document, ...]:
+def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """The YAML object at the head of a Markdown file, between two lines of ``---``.
 
     A file without one has an empty object.
@@ -219,14 +219,16 @@ def read_frontmatter(data: bytes, file: str) -> tuple[Document, ...]:
     match = _FRONTMATTER.match(text)
     if match is None:
         if text.startswith("---"):
-            raise refusal("build.syntax", "the frontmatter has no closing line ---", Place(file, 1))
-        return (Document(file, {}, {}, body=text),)
-    found = list(_yaml(f"\n{match[1]}", file))  # an empty line for the first ---
-    head = found[0] if found else Document(file, {}, {})
-    return (Document(file, head.value, head.lines, head.written, text[match.end() :]),)
+            raise refusal(
+                "build.syntax", "the frontmatter has no closing line ---", SourcePlace(file, 1)
+            )
+        return (SourceDocument(file, {}, {}, body=text),)
+    found = list(_Yaml(f"\n{match[1]}", file).documents())  # an empty line for the first ---
+    head = found[0] if found else SourceDocument(file, {}, {})
+    return (SourceDocument(file, head.value, head.lines, head.written, text[match.end() :]),)
 
 
-def read_toml_source(data: bytes, file: str) -> tuple[Document, ...]:
+def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """A TOML file. Dates are refused where they are taken.
 
     Raises:
@@ -239,11 +241,11 @@ def read_toml_source(data: bytes, file: str) -> tuple[Document, ...]:
     except (ValueError, RecursionError) as exc:
         found = re.search(r"at line (\d+)", str(exc))
         line = int(found[1]) if found else 0
-        raise refusal("build.syntax", f"not TOML: {exc}", Place(file, line)) from exc
-    return (Document(file, value, lines),)
+        raise refusal("build.syntax", f"not TOML: {exc}", SourcePlace(file, line)) from exc
+    return (SourceDocument(file, value, lines),)
 
 
-def read_json(data: bytes, file: str) -> tuple[Document, ...]:
+def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """A strict JSON object.
 
     Raises:
@@ -252,17 +254,17 @@ def read_json(data: bytes, file: str) -> tuple[Document, ...]:
     try:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
-        place, hint = Place(file, exc.line or 0), hint_for(exc.code)
+        place, hint = SourcePlace(file, exc.line or 0), hint_for(exc.code)
         raise refusal("build.syntax", exc.message, place, hint=hint) from exc
     lines: dict[Location, int] = {}
     text, line, before = data.decode(), 1, 0
     for location, _, at in offsets(text):
         line, before = line + text.count("\n", before, at), at
         lines[location] = line
-    return (Document(file, value, lines),)
+    return (SourceDocument(file, value, lines),)
 
 
-_READERS: Final[Mapping[str, Callable[[bytes, str], tuple[Document, ...]]]] = {
+_READERS: Final[Mapping[str, Callable[[bytes, str], tuple[SourceDocument, ...]]]] = {
     ".yaml": read_yaml,
     ".yml": read_yaml,
     ".tmpl": read_yaml,
@@ -280,7 +282,7 @@ def _decoded(data: bytes, file: str) -> str:
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
-        raise refusal("build.syntax", "it is not UTF-8", Place(file, line)) from exc
+        raise refusal("build.syntax", "it is not UTF-8", SourcePlace(file, line)) from exc
 
 
 # ------------------------------------------------------------------ YAML
@@ -288,14 +290,8 @@ def _decoded(data: bytes, file: str) -> str:
 #: Half of a character, which YAML and a command line can write and UTF-8 cannot.
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS: Final = {
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
-}
+_TRUE: Final = frozenset({"true", "True", "TRUE"})
+_FALSE: Final = frozenset({"false", "False", "FALSE"})
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
@@ -312,7 +308,7 @@ class _Yaml:
         self._lines: dict[Location, int] = {}
         self._written: dict[Location, str] = {}
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[SourceDocument]:
         try:
             for event in self._events:
                 if isinstance(event, self._yaml.DocumentStartEvent):
@@ -323,22 +319,24 @@ class _Yaml:
                         continue
                     if not isinstance(value, dict):
                         raise self._refused(first, "expected an object: `name: value` lines")
-                    yield Document(self._file, value, self._lines, self._written)
+                    yield SourceDocument(self._file, value, self._lines, self._written)
         except self._yaml.MarkedYAMLError as exc:
             mark = exc.problem_mark or exc.context_mark
             line = mark.line + 1 if mark else 0
             problem = exc.problem or exc.context or "it cannot be read"
             raise refusal(
-                "build.syntax", f"not YAML: {problem}", Place(self._file, line), hint=_hint(problem)
+                "build.syntax",
+                f"not YAML: {problem}",
+                SourcePlace(self._file, line),
+                hint=_hint(problem),
             ) from exc
         except self._yaml.YAMLError as exc:  # a character that YAML does not allow
-            raise refusal("build.syntax", f"not YAML: {exc.reason}", Place(self._file)) from exc
-        except (
-            ValueError,
-            OverflowError,
-        ) as exc:  # PyYAML: "\\UFFFFFFFF", a version of 5000 digits
+            raise refusal(
+                "build.syntax", f"not YAML: {exc.reason}", SourcePlace(self._file)
+            ) from exc
+        except (ValueError, OverflowError) as exc:  # PyYAML: "\\UFFFFFFFF", 5000 digits
             text = "not YAML: a number in it is too large"
-            raise refusal("build.syntax", text, Place(self._file)) from exc
+            raise refusal("build.syntax", text, SourcePlace(self._file)) from exc
 
     def _value(self, event: Any, at: Location) -> Json:
         # A deeper value could not become part of a card, and each level takes a stack frame.
@@ -351,9 +349,14 @@ class _Yaml:
         self._lines[at] = event.start_mark.line + 1
         if isinstance(event, self._yaml.MappingStartEvent):
             return self._mapping(at)
-        if isinstance(event, self._yaml.SequenceStartEvent):
-            return self._sequence(at)
-        return self._scalar(event, at)
+        if not isinstance(event, self._yaml.SequenceStartEvent):
+            return self._scalar(event, at)
+        elements: list[Json] = []
+        for one in self._events:
+            if isinstance(one, self._yaml.SequenceEndEvent):
+                break
+            elements.append(self._value(one, (*at, len(elements))))
+        return elements
 
     def _mapping(self, at: Location) -> dict[str, Json]:
         members: dict[str, Json] = {}
@@ -371,14 +374,6 @@ class _Yaml:
             self._lines[(*at, name)] = line
         return members
 
-    def _sequence(self, at: Location) -> list[Json]:
-        elements: list[Json] = []
-        for event in self._events:
-            if isinstance(event, self._yaml.SequenceEndEvent):
-                break
-            elements.append(self._value(event, (*at, len(elements))))
-        return elements
-
     def _text(self, event: Any) -> str:
         text: str = event.value
         if SURROGATE.search(text):
@@ -391,8 +386,8 @@ class _Yaml:
             return text
         if text in _NULLS:
             return None
-        if text in _BOOLS:
-            return _BOOLS[text]
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
         if not _FLOAT.fullmatch(text):
             return text
         self._written[at] = text
@@ -402,11 +397,7 @@ class _Yaml:
             return text  # beyond what JSON's readers agree on: a digest, an account
 
     def _refused(self, event: Any, message: str) -> BuildRefused:
-        return refusal("build.syntax", message, Place(self._file, event.start_mark.line + 1))
-
-
-def _yaml(text: str, file: str) -> Iterator[Document]:
-    return _Yaml(text, file).documents()
+        return refusal("build.syntax", message, SourcePlace(self._file, event.start_mark.line + 1))
 
 
 def _hint(problem: str) -> str:

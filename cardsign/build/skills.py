@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft, describe_hint
-from cardsign.build.kind import BuildOptions, Kind, each, excerpt, found_in
-from cardsign.build.reading import Document, read_one
+from cardsign.build.draft import (
+    FILLED,
+    BuildOptions,
+    Draft,
+    Kind,
+    describe_hint,
+    each,
+    excerpt,
+    found_in,
+)
+from cardsign.build.reading import SourceDocument, read_one
 
 #: The skill's member for each member of the frontmatter; name, category and tags: see `take_skill`.
 MEMBERS: Final = {
@@ -100,7 +108,7 @@ def take_main(draft: Draft, skill: str) -> None:
 
 
 def _of_text(
-    document: Document, draft: Draft, options: BuildOptions, *, heading: bool
+    document: SourceDocument, draft: Draft, options: BuildOptions, *, heading: bool
 ) -> str | None:
     """The first heading or paragraph of a body, which is a prompt: only if that was asked for."""
     if not options.prompt_excerpt:

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
-from cardsign.build.kind import BuildOptions
+from cardsign.build.draft import BuildOptions
 from cardsign.card.convert import CardForm
 from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
 from cardsign.cli.commands import command

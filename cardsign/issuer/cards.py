@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.assemble import build_card
-from cardsign.build.kind import BuildOptions
+from cardsign.build.draft import BuildOptions
 from cardsign.card.convert import CardForm, convert_card
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import (

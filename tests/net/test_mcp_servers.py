@@ -19,7 +19,7 @@ from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 
 import cardsign
-from cardsign.build import BuildOptions, Document, ask_mcp, build_card, run_mcp
+from cardsign.build import BuildOptions, SourceDocument, ask_mcp, build_card, run_mcp
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 from cardsign.net.mcp import lines_of
 
@@ -29,7 +29,7 @@ SAID = {"description": "Docs"}
 TOOL = {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}}
 
 
-def built(*live: Callable[[], Document], sources: tuple[Path, ...] = ()) -> bytes:
+def built(*live: Callable[[], SourceDocument], sources: tuple[Path, ...] = ()) -> bytes:
     options = BuildOptions(url="https://a.example/a2a", members=SAID, live=live)
     return build_card(sources, options).document
 
