@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,6 @@ from cardsign.cli.arguments import option
 from cardsign.cli.commands import group
 from cardsign.cli.talk import (
     Progress,
-    complain_once,
     counted,
     is_json,
     is_quiet,
@@ -22,7 +20,6 @@ from cardsign.cli.talk import (
     printed,
     safe,
     say,
-    say_repeated,
 )
 from cardsign.cli.verifier import (
     NetworkOptions,
@@ -224,8 +221,7 @@ def verify(
     statuses: list[tuple[str, int]] = []
     alarmed: list[str] = []
     log: dict[str, LastCheck] = {}
-    said: Counter[str] = Counter()
-    with Progress(len(checks), "cards") as progress:
+    with Progress(len(checks)) as progress:
         for (issuer, url), result in in_threads(check, checks, concurrency):
             one = result if isinstance(result, Outcome) else Outcome(url, result)
             alarms = [reason for reason in one.reasons if reason.code in _ALARMS]
@@ -235,12 +231,11 @@ def verify(
             log[url] = LastCheck(datetime.now(UTC), one.verdict, code)
             with progress.paused():
                 if isinstance(one.result, LocalFault):
-                    complain_once(one.result, said)
+                    progress.complain(one.result)
                 if is_json():
                     print_json(_checked_json(issuer, one), indent=None)
                 elif alarms or one.verdict != "trusted" or not is_quiet():
                     click.echo(_checked_line(issuer, one, alarms))
-    say_repeated(said)
     raise_lock(loaded, states)
     if not trust.no_state:
         add_checks(trust.stored.path, loaded.identity, log)

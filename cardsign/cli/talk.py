@@ -9,7 +9,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
@@ -48,15 +47,12 @@ def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     is_whole = len(shown) <= limit
     shown = shown[: limit + 1]
     if not (shown.isascii() and shown.isprintable()):
-        shown = "".join(_escaped(char) for char in shown)
+        from unicodedata import category  # seldom needed, and a library to load
+
+        deceives = (category(one) in _UNSAFE or re.match(_INVISIBLE, one) for one in shown)
+        pairs = zip(shown, deceives, strict=True)
+        shown = "".join(f"\\u{{{ord(one):x}}}" if escape else one for one, escape in pairs)
     return shown if is_whole else shown[: limit - 3] + "..."
-
-
-def _escaped(char: str) -> str:
-    from unicodedata import category  # seldom needed, and a library to load
-
-    deceives = category(char) in _UNSAFE or re.match(_INVISIBLE, char)
-    return f"\\u{{{ord(char):x}}}" if deceives else char
 
 
 #: Members of the JSON that hold what a signature covers, exactly.
@@ -201,31 +197,45 @@ def _without_passwords(value: Any) -> Any:
     return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-# How far a command is, for a person who watches at a terminal.
-
-
 class Progress:
-    """A bar on stderr, if that is a terminal and ``--quiet`` is not given; otherwise nothing."""
+    """A run over many cards: a bar on a terminal's stderr, and each fault is printed once.
 
-    def __init__(self, total: int, what: str) -> None:
+    What keeps many cards from a verdict is told once, and at the end for how many more it holds.
+    Under ``--quiet`` there is no bar.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._said: Counter[str] = Counter()
         self._bar: Bar | None = None
         if total > 1 and is_watched() and not is_quiet():
-            self._bar = _bar()
-            self._task = self._bar.add_task(what, total=total)
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
+            self._bar = RichProgress(
+                TextColumn("cards"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True, force_terminal=True),
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._task = self._bar.add_task("cards", total=total)
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        more = self._said.total() - len(self._said)
+        if kind is None and more:
+            fault = "fault" if len(self._said) == 1 else "faults"
+            say(f"the same {fault} for {counted(more, 'more card')}")
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -240,27 +250,18 @@ class Progress:
             self._bar.advance(self._task)
             self._bar.start()
 
+    def complain(self, fault: LocalFault) -> None:
+        """Print a fault of one card, unless it has been printed for another."""
+        # A lost folder of issuer states is one fault, whatever issuer it is missed by.
+        key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.hint}"
+        self._said[key] += 1
+        if self._said[key] == 1:
+            complain(fault)
+
 
 def is_watched() -> bool:
     """Whether stderr is a terminal."""
     return sys.stderr.isatty()
-
-
-def _bar() -> Bar:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    return RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, force_terminal=True),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
 
 
 # How a command ends: every error is one clear line on stderr and the right exit status.
@@ -272,8 +273,6 @@ _COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completi
 _KEY_TEXT: Final = r"""(?s)`?-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
 # Files are written elsewhere, under a name: here these can only mean standard output.
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 # What click 8.2 raises for a group without a command; before that it printed help by itself.
 _HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -300,9 +299,11 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
     except click.ClickException as error:
         if isinstance(error, _HELP):
             click.echo(error.format_message(), err=True)
-        else:
-            return _failed(_usage_fault(error), as_json)
-        return EXIT_LOCAL_FAULT
+            return EXIT_LOCAL_FAULT
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"See {context.command_path if context else 'cardsign'} --help."
+        message = " ".join(error.format_message().split()).rstrip(".")
+        return _failed(UsageFault("usage.invalid", message, hint=hint), as_json)
     except (click.Abort, KeyboardInterrupt):
         _tell("stopped")
         return EXIT_LOCAL_FAULT
@@ -323,19 +324,16 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
 def _failed(error: CardsignError, as_json: bool) -> int:
     complain(error)
     if as_json:
+        from cardsign.reasons import Reason
+
+        shown: dict[str, Any] = {"error": Reason.from_error(error).to_json()}
+        if isinstance(error, UsageFault) and error.more:
+            shown["more"] = [Reason.from_error(one).to_json() for one in error.more]
         try:
-            print_json(_error_json(error))
+            print_json(shown)
         except OSError as fault:
             return _unwritten(fault)
     return error.exit_status
-
-
-def _error_json(error: CardsignError) -> dict[str, Any]:
-    from cardsign.reasons import Reason
-
-    more = error.more if isinstance(error, UsageFault) else ()
-    others = {"more": [Reason.from_error(one).to_json() for one in more]} if more else {}
-    return {"error": Reason.from_error(error).to_json(), **others}
 
 
 def _unwritten(fault: OSError) -> int:
@@ -345,13 +343,6 @@ def _unwritten(fault: OSError) -> int:
     # What is still buffered would fail again when the interpreter ends, with a status of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_LOCAL_FAULT
-
-
-def _usage_fault(error: click.ClickException) -> UsageFault:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    command = context.command_path if context else "cardsign"
-    message = " ".join(error.format_message().split()).rstrip(".")
-    return UsageFault("usage.invalid", message, hint=f"See {command} --help.")
 
 
 def complain(error: CardsignError) -> None:
@@ -369,22 +360,3 @@ def complain(error: CardsignError) -> None:
         _tell(f"  {hint}")
     for other in error.more if isinstance(error, UsageFault) else ():
         complain(other)
-
-
-def complain_once(fault: LocalFault, said: Counter[str]) -> None:
-    """Print a fault of one card of many, unless it has been printed for another.
-
-    What keeps many cards from a verdict is told once; :func:`say_repeated` gives the number.
-    """
-    # A lost folder of issuer states is one fault, whatever issuer it is missed by.
-    key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.hint}"
-    said[key] += 1
-    if said[key] == 1:
-        complain(fault)
-
-
-def say_repeated(said: Counter[str]) -> None:
-    """Of faults that :func:`complain_once` kept back, how many there were."""
-    more = said.total() - len(said)
-    if more:
-        say(f"the same {'fault' if len(said) == 1 else 'faults'} for {counted(more, 'more card')}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from functools import partial
@@ -31,14 +30,12 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import (
     Progress,
     complain,
-    complain_once,
     counted,
     is_json,
     is_quiet,
     print_json,
     printed,
     say,
-    say_repeated,
 )
 from cardsign.cli.verifier import (
     VerifierOptions,
@@ -66,6 +63,7 @@ from cardsign.records import dataclass
 from cardsign.trust.supplied import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
+from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
@@ -269,25 +267,46 @@ def verify(
     how = partial(many.judge, verifier=verifier, read=inputs.read)
     if many.results is not None:
         return _append(many.results, _judged_by(named, verifier), inputs, how, verifier)
+    shown = _Shown(form, policy, verbose, is_quiet(), named.jwks)
     if len(names) > 1:
-        seen = how(names, view=partial(_seen, form, policy, verbose, is_quiet(), named.jwks))
-        return _print_many(verifier, seen, len(names), form)
+        return _print_many(verifier, how(names, view=shown.of_many), len(names), form)
     if extended is None or audience is None:
         outcomes = how(names, view=_whole)
     else:
         outcomes = _beside(verifier, names[0], inputs.given, extended, audience)
-    return _print_few(verifier, outcomes, output, form, policy, verbose=verbose, keys=named.jwks)
+    return _print_few(verifier, outcomes, output, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How verdicts are printed; the text of one of many is made where it is reached."""
+
+    form: str
+    policy: str
+    verbose: bool
+    is_quiet: bool
+    keys: str | None
+
+    def text(self, name: str, report: Report) -> str:
+        return render_verdict(name, report, self.policy, verbose=self.verbose, keys=self.keys)
+
+    def of_many(self, one: Outcome) -> tuple[int, str | Outcome]:
+        """The exit status of one of several cards, and the text to print if that can be said now.
+
+        A trusted card takes one line, and none with --quiet; any other all of it.
+        """
+        result = one.result
+        if isinstance(result, LocalFault) or self.form != "text":
+            return result.exit_status, one
+        if one.verdict == "trusted" and self.is_quiet:
+            return result.exit_status, ""
+        if one.verdict == "trusted" and not self.verbose:
+            return result.exit_status, first_line(one.name, result, self.policy)
+        return result.exit_status, self.text(one.name, result)
 
 
 def _print_few(
-    verifier: Verifier,
-    outcomes: Iterable[Outcome],
-    output: str | None,
-    form: str,
-    policy: str,
-    *,
-    verbose: bool,
-    keys: str | None,
+    verifier: Verifier, outcomes: Iterable[Outcome], output: str | None, shown: _Shown
 ) -> int:
     """Write the payload of one card, or of its extended one, then print the verdicts in full."""
     found = list(outcomes)
@@ -302,32 +321,15 @@ def _print_few(
     for one in found:
         if isinstance(one.result, LocalFault):
             complain(_or_a_host(one.result, one.name))
-        elif form == "text":
-            text = render_verdict(one.name, one.result, policy, verbose=verbose, keys=keys)
-            click.echo(text, err=output == STDIO)
-    if form != "text":
-        _print_document(form, found)
+        elif shown.form == "text":
+            click.echo(shown.text(one.name, one.result), err=output == STDIO)
+    if shown.form != "text":
+        _print_document(shown.form, found)
     return heaviest(one.result.exit_status for one in found)
 
 
 def _whole(one: Outcome) -> Outcome:
     return one
-
-
-def _seen(
-    form: str, policy: str, verbose: bool, quiet: bool, keys: str | None, one: Outcome
-) -> tuple[int, str | Outcome]:
-    """The exit status of one of several cards, and the text to print if that can be said now.
-
-    A trusted card takes one line, and none with --quiet; any other all of it.
-    """
-    result = one.result
-    if isinstance(result, LocalFault) or form != "text":
-        return result.exit_status, one
-    if one.verdict == "trusted" and (quiet or not verbose):
-        return result.exit_status, "" if quiet else first_line(one.name, result, policy)
-    told = render_verdict(one.name, result, policy, verbose=verbose, keys=keys)
-    return result.exit_status, told
 
 
 def _print_many(
@@ -336,8 +338,7 @@ def _print_many(
     """Print each verdict as it is reached where the format allows that, then the summary."""
     statuses: list[int] = []
     kept: list[Outcome] = []
-    said: Counter[str] = Counter()
-    with Progress(count, "cards") as progress:
+    with Progress(count) as progress:
         for status, one in seen:
             statuses.append(status)
             with progress.paused():
@@ -346,12 +347,11 @@ def _print_many(
                         click.echo(one)
                     continue
                 if isinstance(one.result, LocalFault):
-                    complain_once(_or_a_host(one.result, one.name), said)
+                    progress.complain(_or_a_host(one.result, one.name))
                 if form == "json":
                     print_json(one.to_json(), indent=None)
                 elif form != "text":
                     kept.append(one)
-    say_repeated(said)
     keep_lock(verifier)
     if kept:
         _print_document(form, kept)
@@ -387,11 +387,7 @@ def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
 
 
 def _append(
-    file: Path,
-    judged_by: str,
-    inputs: Inputs,
-    many: Callable[..., Any],
-    verifier: Verifier,
+    file: Path, judged_by: str, inputs: Inputs, many: Callable[..., Any], verifier: Verifier
 ) -> int:
     """Write the verdicts that a file does not have yet; the summary is of all of them."""
     busy = FileFault("file.busy", "another run writes to this file", path=str(file))
@@ -401,17 +397,15 @@ def _append(
         left = [name for name in names if name not in before]
         old = [before[name] for name in names if name in before]
         statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
-        said: Counter[str] = Counter()
-        with Progress(len(left), "cards") as progress, file.open("a", encoding="ascii") as lines:
+        with Progress(len(left)) as progress, file.open("a", encoding="ascii") as lines:
             for name, one in zip(left, many(left, view=_whole), strict=True):
                 statuses.append(one.result.exit_status)
                 with progress.paused():
                     if isinstance(one.result, LocalFault):
-                        complain_once(_or_a_host(one.result, name), said)
+                        progress.complain(_or_a_host(one.result, name))
                     else:
                         line = verdict_line(one, name, judged_by, now=verifier.now())
                         print_json(line, indent=None, file=lines)
-    say_repeated(said)
     keep_lock(verifier)
     if old:
         say(f"{counted(len(old), 'card')} judged before")
