@@ -41,7 +41,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
     monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 

@@ -52,8 +52,8 @@ from cardsign.issuer.keyset import (
     sign_keyset,
     verify_keysets,
 )
+from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.issuer.publishing import published_statements
-from cardsign.issuer.recovery import recover as recover_issuer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.passphrase import terminal_prompt

@@ -29,8 +29,8 @@ from cardsign.cli.talk import safe, say
 from cardsign.config import CONFIG_FILE, ProjectCard, ProjectConfig, read_config
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
-from cardsign.issuer.recovery import open_recovery_key
-from cardsign.issuer.rotation import Unlocking
+from cardsign.issuer.keyset import open_recovery_key
+from cardsign.issuer.tasks import Unlocking
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.audit import SeenHeads

@@ -38,7 +38,8 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import Published, newest_generation, publish_cards, usual_max_age
-from cardsign.issuer.rotation import Task, rotate_keys
+from cardsign.issuer.rotation import rotate_keys
+from cardsign.issuer.tasks import Task
 from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import Generation, export_files

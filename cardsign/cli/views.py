@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
-    from cardsign.issuer.rotation import Progress
+    from cardsign.issuer.tasks import Progress
     from cardsign.keys.audit import AuditEvent
     from cardsign.keys.doctor import Finding
     from cardsign.keys.keyset_drafts import KeysetDue, QuorumSignatures

@@ -1,4 +1,4 @@
-"""The cards of an issuer as ``cardsign.toml`` names them: signed wherever that is needed."""
+"""The cards of an issuer as ``cardsign.toml`` names them: signed, listed and published."""
 
 from __future__ import annotations
 
@@ -21,12 +21,29 @@ from cardsign.card.extensions import (
 )
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.config import BuildSettings, ProjectCard
-from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
+from cardsign.errors import (
+    BuildRefused,
+    CardRefused,
+    FileFault,
+    FileMissing,
+    InputRefused,
+    JsonRefused,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.publishing import (
+    newest_generation,
+    publish_cards,
+    update_publication,
+    usual_max_age,
+)
 from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.signers import card_signers
-from cardsign.keys.history import kept_keyset
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.issuer.tasks import NEEDS_A_PERSON, UNLISTED, Work, end_of, key_holder
+from cardsign.keys.history import StatementHistory, kept_keyset
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
@@ -307,3 +324,119 @@ def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) 
 def _unsigned(document: Mapping[str, Json]) -> str:
     """The card without its signatures, to the order of its members and the type of its numbers."""
     return repr(unsigned(document))
+
+
+# The cards in a task of several steps: signed, listed and published, or left to a person.
+
+# What is written or built is no card now: what is published stays, and so does its release.
+_BROKEN_SOURCE: Final = (BuildRefused, CardRefused, JsonRefused, FileFault)
+
+
+def renew_cards(work: Work) -> None:
+    """Sign the cards, list them, publish them; without them, what can go without them."""
+    store, config, now = work.store, work.config, work.now
+    signed: tuple[bytes, dict[str, bytes], bytes | None] | None = None
+    # When the published cards need another signature at the latest.
+    ends = [key.times.stops_signing for key in store.state.keys if key.state == "retiring"]
+    until = min((end for end in ends if end is not None), default=None)
+    try:
+        signed = _signed_again(work)
+    except _BROKEN_SOURCE as fault:
+        what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+        work.needs("you", what, until=until)
+    except (*NEEDS_A_PERSON, StoreFault) as fault:
+        if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
+            raise
+        work.hindered("card", "sign the cards", fault, until)
+    else:
+        # Cards that were published from another place than the project names.
+        is_here = signed is not None and config.publish is not None
+        is_done = is_here or work.astray or is_card_withdrawn(store)
+        if cards := () if is_done else cards_to_sign(store.load(), now):
+            names = ", ".join(card.url or card.name for card in cards)
+            what = f"sign these published cards again, and publish them: {names}"
+            command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+            work.needs(key_holder("card"), what, until=until, command=command)
+    renew_listing(work, to_list(config.cards) if signed else ())
+    if signed is None or config.publish is None or is_card_withdrawn(store):
+        update(work)
+        return
+    try:
+        published = publish_cards(
+            store,
+            signed[0],
+            directory=config.publish,
+            now=now,
+            extended=signed[1],
+            legacy_card=signed[2],
+            max_age=usual_max_age(config.timeline),
+            settings=config.timeline,
+            issuer=config.issuer,
+            signers=lambda: card_signers(store, work.unlocking.access, now=now),
+        )
+    except NEEDS_A_PERSON as refusal:
+        what = f"publish the cards: {refusal.code}: {refusal.message}"
+        work.needs("you", what, command=refusal.hint)
+        update(work)
+    else:
+        if published.generation.created:
+            work.done.append(f"published generation {published.generation.number}")
+
+
+def _signed_again(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None] | None:
+    """The cards signed by the keys that sign now; None where none is to be published."""
+    store, config, access = work.store, work.config, work.unlocking.access
+    has_key = any("card" in key.roles for key in store.load().keys)
+    if not has_key or is_card_withdrawn(store):
+        return None
+    if config.cards:
+        made = sign_cards(store, config.cards, access, now=work.now, build=config.build)
+        work.done += [
+            f"updated the signatures of {card.source.name}"
+            for card, signing in made
+            if signing.changed
+        ]
+        return to_publish([(card, signing.document) for card, signing in made])
+    if (newest := newest_generation(config.publish)) is None:
+        return None
+    chosen = card_signers(store, access, now=work.now)
+    signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
+    if any(one.changed for one in signed):
+        work.done.append("updated the signatures of the published cards")
+    documents = [one.document for one in signed]
+    return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
+
+
+def renew_listing(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> None:
+    """Renew the release, and list cards in it, where a release key is here to sign it."""
+    store = work.store
+    can_sign = any("release" in key.roles for key in store.load().keys)
+    if work.is_forked or not can_sign or kept_keyset(store) is None:
+        return
+    try:
+        renewed = renew_release(
+            store,
+            work.unlocking.access,
+            now=work.now,
+            directory=work.config.publish,
+            settings=work.config.timeline,
+            changes=ReleaseChanges(cards=tuple(cards), by_name=False),
+        )
+    except (*NEEDS_A_PERSON, UsageFault) as fault:
+        if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
+            raise
+        until = end_of(StatementHistory.of(store).newest_release())
+        work.hindered("release", "renew the release", fault, until)
+    else:
+        if renewed.is_new:
+            work.done.append(f"signed release {renewed.release.seq}")
+
+
+def update(work: Work) -> None:
+    """Put statements and the end of keys into what is published; the cards stay."""
+    if (published := update_publication(work.store, work.config.publish, now=work.now)) is None:
+        return
+    if published.generation.created:
+        work.done.append(f"published generation {published.generation.number}")
+    if published.refusal is not None:
+        work.hindered("card", "sign the published card again", published.refusal, None)

@@ -1,13 +1,15 @@
 """The keyset statement: drafted from a key store, signed by the roots, kept and published.
 
 A draft is the statement itself with too few signatures. It goes from holder to holder of the
-root keys; the last one publishes it.
+root keys; the last one publishes it. A recovery key, which lies in no key store, opens the next
+epoch.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -15,14 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.errors import (
-    FileFault,
-    FileMissing,
     PassphraseFault,
     SigningRefused,
+    StoreFault,
     UsageFault,
     of_the_user,
 )
-from cardsign.files import read_bytes, write_atomic
+from cardsign.files import create_private, read_bytes
 from cardsign.issuer.publishing import (
     Published,
     check_publishable,
@@ -40,6 +41,7 @@ from cardsign.issuer.release import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.envelope import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.keyset_drafts import (
     KEY_LIFETIME,
@@ -49,21 +51,18 @@ from cardsign.keys.keyset_drafts import (
     changed_since,
     check_draft,
     differences,
-    draft_if_due,
     draft_next,
-    keyset_due,
+    draft_recovery,
     quorum_signatures,
-    read_draft,
-    says_more,
     write_draft,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import ENDED
+from cardsign.keys.model import ENDED, KeyRecord
 from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES, TYP_KEYSET, StatementRefused
+from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
@@ -78,6 +77,8 @@ from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import second, utc
 from cardsign.urls import parse_origin
 
+#: How a recovery begins, for hints.
+RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")
 #: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
@@ -205,7 +206,16 @@ def draft_keyset(
     """
     previous = kept_keyset(store)
     check_begun(previous, now)
-    plan = KeysetPlan.of(previous) if previous else _first_plan(store, origin or "")
+    if previous is not None:
+        plan = KeysetPlan.of(previous)
+    else:  # every root key of the store, one of them being enough
+        state = store.state
+        root, recovery = (
+            tuple(RootKey(key.public, key.holder or "owner") for key in state.active_keys(role))
+            for role in ("root", "recovery")
+        )
+        held = Quorum(1, recovery) if recovery else None
+        plan = KeysetPlan("", (origin or "",), Quorum(1, root), held)
     plan = plan.following(store.state, now=now, until=now + lifetime)
     plan = _changed(plan, store, changes or KeysetChanges(), now)
     with of_the_user("the draft"):
@@ -237,15 +247,6 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _first_plan(store: KeyStore, origin: str) -> KeysetPlan:
-    """The first statement's plan: every root key of the store, one of them being enough."""
-    roots, recovery = (
-        tuple(RootKey(key.public, key.holder or "owner") for key in store.state.active_keys(role))
-        for role in ("root", "recovery")
-    )
-    return KeysetPlan("", (origin,), Quorum(1, roots), Quorum(1, recovery) if recovery else None)
-
-
 def _changed(
     plan: KeysetPlan, store: KeyStore, changes: KeysetChanges, now: datetime
 ) -> KeysetPlan:
@@ -259,7 +260,21 @@ def _changed(
         raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
-    dropped = {_dropped(plan, store, name) for name in changes.drop}
+    # A key of the key store is dropped by its lifecycle alone, which waits for publications.
+    alive = [key for key in store.state.keys if key.state not in ENDED]
+    dropped = set[str]()
+    for name in changes.drop:
+        if any(name in key.names for key in alive):
+            raise UsageFault(
+                "usage.conflict",
+                f"{name!r} is a key of this key store, and is dropped once retired or revoked",
+                hint="Use cardsign keys retire, or cardsign keys revoke.",
+            )
+        listed = (one.public for one in plan.keys)
+        found = next((key for key in listed if name in (key.kid, key.thumbprint)), None)
+        if found is None:
+            raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
+        dropped.add(found.thumbprint)
     end = int((now + KEY_LIFETIME).timestamp())
     added = (
         IssuerKey(key.public, (role,), key.holder, int(now.timestamp()), end)
@@ -276,90 +291,6 @@ def _changed(
         keys=(*kept, *added),
     )
     return changed.revoking(key.thumbprint for key in changes.revoke)
-
-
-def _dropped(plan: KeysetPlan, store: KeyStore, name: str) -> str:
-    """The thumbprint of a listed key that is not of this key store.
-
-    A key of the key store is dropped by its lifecycle alone, which waits for publications.
-    """
-    if any(name in key.names and key.state not in ENDED for key in store.state.keys):
-        raise UsageFault(
-            "usage.conflict",
-            f"{name!r} is a key of this key store, and is dropped once retired or revoked",
-            hint="Use cardsign keys retire, or cardsign keys revoke.",
-        )
-    for key in plan.keys:
-        if name in (key.public.kid, key.public.thumbprint):
-            return key.public.thumbprint
-    raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
-
-
-def draft_keyset_due(
-    store: KeyStore, file: Path, *, now: datetime
-) -> tuple[KeysetDraft, tuple[str, ...]] | None:
-    """The draft of the keyset statement that is due, written unless one is there that will do.
-
-    Returns:
-        The draft, and what it says beyond what the key store says: that was not drafted here.
-
-    Raises:
-        UsageFault: ``rotate.draft``; or no verifier would take the draft.
-        FileFault: The file cannot be read, or is a link.
-    """
-    newest = kept_keyset(store)
-    if newest is None:
-        return None
-    if not keyset_due(store.state, newest, now=now).is_due(now):
-        return None
-    with of_the_user("the draft"):
-        found = draft_if_due(store.state, newest, _drafted_before(file), now=now)
-    if found is None:
-        return None
-    statement, is_new = found
-    draft = KeysetDraft(statement, newest)
-    if is_new:
-        write_atomic(file, draft.data, plain=True)
-    return draft, () if is_new else says_more(store.state, newest, statement, now=now)
-
-
-def signed_keysets(store: KeyStore, file: Path, roots: KeyStore | None) -> Iterator[KeysetDraft]:
-    """What enough roots have signed, and a key store has yet to keep: in a file, or kept by roots.
-
-    Such a statement is no draft any more, whatever became of the keys since. Somebody may hold
-    it, so another one of its number would be a fork. The one after it says what has changed.
-
-    Yields:
-        Each that follows the newest statement of the store; it is to be kept before the next.
-    """
-    found: list[KeysetStatement] = []
-    # What is wrong with the file is said once a draft is due, which would go there.
-    with suppress(FileFault, UsageFault):
-        untrusted_draft = _drafted_before(file)
-        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
-    found += [] if roots is None else StatementHistory.of(roots).keysets()
-    for statement in found:
-        newest = kept_keyset(store)
-        with suppress(StatementRefused):
-            check_step(statement, newest)
-            yield KeysetDraft(statement, newest)
-
-
-def _drafted_before(file: Path) -> bytes | None:
-    """The draft that is there; any other file is not read, followed or overwritten.
-
-    Raises:
-        UsageFault: ``rotate.draft``.
-        FileFault: It cannot be read, or is a link.
-    """
-    try:
-        untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
-        read_draft(untrusted_draft)
-    except FileMissing:
-        return None
-    except StatementRefused as refusal:
-        raise UsageFault("rotate.draft", refusal.message, path=str(file)) from refusal
-    return untrusted_draft
 
 
 # Signing.
@@ -394,14 +325,7 @@ def review_keyset(
 def _fork_told(
     store: KeyStore, statement: KeysetStatement, name: str, advice: str
 ) -> Iterator[None]:
-    """Of a fork say which statement of the same number this store keeps, and what to do.
-
-    Args:
-        store: The key store.
-        statement: What is checked inside.
-        name: Where it came from.
-        advice: :data:`_NOT_TO_SIGN` or :data:`_NOT_TO_PUBLISH`.
-    """
+    """Of a fork say which statement of the same number this store keeps, and what to do."""
     try:
         yield
     except StatementRefused as refusal:
@@ -604,3 +528,164 @@ def _before(
     """The statement that comes before one, among those kept."""
     earlier = [one for one in history if one.id < statement.id]
     return earlier[-1] if earlier else None
+
+
+# Recovery: the next epoch, opened by a key that lies in no key store.
+
+
+def make_recovery_key(
+    passphrase: bytes,
+    *,
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[PrivateKey, bytes]:
+    """Make a recovery key, and the encrypted text of it that its holder gets."""
+    private = new_key()
+    label = KeyLabel.of(private.public)
+    data = private.to_pkcs8_der()
+    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=random)
+
+
+def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
+    """Open a recovery key that was printed or written by ``init``.
+
+    Raises:
+        StoreFault: ``keystore.corrupt``.
+        PassphraseFault: ``passphrase.wrong``.
+        FileFault: It cannot be read.
+    """
+    data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
+    try:
+        pkcs8, label = open_envelope(data, passphrase)
+    except (StoreFault, PassphraseFault) as fault:
+        raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
+    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
+    if KeyLabel.of(private.public) != label:
+        raise StoreFault(
+            "keystore.corrupt",
+            "it holds another key than it says",
+            path=str(file),
+            hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+        )
+    return private
+
+
+def recover(
+    store: KeyStore,
+    recovery: Callable[[], tuple[PrivateKey, bytes]],
+    *,
+    passphrase: Callable[[str], bytes],
+    now: datetime,
+    root_holder: str | None = None,
+    new_recovery_out: Path | None = None,
+    drop: Sequence[str] = (),
+    directory: Path | None = None,
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[KeysetDraft, KeyRecord]:
+    """Open the next epoch with a recovery key, after root keys were stolen or lost.
+
+    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
+
+    Args:
+        store: The key store.
+        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
+            encrypts a new one too.
+        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
+        now: The time, with its zone, in whole seconds.
+        root_holder: Who holds the new root [default: the holder of the first old one].
+        new_recovery_out: Make a new recovery key too, into this new file.
+        drop: Kids or thumbprints of online keys that the draft leaves out.
+        directory: What is published: a new store takes up its statements, but no lost key.
+        new_key, random: Make a key, and that many fresh bytes.
+
+    Returns:
+        The draft, signed by the recovery key and the new root; and that root, which is kept now.
+
+    Raises:
+        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
+        UsageFault: No verifier would take the statement; ``statement.not_yet``.
+        StoreFault: ``keystore.no_keyset``: neither kept nor published.
+        FileFault: ``file.exists``: something is at `new_recovery_out`.
+    """
+    if is_new := kept_keyset(store) is None:
+        _take_up_history(store, directory, now)
+    previous = needed_keyset(store)
+    check_begun(previous, now)
+    holder = root_holder or previous.root.keys[0].holder
+    old, secret = recovery()
+    if is_new:
+        drop = [*drop, *_replace_online(store, previous, passphrase, now, new_key, random)]
+    root, renewed, envelope = new_key(), None, b""
+    if new_recovery_out is not None:
+        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
+    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
+    with of_the_user("the draft"):
+        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
+        statement = draft_recovery(plan, previous, now=now)
+    draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
+    _check_recovery_key(draft)
+    new_secret = passphrase("root")
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
+    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    return draft, record
+
+
+def _check_recovery_key(draft: KeysetDraft) -> None:
+    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
+        raise SigningRefused(
+            "sign.no_key",
+            "this is no recovery key of the newest statement",
+            hint="Name the file of one that it lists: cardsign keyset show --json.",
+        )
+
+
+def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
+    """Keep the published keysets in a new store; the recovery key proves that they are its."""
+    published = published_statements(directory)
+    if published is None:
+        return
+    history = StatementHistory.of(store)
+    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+        history.keep_keyset(statement, data)
+        note_keyset(store, statement, now=now)
+
+
+def _replace_online(
+    store: KeyStore,
+    previous: KeysetStatement,
+    passphrase: Callable[[str], bytes],
+    now: datetime,
+    new_key: Callable[[], PrivateKey],
+    random: Callable[[int], bytes],
+) -> tuple[str, ...]:
+    """Make a card and a release key in a new store; returns the listed keys that are lost."""
+    for role in _ONLINE:
+        if not any(role in key.roles for key in store.state.keys):
+            holder = next((key.holder for key in previous.keys if role in key.roles), None)
+            made = new_key()
+            secret = passphrase(role)
+            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
+    ours = {key.thumbprint for key in store.state.keys}
+    listed = (key.public.thumbprint for key in previous.keys)
+    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
+
+
+def _recovering(
+    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
+) -> KeysetPlan:
+    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
+    held = previous.recovery
+    if renewed is not None and held is not None:
+        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
+    old = frozenset(key.public.thumbprint for key in previous.root.keys)
+    dropped = {
+        key.public.thumbprint
+        for key in previous.keys
+        if {key.public.kid, key.public.thumbprint}.intersection(drop)
+    }
+    plan = replace(
+        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
+    )
+    return plan.revoking(old | dropped)

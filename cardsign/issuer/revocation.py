@@ -13,9 +13,11 @@ from typing import Final
 
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
+from cardsign.issuer.cards import renew_listing, update
+from cardsign.issuer.keyset import RECOVER
 from cardsign.issuer.publishing import still_trusted
-from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.rotation import Progress, Task, Unlocking, Work, check_opens, key_holder
+from cardsign.issuer.rotation import check_opens, rotate, take_up, warned
+from cardsign.issuer.tasks import Progress, Task, Unlocking, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
@@ -27,14 +29,13 @@ from cardsign.keys.model import (
     ROTATING,
     KeyRecord,
     RevocationReason,
-    Role,
     StoreState,
     suspects,
 )
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.keyset import KeysetStatement
 
-ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+_ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 
 
 def revoke_key(
@@ -106,77 +107,7 @@ def _check_not_needed(store: KeyStore, kid: str) -> None:
     check_not_needed(store.state.find(kid), kept_keyset(store), store.state)
 
 
-def check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
-    """Refuse to revoke only root keys without which no statement can be signed."""
-    keyset = kept_keyset(store)
-    if keyset is not None and all(
-        record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
-        for record in records
-    ):
-        # It would be of no use: the statement that says so is one that it cannot sign.
-        names = ", ".join(one.named for one in records)
-        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
-        raise StoreFault(
-            "keystore.still_needed",
-            f"no keyset can be signed without {names}, so none can say that it is revoked",
-            hint=f"Replace it: {instead}.",
-        )
-
-
-# Whether a revocation has come to its end.
-
-
-def shortest(key: KeyRecord, state: StoreState) -> str:
-    """The beginning of a kid, where only one key begins so."""
-    start = key.kid[:8]
-    alone = sum(any(name.startswith(start) for name in one.names) for one in state.keys) == 1
-    return start if alone else key.kid
-
-
-def replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
-    """The keys that can take the place of one, and that no thief may have."""
-    endangered = suspects(state)
-    line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
-    return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
-
-
-def make_replacements(
-    store: KeyStore, record: KeyRecord, passphrase: Callable[[Role], bytes], now: datetime
-) -> Iterator[KeyRecord]:
-    """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
-
-    Both at once, since the roots would have to list a later successor by themselves.
-
-    Raises:
-        PassphraseFault: There is none, or it is not that of the revoked key.
-    """
-    safe = replacements(store.load(), record)
-    if not record.rotates or any(key.state != "generated" for key in safe):
-        return  # the successor of a key that signs, or is about to, is made in its turn
-    alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
-    secret = passphrase(next(role for role in record.roles if role in ROTATING))
-    if record.custody.startswith("file:"):
-        check_opens(store, record, secret)
-    for _ in range(len(safe), 2):
-        made = PrivateKey.generate(alg)
-        yield store.add_key(made, secret, now=now, random=os.urandom, roles=record.roles)
-
-
-def stored_beside(
-    state: StoreState, keyset: KeysetStatement | None
-) -> tuple[list[KeyRecord], list[KeyRecord]]:
-    """The keys that a thief may have too: online keys before roots, and roots that must sign."""
-    endangered = suspects(state)
-    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
-    usable = [
-        key
-        for key in sorted(state.keys, key=lambda key: not key.rotates)
-        if key.thumbprint in endangered
-        and key.state not in ENDED
-        and (key.rotates or keyset is None or key.thumbprint in roots)
-    ]
-    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
-    return [key for key in usable if key not in only], only
+# Which keys a thief may have too.
 
 
 def keys_stored_with(
@@ -192,21 +123,24 @@ def keys_stored_with(
         )
         for key in records
     )
-    return stored_beside(state.replacing(list(stolen)), keyset)[0]
+    return _stored_beside(state.replacing(list(stolen)), keyset)[0]
 
 
-def may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
-    """Whether the last roots have nothing left to sign, and a recovery can follow."""
-    state, keyset = store.load(), kept_keyset(store)
-    if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
-        return True  # too few are left already
-    others = [state.find(key.thumbprint) for key in records if key not in needed]
-    return (
-        keyset.recovery is not None
-        and all(key.state == "revoked" for key in others)
-        and all(replacements(state, key) for key in others if key.rotates)
-        and not changed_since(state, keyset)
-    )
+def _stored_beside(
+    state: StoreState, keyset: KeysetStatement | None
+) -> tuple[list[KeyRecord], list[KeyRecord]]:
+    """The keys that a thief may have too: online keys before roots, and roots that must sign."""
+    endangered = suspects(state)
+    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
+    usable = [
+        key
+        for key in sorted(state.keys, key=lambda key: not key.rotates)
+        if key.thumbprint in endangered
+        and key.state not in ENDED
+        and (key.rotates or keyset is None or key.thumbprint in roots)
+    ]
+    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
+    return [key for key in usable if key not in only], only
 
 
 # The end of stolen or lost keys in one call: what verifiers are told, and what replaces them.
@@ -248,7 +182,7 @@ def revoke_and_replace(
             without which no statement can revoke them; or as :func:`rotate_keys`.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    work = _Emergency(store, config, unlocking, now, draft)
+    work = Work(store, config, unlocking, now, draft)
     records = list(dict.fromkeys(store.state.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
@@ -257,134 +191,194 @@ def revoke_and_replace(
                 f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that were stored with it.",
             )
-    check_signable(store, records)
+    _check_signable(store, records)
     work.leave_out_strangers()
-    return work.end(records, reason, same_custody_accepted, wait)
+    return _end(work, records, reason, same_custody_accepted, wait)
 
 
-class _Emergency(Work):
-    """The work of one call that begins with the end of keys."""
+def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
+    """Refuse to revoke only root keys without which no statement can be signed."""
+    keyset = kept_keyset(store)
+    if keyset is not None and all(
+        record.state != "revoked" and not record.rotates and is_needed(record, keyset, store.state)
+        for record in records
+    ):
+        # It would be of no use: the statement that says so is one that it cannot sign.
+        names = ", ".join(one.named for one in records)
+        instead = RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
+        raise StoreFault(
+            "keystore.still_needed",
+            f"no keyset can be signed without {names}, so none can say that it is revoked",
+            hint=f"Replace it: {instead}.",
+        )
 
-    def end(
-        self,
-        records: Sequence[KeyRecord],
-        reason: RevocationReason,
-        accepted: bool,
-        wait: Callable[[datetime], datetime],
-    ) -> Progress:
-        """Revoke keys, tell it, replace them; what has to sign all this is revoked after it."""
-        keyset = kept_keyset(self.store)
-        releases, needed = list[KeyRecord](), list[KeyRecord]()
-        for record in sorted(records, key=lambda one: not one.rotates):
-            if keyset and not record.rotates and is_needed(record, keyset, self.store.load()):
-                needed.append(record)
-            elif keyset and "release" in record.roles:
-                releases.append(record)
-            else:
-                self.revoke(record, reason, accepted)
-        self.tell()
-        # A revoked release key can sign no more: while it has to tell of the others, it stays.
-        waits = still_trusted(self.store, self.config.publish, records)
-        able = [one for one in releases if waits and one.state in ("active", "retiring")]
-        for record in releases:
-            if record not in able:
-                self.revoke(record, reason, accepted)
-        if releases and not able:
-            self.tell()
-        # A key of the second of the theft would count as stolen with it.
-        ended = [self.store.state.find(record.thumbprint).times.revoked for record in records]
-        last = max((one for one in ended if one is not None), default=None)
-        if last is not None and last >= self.now:
-            self.now = wait(last + timedelta(seconds=1))
-        for record in records:
-            if record not in able:
-                self.replace_lost(record)
-        progress = self.rotate()
-        again = f"again: {self._revoke_command(reason, records)}"
-        kept = [self._release_keys_kept(able, again)] if able else []
-        if keyset and needed:
-            if may_end(self.store, needed, records):
-                for record in needed:
-                    self.revoke(record, reason, accepted)
-                self.left.clear()
-                progress = self.rotate()
-            else:
-                kept += [self._root_kept(needed, again)]
-        beside = self._beside(keyset, [one for one in records if one not in able])
-        progress = self.warned(replace(progress, left=(*progress.left, *kept)), records)
-        return replace(progress, left=(*progress.left, *beside))
 
-    def tell(self) -> None:
-        """Let the release and the published key set say what was revoked, before all else."""
-        self.take_up()
-        self.release(())
-        with suppress(PublishRefused):  # whatever is published already, the keys end here
-            self.update()
-        self.left.clear()  # the rest of the work tries again; what was not told is found there
+def _end(
+    work: Work,
+    records: Sequence[KeyRecord],
+    reason: RevocationReason,
+    accepted: bool,
+    wait: Callable[[datetime], datetime],
+) -> Progress:
+    """Revoke keys, tell it, replace them; what has to sign all this is revoked after it."""
+    store, keyset = work.store, kept_keyset(work.store)
 
-    def _beside(
-        self, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
-    ) -> Iterator[Task]:
-        """The keys that a thief may have taken as well: roots last, and never the only one."""
-        others, only = stored_beside(self.store.load(), keyset)
-        stolen = ", ".join(short_kid(record.kid) for record in records)
-        if others:
-            names = ", ".join(key.named for key in others)
-            what = f"these keys were stored with {stolen} and may be stolen too: {names}"
-            yield Task("you", what, self._revoke_command("compromised", others))
-        if only:
-            names = ", ".join(key.named for key in only)
-            what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
-            if keyset and keyset.recovery:
-                who, command = "the holder of the recovery key", RECOVER
-                what += ", so the recovery key has to open a new epoch"
-            else:
-                who, command = "you", ADD_ROOT
-                what += ", and there is no recovery key: list another root, then revoke this one"
-            yield Task(who, what, command)
+    def revoke(record: KeyRecord) -> None:
+        kid, now = record.thumbprint, work.now
+        if store.load().find(kid).state != "revoked":
+            revoke_key(store, kid, reason=reason, now=now, same_custody_accepted=accepted)
+            work.done.append(f"revoked {record.named}")
 
-    def _revoke_command(self, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
-        # A kid may begin with a dash, and an imported one may hold what a shell reads.
-        state = self.store.load()
-        typed = " ".join(shlex.quote(shortest(key, state)) for key in records)
-        options = f"--reason {reason} {self.unlocking.options}".rstrip()
-        return f"cardsign keys revoke {options} -- {typed}"
+    releases, needed = list[KeyRecord](), list[KeyRecord]()
+    for record in sorted(records, key=lambda one: not one.rotates):
+        if keyset and not record.rotates and is_needed(record, keyset, store.load()):
+            needed.append(record)
+        elif keyset and "release" in record.roles:
+            releases.append(record)
+        else:
+            revoke(record)
+    _tell(work)
+    # A revoked release key can sign no more: while it has to tell of the others, it stays.
+    waits = still_trusted(store, work.config.publish, records)
+    able = [one for one in releases if waits and one.state in ("active", "retiring")]
+    for record in releases:
+        if record not in able:
+            revoke(record)
+    if releases and not able:
+        _tell(work)
+    # A key of the second of the theft would count as stolen with it.
+    ended = [store.state.find(record.thumbprint).times.revoked for record in records]
+    last = max((one for one in ended if one is not None), default=None)
+    if last is not None and last >= work.now:
+        work.now = wait(last + timedelta(seconds=1))
+    for record in records:
+        if record not in able:
+            _replace(work, record)
+    progress = rotate(work)
+    if needed and _may_end(store, needed, records):
+        for record in needed:
+            revoke(record)
+        work.left.clear()
+        progress, needed = rotate(work), []
+    again = f"again: {_revoke_command(work, reason, records)}"
+    kept = tuple(_kept(work, able, needed, again))
+    gone = [one for one in records if one not in able]
+    beside = tuple(_stored_with_them(work, keyset, gone))
+    progress = warned(work, replace(progress, left=(*progress.left, *kept)), records)
+    return replace(progress, left=(*progress.left, *beside))
 
-    def _release_keys_kept(self, able: Sequence[KeyRecord], again: str) -> Task:
-        names = ", ".join(key.named for key in able)
+
+def _tell(work: Work) -> None:
+    """Let the release and the published key set say what was revoked, before all else."""
+    take_up(work)
+    renew_listing(work)
+    with suppress(PublishRefused):  # whatever is published already, the keys end here
+        update(work)
+    work.left.clear()  # the rest of the work tries again; what was not told is found there
+
+
+def _replace(work: Work, record: KeyRecord) -> None:
+    """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
+
+    Both at once, since the roots would have to list a later successor by themselves.
+    """
+    store = work.store
+    safe = _replacements(store.load(), record)
+    if not record.rotates or any(key.state != "generated" for key in safe):
+        return  # the successor of a key that signs, or is about to, is made in its turn
+    alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
+    role = next(role for role in record.roles if role in ROTATING)
+    try:
+        secret = work.unlocking.passphrase(role)
+        if record.custody.startswith("file:"):
+            check_opens(store, record, secret)
+        for _ in range(len(safe), 2):
+            private, now = PrivateKey.generate(alg), work.now
+            made = store.add_key(private, secret, now=now, random=os.urandom, roles=record.roles)
+            work.done.append(f"made {made.named} in its place")
+    except PassphraseFault as fault:
+        command = f"cardsign keys generate --role {role} --alg {record.alg}; then {work.again}"
+        work.needs(key_holder(role), f"make another {role} key: {fault.message}", command=command)
+
+
+def _replacements(state: StoreState, record: KeyRecord) -> list[KeyRecord]:
+    """The keys that can take the place of one, and that no thief may have."""
+    endangered = suspects(state)
+    line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
+    return [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+
+
+def _may_end(store: KeyStore, needed: Sequence[KeyRecord], records: Sequence[KeyRecord]) -> bool:
+    """Whether the last roots have nothing left to sign, and a recovery can follow."""
+    state, keyset = store.load(), kept_keyset(store)
+    if keyset is None or any(state.find(key.thumbprint).state == "revoked" for key in needed):
+        return True  # too few are left already
+    others = [state.find(key.thumbprint) for key in records if key not in needed]
+    return (
+        keyset.recovery is not None
+        and all(key.state == "revoked" for key in others)
+        and all(_replacements(state, key) for key in others if key.rotates)
+        and not changed_since(state, keyset)
+    )
+
+
+# What is left to a person.
+
+
+def _kept(
+    work: Work, releases: Sequence[KeyRecord], roots: Sequence[KeyRecord], again: str
+) -> Iterator[Task]:
+    """The keys that are not revoked yet, because they have to sign that the others are."""
+    if releases:
+        names = ", ".join(key.named for key in releases)
         what = (
             f"revoke {names}: not done, since it has to sign the release that revokes the "
             "others; if its passphrase is lost, revoke it alone"
         )
-        return Task(key_holder("release"), what, f"cardsign release renew; then {again}")
-
-    def _root_kept(self, needed: Sequence[KeyRecord], again: str) -> Task:
-        keyset = kept_keyset(self.store)
-        names = ", ".join(key.named for key in needed)
-        if keyset is None or keyset.recovery is None:
-            what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
-            return Task("you", what, f"{ADD_ROOT}; then {again}")
+        yield Task(key_holder("release"), what, f"cardsign release renew; then {again}")
+    keyset = kept_keyset(work.store)
+    names = ", ".join(key.named for key in roots)
+    if roots and (keyset is None or keyset.recovery is None):
+        what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
+        yield Task("you", what, f"{_ADD_ROOT}; then {again}")
+    elif roots and keyset:
         what = (
             f"revoke {names}: not done, since it has yet to sign keyset {keyset.epoch}."
             f"{keyset.version + 1}, which revokes the other keys and lists those in their places"
         )
-        command = f"cardsign keyset sign {self.draft}; then {again}"
-        return Task(needed[0].holder or "who holds the root key", what, command)
+        command = f"cardsign keyset sign {work.draft}; then {again}"
+        yield Task(roots[0].holder or "who holds the root key", what, command)
 
-    def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
-        """Revoke a key in the store, unless it is revoked."""
-        kid, now = record.thumbprint, self.now
-        if self.store.load().find(kid).state != "revoked":
-            revoke_key(self.store, kid, reason=reason, now=now, same_custody_accepted=accepted)
-            self.done.append(f"revoked {record.named}")
 
-    def replace_lost(self, record: KeyRecord) -> None:
-        """Make keys in the place of a revoked one, unless safe ones are there."""
-        secret = self.unlocking.passphrase
-        try:
-            for key in make_replacements(self.store, record, secret, self.now):
-                self.done.append(f"made {key.named} in its place")
-        except PassphraseFault as fault:
-            role = next(role for role in record.roles if role in ROTATING)
-            command = f"cardsign keys generate --role {role} --alg {record.alg}; then {self.again}"
-            self.needs(key_holder(role), f"make another {role} key: {fault.message}", command, None)
+def _stored_with_them(
+    work: Work, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
+) -> Iterator[Task]:
+    """The keys that a thief may have taken as well: roots last, and never the only one."""
+    others, only = _stored_beside(work.store.load(), keyset)
+    stolen = ", ".join(short_kid(record.kid) for record in records)
+    if others:
+        names = ", ".join(key.named for key in others)
+        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
+        yield Task("you", what, _revoke_command(work, "compromised", others))
+    if only:
+        names = ", ".join(key.named for key in only)
+        what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
+        if keyset and keyset.recovery:
+            who, command = "the holder of the recovery key", RECOVER
+            what += ", so the recovery key has to open a new epoch"
+        else:
+            who, command = "you", _ADD_ROOT
+            what += ", and there is no recovery key: list another root, then revoke this one"
+        yield Task(who, what, command)
+
+
+def _revoke_command(work: Work, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
+    """The command that revokes keys, each by the beginning of its kid where no other begins so."""
+    keys, typed = work.store.load().keys, []
+    for record in records:
+        start = record.kid[:8]
+        same = sum(any(name.startswith(start) for name in one.names) for one in keys)
+        # A kid may begin with a dash, and an imported one may hold what a shell reads.
+        typed.append(shlex.quote(start if same == 1 else record.kid))
+    options = f"--reason {reason} {work.unlocking.options}".rstrip()
+    return f"cardsign keys revoke {options} -- {' '.join(typed)}"

@@ -21,7 +21,8 @@ from cardsign.issuer.cards import read_source
 from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
 from cardsign.issuer.release import ReleaseChanges, renew_release
 from cardsign.issuer.revocation import keys_stored_with, revoke_and_replace
-from cardsign.issuer.rotation import Progress, Unlocking, rotate_keys
+from cardsign.issuer.rotation import rotate_keys
+from cardsign.issuer.tasks import Progress, Unlocking
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.keyset_drafts import keyset_due

@@ -66,7 +66,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 

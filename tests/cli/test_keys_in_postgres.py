@@ -84,7 +84,7 @@ def test_the_option_goes_before_the_environment(
 @pytest.fixture
 def issuer(database: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Cardsign:
     """An issuer whose root, card and release keys lie in the database, and their statements."""
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     Path("cardsign.toml").unlink()
     recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}

@@ -62,7 +62,7 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": CHEAP}
     monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)

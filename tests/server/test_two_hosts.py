@@ -215,7 +215,7 @@ def test_peers_see_neither_a_rotation_nor_a_lost_host(
     tmp_path: Path, cardsign: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pinned keys, a key set with its cache, a keyset: each poll of each of them is trusted."""
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     monkeypatch.setenv("CARDSIGN_KEYSTORE", postgres.new_url())
     port, limits = free_port(), free_port()

@@ -28,7 +28,8 @@ from cardsign.issuer.revocation import (
     revoke_and_replace,
     revoke_key,
 )
-from cardsign.issuer.rotation import Progress, rotate_keys
+from cardsign.issuer.rotation import rotate_keys
+from cardsign.issuer.tasks import Progress
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import kept_keyset
