@@ -332,10 +332,10 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
         UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.lint import cards
+    from cardsign.lint import cards, rules
 
     _check_data("lint_card(Path('card.json').read_bytes())", data)
-    return cards.lint_card(data, settings or cards.DEFAULT_SETTINGS).findings
+    return cards.lint_card(data, settings or rules.DEFAULT_SETTINGS).findings
 
 
 def build_card(

@@ -511,7 +511,7 @@ def _is_served_once_fixed(
     card: Card, payloads: Payloads, verifier: Verifier, compat: Compat
 ) -> bool:
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
-    from cardsign.lint.fixing import fix
+    from cardsign.lint.cards import fix
 
     if payloads.is_portable:
         return False  # there is nothing to fix in it

@@ -18,10 +18,9 @@ from cardsign.card.schema import CARD_1_0
 from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.strictjson import Json, members_of
 from cardsign.errors import CardRefused
-from cardsign.lint.cards import lint_document
-from cardsign.lint.fixing import camel_case
+from cardsign.lint.cards import camel_case, lint_document
 from cardsign.lint.rules import LintSettings
-from cardsign.lint.secrets import is_secret_name
+from cardsign.lint.security import is_secret_name
 
 #: What other documents call members of a card, and of a skill.
 CARD: Final = {

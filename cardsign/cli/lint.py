@@ -29,8 +29,7 @@ from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card
-from cardsign.lint.fixing import FixResult, fix
+from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_card
 from cardsign.lint.portability import TARGETS
 from cardsign.lint.rules import Example, Finding, LintSettings
 from cardsign.reasons import Severity

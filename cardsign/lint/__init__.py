@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from cardsign.lint.cards import GROUPS as GROUPS
     from cardsign.lint.cards import RULES as RULES
     from cardsign.lint.cards import CardReport as CardReport
+    from cardsign.lint.cards import FixResult as FixResult
+    from cardsign.lint.cards import camel_case as camel_case
+    from cardsign.lint.cards import fix as fix
     from cardsign.lint.cards import lint_card as lint_card
     from cardsign.lint.cards import lint_references as lint_references
-    from cardsign.lint.fixing import FixResult as FixResult
-    from cardsign.lint.fixing import camel_case as camel_case
-    from cardsign.lint.fixing import fix as fix
     from cardsign.lint.portability import TARGETS as TARGETS
     from cardsign.lint.portability import lint_portability as lint_portability
     from cardsign.lint.rules import Example as Example

@@ -1,4 +1,4 @@
-"""Linting whole cards, and several that speak of one another. Pure: bytes in, findings out."""
+"""Linting and fixing whole cards, and several that speak of one another. Pure: bytes in."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from cardsign.card.document import Card
+from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import contract_member
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json, elements_of, members_of, offsets
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
-from cardsign.lint import contract as contract  # their rules bind themselves
-from cardsign.lint import meaning as meaning
-from cardsign.lint import members as members
-from cardsign.lint import portability as portability
-from cardsign.lint import secrets as secrets
-from cardsign.lint import security as security
+from cardsign.lint import contract, meaning, portability
+from cardsign.lint import security as security  # its rules bind themselves, as those of the others
 from cardsign.lint.rules import (
-    ALL_RULES,
+    DEFAULT_SETTINGS,
     Finding,
     LintSettings,
     Rule,
@@ -29,8 +25,8 @@ from cardsign.lint.rules import (
     add_rule,
     asked,
     rules_of,
-    weighed,
 )
+from cardsign.lint.rules import RULES as RULES
 from cardsign.records import dataclass
 
 #: What ``--group`` chooses, in the order of a report.
@@ -42,7 +38,6 @@ GROUPS: Final[dict[str, str]] = {
     "portable": "one payload for all default profiles, so one signature serves every SDK",
     "secrets": "keys, tokens, internal addresses and settings",
 }
-DEFAULT_SETTINGS: Final = LintSettings()
 _MAX_NAMESAKES: Final = 100  # of one name, how many are compared with each other
 # Of a card in A2A 0.3 they say no more than that it is one.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
@@ -92,7 +87,7 @@ def lint_card(
     try:
         document = Card.from_bytes(untrusted_bytes).document
     except (JsonRefused, CardRefused) as refusal:
-        return _sorted_out(name, [members.unreadable(refusal)], settings, None)
+        return _sorted_out(name, [meaning.unreadable(refusal)], settings, None)
     findings = lint_document(document, settings)
     return _sorted_out(name, placed(findings, untrusted_bytes), settings, document)
 
@@ -115,32 +110,31 @@ def lint_document(
         if group == "contract" and chosen is None and not contract.is_contract(document):
             continue
         if group == "portable":
-            found += _portable(subject, found, asked_for=chosen is not None)
+            of_group = portability.unfit_for(group, subject)
+            found += of_group if chosen is not None else _not_said(of_group, found, subject)
             continue
         for one in rules_of(group):
-            found += asked(one, subject)
-    for target in portability.TARGETS if chosen else ():
+            found += asked((one,), subject)
+    for target in portability.TARGETS:
         if target in (chosen or ()) and target not in GROUPS:
-            found += portability.lint_portability(document, target)
+            found += portability.unfit_for(target, subject)
     return tuple(dict.fromkeys(found))
 
 
-def _portable(subject: Subject, before: Sequence[Finding], *, asked_for: bool) -> Iterator[Finding]:
+def _not_said(
+    findings: Iterable[Finding], before: Sequence[Finding], subject: Subject
+) -> Iterator[Finding]:
+    """Those that say more than what the groups before have said of the same place."""
     said = {(one.rule.id, one.tokens) for one in before}
-    for one in portability.lint_portability(subject.document, spots=subject.spots):
-        if asked_for:
+    for one in findings:
+        places = {one.tokens}
+        if one.rule.id in _OF_THE_OLD_VERSION:
+            if subject.a2a_version != "1.0":
+                continue
+            if one.tokens[0] == "securitySchemes":  # of a flat scheme it is said of the type
+                places.add((*one.tokens[:2], "type"))
+        if said.isdisjoint((_ECHOES.get(one.rule.id), tokens) for tokens in places):
             yield one
-        elif one.rule.id in _OF_THE_OLD_VERSION and subject.a2a_version != "1.0":
-            continue
-        elif said.isdisjoint((_ECHOES.get(one.rule.id), tokens) for tokens in _places(one)):
-            yield one
-
-
-def _places(finding: Finding) -> Iterator[Tokens]:
-    """Where a group before may have said it: of a scheme of A2A 0.3 it says it of the type."""
-    yield finding.tokens
-    if finding.rule.id in _OF_THE_OLD_VERSION and finding.tokens[0] == "securitySchemes":
-        yield *finding.tokens[:2], "type"
 
 
 def check_settings(settings: LintSettings) -> None:
@@ -174,13 +168,15 @@ def _sorted_out(
     for one in findings:
         if settings.ignore & {one.rule.id, one.rule.group}:
             continue
-        finding = weighed(one, settings)
+        finding = replace(one, set_severity=settings.severities.get(one.rule.id))
         reason, ended = _waiver(finding, settings)
         if reason is not None:
             waived.append((finding, reason))
-        else:
-            message = finding.message + (f" (its waiver ended on {ended})" if ended else "")
+        elif ended:
+            message = f"{finding.message} (its waiver ended on {ended})"
             left.append(replace(finding, message=message))
+        else:
+            left.append(finding)
     return CardReport(name, tuple(left), tuple(waived), document)
 
 
@@ -282,9 +278,6 @@ NOT_ADVERTISED: Final = add_rule(
     "row F23",
 )
 
-#: All rules by their ids.
-RULES: Final[Mapping[str, Rule]] = ALL_RULES
-
 
 def lint_references(
     reports: Sequence[CardReport], settings: LintSettings = DEFAULT_SETTINGS
@@ -355,3 +348,93 @@ def _named(
 def _urls(document: Mapping[str, Json]) -> frozenset[str]:
     """Where a card says that its agent is called, in any form."""
     return frozenset(str(one.url) for one in interfaces_of(document, any_spelling=True))
+
+
+# ------------------------------------------------------------------ fixing
+
+_RENAMED: Final = "portable.snake-case"
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """What `fix` made of a card.
+
+    Attributes:
+        document: As given where nothing was fixed; else JSON with an indent of two spaces,
+            member order kept, UTF-8, a newline at the end.
+        fixed: What was found in the card that was given, and is no more. What could be seen
+            only after a member had its right name has that name.
+        left: What is found in `document`, by its pointers; nothing there is fixable.
+        signatures_removed: How many signatures were taken off, since they were made over
+            other bytes.
+    """
+
+    document: bytes
+    fixed: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    signatures_removed: int
+
+
+def fix(untrusted_bytes: bytes, target: str | None = None) -> FixResult:
+    """Fix what can be fixed in a card where that loses nothing of meaning.
+
+    What is fixed is what the findings call fixable. Members go that say what their absence says
+    (null, a default, outside everything about who may call), and protobuf spellings become
+    camelCase. So the payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what
+    they were, and that of ``rule-1-as-written`` but for members in protobuf spelling and nulls of
+    0.3. Values that a rule of meaning repairs are changed in every payload.
+
+    Args:
+        untrusted_bytes: The card, UTF-8 JSON.
+        target: A name of :data:`cardsign.lint.TARGETS`: fix and report only what these readers
+            need. None for ``portable`` and the rules of meaning that have a repair.
+
+    Raises:
+        JsonRefused, CardRefused: The bytes are no card that can be read one way only.
+        UsageFault: There is no such target.
+    """
+    card = Card.from_bytes(untrusted_bytes)
+    document: Mapping[str, Json] = card.document
+    fixed: tuple[Finding, ...] = ()
+    left = _unfit(document, target)
+    # Each round removes what it fixes and makes nothing of that kind, so this ends.
+    while fixable := tuple(one for one in left if one.fixable):
+        fixed += fixable
+        # Of two findings at one place, what is dropped need not be renamed.
+        by_place = sorted(fixable, key=lambda one: one.rule.id != _RENAMED)
+        rules = {one.tokens: one.rule for one in by_place}
+        document = members_of(_fixed(unsigned(document), (), rules))
+        left = _unfit(document, target)
+    if not fixed:
+        return FixResult(untrusted_bytes, (), left, 0)
+    return FixResult(render(document), fixed, left, len(card.signatures))
+
+
+def _unfit(document: Mapping[str, Json], target: str | None) -> tuple[Finding, ...]:
+    subject = Subject(document, DEFAULT_SETTINGS)
+    found = tuple(portability.unfit_for(target or "portable", subject))
+    if target is not None:
+        return found
+    return found + tuple(asked(tuple(one for one in RULES.values() if one.repair), subject))
+
+
+def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
+    """A value without what is dropped in it, and with what is renamed or repaired."""
+    if isinstance(value, list):
+        value = [_fixed(one, (*tokens, str(index)), rules) for index, one in enumerate(value)]
+    elif isinstance(value, dict):
+        kept: dict[str, Json] = {}
+        for name, child in value.items():
+            rule = rules.get(place := (*tokens, name))
+            if rule is None or rule.repair:
+                kept[name] = _fixed(child, place, rules)
+            elif rule.id == _RENAMED:
+                kept[camel_case(name)] = _fixed(child, place, rules)
+        value = kept
+    rule = rules.get(tokens)
+    return rule.repair(value) if rule is not None and rule.repair else value
+
+
+def camel_case(snake_name: str) -> str:
+    """The JSON name of a protobuf field: ``icon_url`` is iconUrl."""
+    return re.sub("_(.)", lambda match: match[1].upper(), snake_name)

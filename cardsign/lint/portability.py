@@ -12,16 +12,25 @@ before any lint. An absent REQUIRED member makes no difference to the four profi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from cardsign.card.members import Spot, walk
+from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.errors import UsageFault
-from cardsign.lint.rules import Example, Finding, always, rule, rules_of
+from cardsign.lint.rules import (
+    DEFAULT_SETTINGS,
+    Example,
+    Finding,
+    Subject,
+    always,
+    asked,
+    rule,
+    rules_of,
+)
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
@@ -257,46 +266,6 @@ def _is_empty(value: Json) -> bool:
     return value is None or value in ("", [], {})
 
 
-# ------------------------------------------------------------------ what cannot be fixed
-
-
-# Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
-# a2a-sdk's rewriting (cardsign.card.profiles.rules).
-_REWRITTEN: Final = frozenset(
-    {
-        "url",
-        "preferredTransport",
-        "protocolVersion",
-        "additionalInterfaces",
-        "supportsAuthenticatedExtendedCard",
-        "security",
-        "type",
-    }
-)
-_LEGACY: Final = "portable.legacy-member"
-_HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
-
-
-def beside_legacy_members(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, of which fewer are fixable where a2a-sdk would rewrite the card."""
-    found = tuple(findings)
-    rewritten = any(_is_of_rewriting(one) and not one.fixable for one in found)
-    for one in found:
-        if rewritten and (one.rule.id in _HANG_ON_THEM or _is_of_rewriting(one)):
-            yield replace(one, fixable=False)
-        else:
-            yield one
-
-
-def _is_of_rewriting(finding: Finding) -> bool:
-    """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
-    return finding.rule.id == _LEGACY and finding.tokens[-1] in _REWRITTEN
-
-
-_PROTO: Final = "__proto__"
-_SCHEMES: Final = ("securitySchemes", "security_schemes")
-
-
 # ------------------------------------------------------------------ @a2a-js/sdk 1.0.1 to 1.3.0
 
 
@@ -312,7 +281,7 @@ _SCHEMES: Final = ("securitySchemes", "security_schemes")
 )
 def security_schemes(spot: Spot) -> str | None:
     """Schemes at all, in either spelling."""
-    at_root = len(spot.tokens) == 1 and spot.name in _SCHEMES
+    at_root = len(spot.tokens) == 1 and spot.name in ("securitySchemes", "security_schemes")
     return "the card has security schemes" if at_root and spot.value else None
 
 
@@ -328,7 +297,7 @@ def security_schemes(spot: Spot) -> str | None:
 )
 def proto_name(spot: Spot) -> str | None:
     """A name that is none to JavaScript."""
-    return f"is called {_PROTO}" if spot.name == _PROTO else None
+    return "is called __proto__" if spot.name == "__proto__" else None
 
 
 # ------------------------------------------------------------------ a2a-sdk 1.0.0 to 1.1.3
@@ -376,17 +345,27 @@ def number(spot: Spot) -> str | None:
     return None if printed == jcs(value).decode() else f"Python prints it as {printed}"
 
 
-# Whom a card is to be fit for, and which rules that takes.
+# ------------------------------------------------------------------ whom a card is to be fit for
 
-
-_PORTABLE: Final = "portable"
-
-
+# Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
+# a2a-sdk's rewriting (cardsign.card.profiles.rules).
+_REWRITTEN: Final = frozenset(
+    {
+        "url",
+        "preferredTransport",
+        "protocolVersion",
+        "additionalInterfaces",
+        "supportsAuthenticatedExtendedCard",
+        "security",
+        "type",
+    }
+)
+_HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
 #: What ``--for`` takes, and what a card without findings is for it. Each takes the portable rules,
 #: and its own, which carry its name in their ids.
 TARGETS: Final[dict[str, str]] = {
-    _PORTABLE: "one for which the four default profiles make the same bytes, so that one signature "
-    "serves them all",
+    "portable": "one for which the four default profiles make the same bytes, so that one "
+    "signature serves them all",
     "js-resolver": "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the "
     "same bytes (profile `js-instance`)",
     "py-1.1": "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
@@ -394,11 +373,7 @@ TARGETS: Final[dict[str, str]] = {
 }
 
 
-def lint_portability(
-    document: Mapping[str, Json],
-    target: str = _PORTABLE,
-    spots: tuple[Spot, ...] | None = None,
-) -> tuple[Finding, ...]:
+def lint_portability(document: Mapping[str, Json], target: str = "portable") -> tuple[Finding, ...]:
     """List what makes a card unfit for a target, in document order by group of rules.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
@@ -407,27 +382,30 @@ def lint_portability(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it: what that
             refuses, such as a duplicate member or 2^53, no rule looks for.
         target: A name of :data:`TARGETS`.
-        spots: Of the document, where the caller has them.
 
     Raises:
         UsageFault: ``usage.conflict``: there is no such target.
     """
+    return tuple(unfit_for(target, Subject(document, DEFAULT_SETTINGS)))
+
+
+def unfit_for(target: str, subject: Subject) -> Iterator[Finding]:
+    """As :func:`lint_portability`, of a card that other rules look at, too."""
     if target not in TARGETS:
         known = ", ".join(TARGETS)
         raise UsageFault("usage.conflict", f"unknown target {target!r}; known are {known}")
-    walked = tuple(walk(document)) if spots is None else spots
-    return tuple(
-        one for group in dict.fromkeys((_PORTABLE, target)) for one in _findings(walked, group)
-    )
+    found = tuple(asked(rules_of("portable"), subject))
+    # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
+    is_rewritten = any(_is_of_rewriting(one) and not one.fixable for one in found)
+    for one in found:
+        if is_rewritten and (one.rule.id in _HANG_ON_THEM or _is_of_rewriting(one)):
+            yield replace(one, fixable=False)
+        else:
+            yield one
+    if target != "portable":
+        yield from asked(rules_of(target), subject)
 
 
-def _findings(spots: Iterable[Spot], group: str) -> Iterator[Finding]:
-    """What breaks the rules of one group, in document order."""
-    checks = [(one, one.on_spot, one.fixable) for one in rules_of(group) if one.on_spot]
-    found = (
-        Finding(one, spot.tokens, message, fixable is not None and fixable(spot))
-        for spot in spots
-        for one, check, fixable in checks
-        if (message := check(spot)) is not None
-    )
-    yield from beside_legacy_members(found) if group == _PORTABLE else found
+def _is_of_rewriting(finding: Finding) -> bool:
+    """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
+    return finding.rule.id == "portable.legacy-member" and finding.tokens[-1] in _REWRITTEN

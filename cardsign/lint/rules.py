@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import date
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -188,6 +188,9 @@ class LintSettings:
     today: date | None = None
 
 
+DEFAULT_SETTINGS: Final = LintSettings()
+
+
 class Subject:
     """A card as the rules look at it; what several of them need is made once."""
 
@@ -222,7 +225,7 @@ class Subject:
         return ((), self.document), *self.skills
 
 
-ALL_RULES: Final[dict[str, Rule]] = {}
+RULES: Final[dict[str, Rule]] = {}
 
 
 def always(_: Spot) -> bool:
@@ -234,7 +237,7 @@ def rule(name: str, severity: Severity, **texts: Any) -> Callable[[SpotCheck], S
     """Make a check of one value the check of a new rule; the texts are those of :class:`Rule`."""
 
     def bind(check: SpotCheck) -> SpotCheck:
-        ALL_RULES[name] = Rule(name, severity, on_spot=check, **texts)
+        add_rule(name, severity, on_spot=check, **texts)
         return check
 
     return bind
@@ -244,45 +247,45 @@ def card_rule(name: str, severity: Severity, **texts: Any) -> Callable[[CardChec
     """Make a check of a card the check of a new rule; the texts are those of :class:`Rule`."""
 
     def bind(check: CardCheck) -> CardCheck:
-        ALL_RULES[name] = Rule(name, severity, on_card=check, **texts)
+        add_rule(name, severity, on_card=check, **texts)
         return check
 
     return bind
 
 
 def add_rule(
-    name: str, severity: Severity, summary: str, why: str, fix: str, ref: str = "", **more: Any
+    name: str,
+    severity: Severity,
+    summary: str,
+    why: str,
+    fix: str,
+    reference: str = "",
+    **more: Any,
 ) -> Rule:
     """Make a rule whose check is elsewhere, such as one about several cards."""
-    ALL_RULES[name] = Rule(name, severity, summary, why, fix, ref, **more)
-    return ALL_RULES[name]
+    RULES[name] = Rule(name, severity, summary, why, fix, reference, **more)
+    return RULES[name]
 
 
 def rules_of(group: str) -> tuple[Rule, ...]:
     """The rules of one group, in the order in which they were bound."""
-    return tuple(one for one in ALL_RULES.values() if one.group == group)
+    return tuple(one for one in RULES.values() if one.group == group)
 
 
-def asked(one: Rule, subject: Subject) -> Iterator[Finding]:
-    """What breaks one rule."""
-    if one.on_spot is not None:
-        for spot in subject.spots:
-            if (message := one.on_spot(spot)) is not None:
-                fixable = one.fixable is not None and one.fixable(spot)
-                yield Finding(one, spot.tokens, message, fixable)
-    if one.on_card is not None:
-        for tokens, message in one.on_card(subject):
-            fixable = False
+def asked(rules: tuple[Rule, ...], subject: Subject) -> Iterator[Finding]:
+    """What breaks some rules: of each value in document order, then of the whole card."""
+    of_values = [(one, one.on_spot, one.fixable) for one in rules if one.on_spot]
+    for spot in subject.spots if of_values else ():
+        for one, check, fixable in of_values:
+            if (message := check(spot)) is not None:
+                yield Finding(one, spot.tokens, message, fixable is not None and fixable(spot))
+    for one in rules:
+        for tokens, message in one.on_card(subject) if one.on_card else ():
+            fixable_here = False
             if one.repair is not None:
                 value = value_at(subject.document, tokens)
-                fixable = one.repair(value) != value
-            yield Finding(one, tokens, message, fixable)
-
-
-def weighed(finding: Finding, settings: LintSettings) -> Finding:
-    """The finding with the severity that the project gives to its rule."""
-    severity = settings.severities.get(finding.rule.id)
-    return replace(finding, set_severity=severity) if severity else finding
+                fixable_here = one.repair(value) != value
+            yield Finding(one, tokens, message, fixable_here)
 
 
 # The cards that examples change: each is without any finding.
