@@ -64,7 +64,6 @@ try:
     from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
     from a2a.helpers import get_message_text, new_text_message
     from a2a.types import (
-        AgentCard,
         AgentInterface,
         Artifact,
         CancelTaskRequest,
@@ -322,7 +321,10 @@ async def _called(
             with unlogged():
                 async with asyncio.timeout(total_timeout):
                     reply = await work(_sdk_client(client, payload, endpoint))
-            return _masked(reply, header) if header else reply
+            if header is None:
+                return reply
+            text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
+            return replace(reply, text=text, task=task, context=context)
         except AgentCardResolutionError as exc:
             failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
         except TimeoutError:
@@ -351,22 +353,23 @@ def _sdk_client(
     endpoint: Endpoint,
     *interceptors: ClientCallInterceptor,
 ) -> Client:
-    """The SDK's client for one endpoint.
+    """The SDK's client for the card with this one interface: nothing is left for it to choose.
 
     Raises:
         AgentCardResolutionError: The SDK cannot read the card.
     """
-    config = ClientConfig(httpx_client=client, supported_protocol_bindings=[endpoint.binding])
-    return ClientFactory(config).create(_narrowed(payload, endpoint), list(interceptors))
-
-
-def _masked(reply: Reply, header: Header) -> Reply:
-    return replace(
-        reply,
-        text=header.masked(reply.text),
-        task=header.masked(reply.task),
-        context=header.masked(reply.context),
+    card = sdk_card(payload)
+    del card.supported_interfaces[:]
+    card.supported_interfaces.append(
+        AgentInterface(
+            url=str(endpoint.url),
+            protocol_binding=endpoint.binding,
+            protocol_version=endpoint.version,
+            tenant=endpoint.tenant,
+        )
     )
+    config = ClientConfig(httpx_client=client, supported_protocol_bindings=[endpoint.binding])
+    return ClientFactory(config).create(card, list(interceptors))
 
 
 class _Guard(ClientCallInterceptor):  # type: ignore[misc]
@@ -432,7 +435,10 @@ class _AtEndpoint(AsyncGuardedTransport):
             CallFailed: ``call.error``.
             FetchFailed: ``fetch.content_type``.
         """
-        if not self._is_here(request.url):
+        own_url = httpx.URL(str(self._endpoint.url))
+        path, own = (one.raw_path.partition(b"?")[0] for one in (request.url, own_url))
+        is_below = path.startswith(own.rstrip(b"/") + b"/")
+        if path != own and not (is_below and self._endpoint.binding == HTTP_JSON):
             message = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
             failure = FetchFailed("fetch.elsewhere", message)
             raise GuardRefused(failure, request) from failure
@@ -450,13 +456,6 @@ class _AtEndpoint(AsyncGuardedTransport):
         self._read_strictly(body, await request.aread())
         kept = {"Content-Type": "application/json"}  # another reader might find a stream in it
         return httpx.Response(response.status_code, headers=kept, content=body)
-
-    def _is_here(self, url: httpx.URL) -> bool:
-        """Whether it is the endpoint's own path, or for HTTP+JSON one below it."""
-        own_url = httpx.URL(str(self._endpoint.url))
-        path, own = (one.raw_path.partition(b"?")[0] for one in (url, own_url))
-        below = own.rstrip(b"/") + b"/"
-        return path == own or (self._endpoint.binding == HTTP_JSON and path.startswith(below))
 
     def _read_strictly(self, untrusted_body: bytes, asked: bytes) -> None:
         limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_ANSWER_DEPTH}
@@ -488,21 +487,6 @@ class _Bound(httpx.Auth):
         if (request.url.scheme, host, port) == (origin.scheme, origin.host, origin.port):
             request.headers[self._header.name] = self._header.value
         yield request
-
-
-def _narrowed(payload: Mapping[str, Json], endpoint: Endpoint) -> AgentCard:
-    """The SDK's card with this one interface, so that nothing is left for it to choose."""
-    card = sdk_card(payload)
-    del card.supported_interfaces[:]
-    card.supported_interfaces.append(
-        AgentInterface(
-            url=str(endpoint.url),
-            protocol_binding=endpoint.binding,
-            protocol_version=endpoint.version,
-            tenant=endpoint.tenant,
-        )
-    )
-    return card
 
 
 async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
@@ -577,19 +561,12 @@ def _failure(
             status = below.response.status_code
             if isinstance(exc, _OF_THE_AGENT) and status not in UNAUTHORISED:
                 break  # its body says more than its status
-            return _of_status(below.response, endpoint, header)
+            if status in UNAUTHORISED:
+                challenges = below.response.headers.get_list("www-authenticate")
+                return refused_credential(status, challenges, endpoint.url, header)
+            return FetchFailed("fetch.status", f"{endpoint.url} answered {status} instead of 200")
         below = below.__cause__
     shown = header.quotable(str(exc)) if header else quotable(str(exc))
     return CallFailed(
         "call.error", f"{endpoint.url} gave no answer that a2a-sdk reads: {shown or 'no reason'}"
     )
-
-
-def _of_status(
-    response: httpx.Response, endpoint: Endpoint, header: Header | None
-) -> CallFailed | FetchFailed:
-    status = response.status_code
-    if status in UNAUTHORISED:
-        challenges = response.headers.get_list("www-authenticate")
-        return refused_credential(status, challenges, endpoint.url, header)
-    return FetchFailed("fetch.status", f"{endpoint.url} answered {status} instead of 200")

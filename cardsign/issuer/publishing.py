@@ -210,7 +210,7 @@ def _with_fate(published: Published, now: datetime) -> Published:
     issued = Issued.of(published.generation)
     if issued is None:
         return published
-    checked = issued.published()
+    checked = issued.checked(now=None)
     if checked.release and checked.release.is_withdrawn(checked.newest.origins[0] + CARD_PATH):
         return replace(published, withdrawn=True)
     try:
@@ -307,11 +307,11 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
         return None
     if generation := newest_generation(directory):
         issued = Issued.of(generation)
-        return issued.published() if issued else None
+        return issued.checked(now=None) if issued else None
     for keysets, release in statements_left(directory):
         with suppress(PublishRefused):
             if keysets:
-                return Issued(keysets, release).published()
+                return Issued(keysets, release).checked(now=None)
     return None
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cardsign.net.discovery import UnverifiedCard as UnverifiedCard
     from cardsign.net.discovery import gather as gather
     from cardsign.net.discovery import home_of as home_of
-    from cardsign.net.discovery import unverified_card as unverified_card
     from cardsign.net.endpoints import Endpoint as Endpoint
     from cardsign.net.endpoints import endpoints_of as endpoints_of
     from cardsign.net.endpoints import is_outside as is_outside

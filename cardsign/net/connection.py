@@ -103,15 +103,6 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives fo
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
-def _not_public_hint(address: IPAddress) -> str:
-    """How the operator lets one issuer be there; the network is the smallest that fits."""
-    network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
-    return (
-        f'If this is a network of your own, allow it for this issuer: networks = ["{network}"] in '
-        "a policy file that you name with --trust."
-    )
-
-
 def check_address(
     address: IPAddress, *, loopback: Loopback = "refused", networks: Sequence[IPNetwork] = ()
 ) -> None:
@@ -142,8 +133,16 @@ def check_address(
         message = f"{address} is not this machine, and plain http goes no further"
         raise FetchFailed("fetch.forbidden_address", message, hint="Use https.")
     if objection := _objection(address):
-        hint = "" if is_loopback else _not_public_hint(address)
-        raise FetchFailed("fetch.forbidden_address", f"{address} is {objection}", hint=hint)
+        network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+        hint = (
+            "If this is a network of your own, allow it for this issuer: networks = "
+            f'["{network}"] in a policy file that you name with --trust.'
+        )
+        raise FetchFailed(
+            "fetch.forbidden_address",
+            f"{address} is {objection}",
+            hint="" if is_loopback else hint,
+        )
 
 
 def resolve(
@@ -180,7 +179,21 @@ def resolve(
 
 def look_up(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
     """Return the addresses of a host, of which none is checked; else as :func:`resolve`."""
-    addresses = _literal(host) or _ask(resolver, host, timeout)
+    addresses: Sequence[IPAddress]
+    try:
+        addresses = (ip_address(host.strip("[]")),)
+    except ValueError:
+        answer: Future[Sequence[IPAddress]] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(resolver(host))
+            except OSError as exc:
+                answer.set_exception(exc)
+
+        # A daemon thread, since nothing can interrupt `getaddrinfo`.
+        threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+        addresses = answer.result(timeout)
     if not addresses:
         raise FetchFailed("fetch.failed", f"{host} has no address")
     return tuple(dict.fromkeys(addresses))
@@ -215,27 +228,6 @@ def _embedded(address: IPAddress) -> IPv4Address | None:
     if isinstance(address, IPv4Address):
         return None
     return IPv4Address(address.packed[-4:]) if address in _NAT64 else address.ipv4_mapped
-
-
-def _literal(host: str) -> tuple[IPAddress, ...]:
-    try:
-        return (ip_address(host.strip("[]")),)
-    except ValueError:
-        return ()
-
-
-def _ask(resolver: Resolver, host: str, timeout: float) -> Sequence[IPAddress]:
-    """Run the resolver in a daemon thread, since nothing can interrupt ``getaddrinfo``."""
-    answer: Future[Sequence[IPAddress]] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(resolver(host))
-        except OSError as exc:
-            answer.set_exception(exc)
-
-    threading.Thread(target=run, name=f"resolve {host}", daemon=True).start()
-    return answer.result(timeout)
 
 
 Clock: TypeAlias = Callable[[], float]
@@ -378,9 +370,6 @@ class DeadlineStream(httpcore.NetworkStream):
             self.close()  # httpcore forgets a stream whose handshake failed
             raise
         return DeadlineStream(secured, self._route)
-
-
-# The settings for event loops: the same route, the same deadline.
 
 
 _Result = TypeVar("_Result")

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -98,63 +97,6 @@ class UnverifiedCard:
 
     def __repr__(self) -> str:
         return f"UnverifiedCard(issuer={self.report.issuer!r}, {self.report.reasons[0].code})"
-
-
-def unverified_card(
-    untrusted_card: bytes,
-    report: Report,
-    *,
-    issuer: TrustedIssuer | None,
-    policy: Policy,
-    state: IssuerState | None,
-    states: IssuerStates,
-) -> UnverifiedCard | None:
-    """The card as it came, if the policy only warns about what keeps it from being trusted.
-
-    Each use is logged at WARNING.
-
-    Args:
-        untrusted_card: As received.
-        report: The verdict on it.
-        issuer: The policy's entry for the card's subject.
-        policy: The operator's own. A policy file found in a working directory cannot say
-            ``enforce``.
-        state: What is remembered of the issuer; without it nothing is softened, since nobody
-            could know whether its cards were signed before.
-        states: Where it is remembered. Renaming the issuer or moving the policy file opens
-            nothing: a signed card that was seen at its origins counts under any name.
-
-    Returns:
-        None where the verdict stands: any reason but the closed list above, an interface outside
-        the issuer's origins, an extended card, or what is no card at all.
-    """
-    if issuer is None or issuer.is_holder or issuer.enforce != "warn" or state is None:
-        return None
-    if issuer.places is None or not untrusted_card:
-        return None
-    if report.issuer != issuer.name or report.verdict not in ("untrusted", "indeterminate"):
-        return None
-    found = {reason.code for reason in report.reasons}
-    signed_before = state.signed_before or issuer.floor is not None
-    signed_before = signed_before or states.saw_signed_cards_of(issuer)
-    softened = _NO_EVIDENCE if signed_before else _NO_EVIDENCE | _UNVOUCHED
-    if not found & softened or found - softened - _BESIDE:
-        return None
-    try:
-        document = Card.from_bytes(untrusted_card).document
-        check_is_agent_card(document)
-        stated = tuple(map(parse_origin, state.keyset.origins)) if state.keyset else None
-        check_interfaces(document, issuer.places, stated, policy.reserved_from(issuer))
-        if find_marker(document) is not None:
-            return None
-    except InputRefused:
-        return None
-    logger(__name__).warning(
-        'an unverified card of %s is used, since the policy says enforce = "warn": %s',
-        issuer.name,
-        ", ".join(sorted(found & softened)),
-    )
-    return UnverifiedCard(document, report)
 
 
 NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
@@ -326,7 +268,12 @@ class Refresher:
         def refreshed() -> Refreshed:
             ask = _hurried(self._ask_for(entry), Deadline(self._clock, REFRESH_SECONDS))
             found = gather(entry, limits, known, ask, contact=contact, now=now, fresh=fresh)
-            return self._keep(issuer, found, known, now)
+            before, whole = self._last.get(issuer), found.supplied
+            if found.has_failed:  # which does not replace what was had before
+                whole = before.whole if before else NO_STATEMENTS
+                found = replace(found, supplied=found.supplied.joined(whole))
+            self._last.put(issuer, _LastRefresh(found, now, _held(known), whole))
+            return found
 
         flight = (*issuer, _held(known))
         why = f"asking {entry.name} was interrupted"
@@ -336,17 +283,6 @@ class Refresher:
             kept=kept,
             lost=Refreshed(NO_STATEMENTS, (Reason.of("refresh.no_answer", why),), 0),
         )
-
-    def _keep(
-        self, issuer: tuple[str, str], found: Refreshed, known: IssuerState | None, now: datetime
-    ) -> Refreshed:
-        """Keep the result of a refresh; a failure does not replace what was had before."""
-        before, whole = self._last.get(issuer), found.supplied
-        if found.has_failed:
-            whole = before.whole if before else NO_STATEMENTS
-            found = replace(found, supplied=found.supplied.joined(whole))
-        self._last.put(issuer, _LastRefresh(found, now, _held(known), whole))
-        return found
 
 
 def _held(known: IssuerState | None) -> tuple[int, int]:
@@ -502,20 +438,48 @@ class Discoverer:
         found = self.look_up(target, expect=expect)
         if found.report.verdict != "trusted":
             issuer = self._owner(CardUrl(found.url))
-            if expect is not None and self._owner(expect) is not issuer:
-                issuer = None
-            with self._states.of(issuer) if issuer else nullcontext() as state:
-                card = unverified_card(
-                    found.untrusted_card,
-                    found.report,
-                    issuer=issuer,
-                    policy=self._policy,
-                    state=state,
-                    states=self._states,
-                )
-            if card is not None:
-                return card
+            if issuer is not None and (expect is None or self._owner(expect) is issuer):
+                with self._states.of(issuer) as state:
+                    softened = self._softened(found, issuer, state)
+                if softened is not None:
+                    return softened
         return trusted_card(found.report)
+
+    def _softened(
+        self, found: Discovery, issuer: TrustedIssuer, state: IssuerState | None
+    ) -> UnverifiedCard | None:
+        """The card as it came, if the policy only warns about what keeps it from being trusted.
+
+        Without a state nothing is softened, since nobody could know whether the issuer's cards
+        were signed before. Renaming the issuer or moving the policy file opens nothing: a signed
+        card that was seen at its origins counts under any name.
+        """
+        report = found.report
+        if issuer.is_holder or issuer.enforce != "warn" or issuer.places is None or state is None:
+            return None
+        if report.issuer != issuer.name or report.verdict not in ("untrusted", "indeterminate"):
+            return None
+        signed_before = state.signed_before or issuer.floor is not None
+        signed_before = signed_before or self._states.saw_signed_cards_of(issuer)
+        softened = _NO_EVIDENCE if signed_before else _NO_EVIDENCE | _UNVOUCHED
+        why = {reason.code for reason in report.reasons}
+        if not found.untrusted_card or not why & softened or why - softened - _BESIDE:
+            return None
+        try:
+            document = Card.from_bytes(found.untrusted_card).document
+            check_is_agent_card(document)
+            stated = tuple(map(parse_origin, state.keyset.origins)) if state.keyset else None
+            check_interfaces(document, issuer.places, stated, self._policy.reserved_from(issuer))
+            if find_marker(document) is not None:
+                return None
+        except InputRefused:
+            return None
+        logger(__name__).warning(
+            'an unverified card of %s is used, since the policy says enforce = "warn": %s',
+            issuer.name,
+            ", ".join(sorted(why & softened)),
+        )
+        return UnverifiedCard(document, report)
 
     async def adiscover_or_warn(
         self, target: Target, *, expect: PublicSubject | None = None
@@ -591,7 +555,12 @@ class Discoverer:
         if (found := self._owner(expect)) is not owner:
             owner, (known, notes) = found, self._recall(found)
         expect = self._narrowed(expect, owner, answer.url)
-        refreshed = self._gather(owner, known, answer.url, question, fresh=fresh)
+        refreshed, handed = NOTHING, question.supplied.untrusted_jwks is not None
+        if owner is not None and not (handed and isinstance(owner.anchor, JwksAnchor)):
+            contact, limits = str(parse_url(answer.url).origin), self._policy.limits
+            refreshed = self._refresher.gather(
+                owner, limits, known, contact=contact, now=question.now, fresh=fresh
+            )
         supplied = refreshed.supplied.joined(question.supplied)
         report = examine_card(
             answer.untrusted_body,
@@ -656,24 +625,3 @@ class Discoverer:
             more = state.with_card(url, {card_url(one) for one in owner.cards})
             if more != state:
                 self._states.keep(owner, more)
-
-    def _gather(
-        self,
-        owner: TrustedIssuer | None,
-        known: IssuerState | None,
-        url: str,
-        question: _Question,
-        *,
-        fresh: bool,
-    ) -> Refreshed:
-        handed = question.supplied.untrusted_jwks is not None
-        if owner is None or (handed and isinstance(owner.anchor, JwksAnchor)):
-            return NOTHING
-        return self._refresher.gather(
-            owner,
-            self._policy.limits,
-            known,
-            contact=str(parse_url(url).origin),
-            now=question.now,
-            fresh=fresh,
-        )

@@ -98,11 +98,8 @@ def endpoints_of(
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    readable = [
-        one
-        for one in map(_readable, current_interfaces(cast(Mapping[str, Json], payload)))
-        if one is not None
-    ]
+    interfaces = current_interfaces(cast(Mapping[str, Json], payload))
+    readable = [one for one in map(_readable, interfaces) if one is not None]
     found = tuple(one for one in readable if one.a2a_version in spoken)
     if not found:
         older = ", ".join(sorted({one.a2a_version for one in readable}))
@@ -118,7 +115,8 @@ def _readable(one: Interface) -> Endpoint | None:
     match (one.url, one.binding, one.version or silent, one.tenant or ""):
         case (str(url), str(binding), str(version), str(tenant)):
             spoken = _VERSION.fullmatch(version)
-            if spoken is None or binding not in BINDINGS or not _is_plain(tenant):
+            is_plain = tenant.isprintable() and _TENANT.fullmatch(tenant)
+            if spoken is None or binding not in BINDINGS or not is_plain:
                 return None
             try:
                 where = parse_url(url)
@@ -126,7 +124,3 @@ def _readable(one: Interface) -> Endpoint | None:
                 return None
             return Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
     return None
-
-
-def _is_plain(tenant: str) -> bool:
-    return tenant.isprintable() and _TENANT.fullmatch(tenant) is not None

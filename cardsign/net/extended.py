@@ -29,11 +29,8 @@ from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, Trus
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
-from cardsign.verify.report import Report, VerificationError, ask_again
+from cardsign.verify.report import VerificationError, ask_again
 from cardsign.verify.verdict import examine_card
-
-# JSON-RPC 2.0 from the caller's side: one request, and its one answer read strictly.
-
 
 #: Bytes around a card in an answer: some members, and white space.
 MAX_WRAPPING: Final = 16 * 1024
@@ -93,7 +90,12 @@ def result_of(
     if answer.get("id", ...) != call_id and not (error and answer.get("id", ...) is None):
         raise _refused("its id is not that of the request")
     if "error" in answer:
-        raise _peer_error(error)
+        if not isinstance(error, dict):
+            raise _refused("its error is not an object")
+        code, words = error.get("code"), error.get("message", "")
+        if isinstance(code, bool) or not isinstance(code, int) or not isinstance(words, str):
+            raise _refused("its error lacks an integer code or a message of text")
+        raise PeerError(code, words)
     result = answer["result"]
     if not isinstance(result, dict):
         raise _refused("its result is not an object")
@@ -121,24 +123,12 @@ def card_bytes(result: Mapping[str, Json]) -> bytes:
     return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _peer_error(error: Json) -> CallFailed:
-    if not isinstance(error, dict):
-        return _refused("its error is not an object")
-    code, words = error.get("code"), error.get("message", "")
-    if isinstance(code, bool) or not isinstance(code, int) or not isinstance(words, str):
-        return _refused("its error lacks an integer code or a message of text")
-    return PeerError(code, words)
-
-
 def _refused(what: str) -> CallFailed:
     return CallFailed(
         "call.error",
         f"the answer is none to this call: {what}",
         hint="Ask the issuer to fix the server: it must answer one strict JSON-RPC object.",
     )
-
-
-# Asking a trusted peer's endpoint for the extended card, and showing it a credential.
 
 
 UNAUTHORISED: Final = (401, 403)
@@ -300,7 +290,7 @@ def discover_extended(
         policy: That by which the public card was judged.
         states: What is remembered of issuers.
         now: The time, aware.
-        audience: The id that the issuer gave to this verifier; None: as in the user's entry.
+        audience: The id that the issuer gave to this verifier; None: that of the user's entry.
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
         settings: How hosts are reached.
         expect: Whose card the public one should be, as it was judged.
@@ -318,86 +308,47 @@ def discover_extended(
         FetchFailed: The peer could not be asked, or must not be.
         LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload = public.report.card
-    subject = expect or CardUrl(public.url)
+    payload, subject = public.report.card, expect or CardUrl(public.url)
     if payload is None or (issuer := policy.find(subject)) is None:
         raise VerificationError.of(public.report)
-    _check_still_holds(public, now())
-    destination = _destination(public.url, payload, issuer, policy, credentials, audience)
+    found, url = _destination(public, issuer, policy, credentials, now(), audience)
     there = settings.for_issuer(issuer)
-    untrusted_card = _opened(destination, payload, credentials, there, call_id)
-    of_the_entry = destination.credential.audience if destination.credential else None
-    expected = Extended(subject, audience or of_the_entry or "")
-
-    judged = partial(
-        _judged, untrusted_card, expect=expected, policy=policy, now=now, states=states
-    )
-    report = judged(public)
-    if again is not None and ask_again(report):
-        report = judged(again())
-    where = str(extended_url(destination.endpoint))
-    return Discovery(where, report, untrusted_card, public.supplied)
-
-
-def _opened(
-    destination: Destination,
-    payload: Mapping[str, Json],
-    credentials: CredentialStore,
-    settings: FetchSettings,
-    call_id: str,
-) -> bytes:
-    """The extended card as it came; a token that the peer refuses is not shown again."""
-    header = credentials.open(destination, payload, settings)
+    header = credentials.open(found, payload, there)
     try:
-        return ask_for_extended_card(destination.endpoint, header, settings, call_id=call_id)
+        untrusted_card = ask_for_extended_card(found.endpoint, header, there, call_id=call_id)
     except CallFailed as exc:
-        if exc.code == "credential.refused":
-            credentials.tokens.drop(destination.credential)
+        if exc.code == "credential.refused":  # a token that the peer refuses is not shown again
+            credentials.tokens.drop(found.credential)
         raise
+    expected = Extended(subject, audience or (found.credential and found.credential.audience) or "")
+    judged = partial(examine_card, untrusted_card, expect=expected, policy=policy, states=states)
+    report = beside_its_public_card(judged(now=now(), supplied=public.supplied), public.report)
+    if again is not None and ask_again(report):
+        newer = again()
+        report = beside_its_public_card(judged(now=now(), supplied=newer.supplied), newer.report)
+    return Discovery(str(url), report, untrusted_card, public.supplied)
 
 
-def _judged(
-    untrusted_card: bytes,
+def _destination(
     public: Discovery,
-    *,
-    expect: Extended,
+    issuer: TrustedIssuer,
     policy: Policy,
-    now: Callable[[], datetime],
-    states: IssuerStates,
-) -> Report:
-    """The verdict on an extended card beside its public one."""
-    report = examine_card(
-        untrusted_card,
-        expect=expect,
-        policy=policy,
-        now=now(),
-        supplied=public.supplied,
-        states=states,
-    )
-    return beside_its_public_card(report, public.report)
-
-
-def _check_still_holds(public: Discovery, now: datetime) -> None:
+    credentials: CredentialStore,
+    now: datetime,
+    audience: str | None,
+) -> tuple[Destination, Url]:
+    """Which endpoint of the public card is asked for the extended one, with what, and where."""
+    payload = public.report.card or {}
     until = public.report.valid_until
     if until is not None and until <= now:
         what = f"the verdict on {public.url} held until {second(until)}"
         raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
-
-
-def _destination(
-    where: str,
-    payload: Mapping[str, Json],
-    issuer: TrustedIssuer,
-    policy: Policy,
-    credentials: CredentialStore,
-    audience: str | None,
-) -> Destination:
-    """Which endpoint of the public card is asked for the extended one, and with what."""
     if not declares_extended_card(payload, any_spelling=True):
-        raise CallFailed("call.no_extended", f"the card at {where} declares no extended card")
+        what = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", what)
     found = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
     url = extended_url(found.endpoint)
     if is_outside(url, policy, issuer):
         what = f"{url} lies outside the origins of {issuer.name}; nothing was sent"
         raise CredentialFault("credential.elsewhere", what)
-    return found
+    return found, url

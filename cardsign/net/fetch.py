@@ -39,8 +39,6 @@ from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Origin, Url, parse_url
 
-# Rules for every request and response.
-
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -95,12 +93,6 @@ def user_agent() -> str:
 def status_hint(status: int) -> str:
     """What to do about a status that is no answer; empty where nothing special is."""
     return _REDIRECT_HINT if 300 <= status < 400 else ""
-
-
-def _tls_words(exc: ssl.SSLError) -> str:
-    if isinstance(exc, ssl.SSLCertVerificationError):
-        return exc.verify_message.rstrip(".")
-    return (exc.reason or "the handshake failed").replace("_", " ").lower()
 
 
 CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
@@ -212,27 +204,25 @@ class FetchSettings:
             FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
             OSError: There is no address; ``TimeoutError`` where it took too long.
         """
-        limit = self.connect_timeout
+        limit, is_plain = self.connect_timeout, url.origin.scheme == "http"
         access = self.access if self.access and url.origin in self.access.origins else None
-        is_plain = url.origin.scheme == "http"
-        if access and access.proxy and not is_plain:
-            return self._by_proxy(access.proxy, end)
-        loopback: Loopback = "allowed" if self.insecure_loopback_http else "refused"
-        addresses = resolve(
-            url.origin.host,
-            resolver=self.resolver,
-            timeout=end.remaining(limit),
-            loopback="required" if is_plain else loopback,
-            networks=access.networks if access else (),
-        )
-        return Route(addresses, dial=self.dial, connect_timeout=limit, end=end)
-
-    def _by_proxy(self, proxy: Origin, end: Deadline) -> Route:
-        """The way to the operator's proxy, which looks up the origin's host itself."""
-        limit = self.connect_timeout
-        addresses = look_up(proxy.host, resolver=self.resolver, timeout=end.remaining(limit))
-        url = httpcore.URL(scheme=proxy.scheme, host=proxy.host.strip("[]"), port=proxy.port)
-        by = httpcore.Proxy(url, ssl_context=self.trust() if proxy.scheme == "https" else None)
+        proxy = access.proxy if access and not is_plain else None
+        by = None
+        if proxy:  # the operator's, which looks up the origin's host itself
+            addresses = look_up(proxy.host, resolver=self.resolver, timeout=end.remaining(limit))
+            place = httpcore.URL(scheme=proxy.scheme, host=proxy.host.strip("[]"), port=proxy.port)
+            by = httpcore.Proxy(
+                place, ssl_context=self.trust() if proxy.scheme == "https" else None
+            )
+        else:
+            loopback: Loopback = "allowed" if self.insecure_loopback_http else "refused"
+            addresses = resolve(
+                url.origin.host,
+                resolver=self.resolver,
+                timeout=end.remaining(limit),
+                loopback="required" if is_plain else loopback,
+                networks=access.networks if access else (),
+            )
         return Route(addresses, dial=self.dial, connect_timeout=limit, end=end, proxy=by)
 
 
@@ -347,7 +337,10 @@ class Exchange:
             message = f"{url} did not answer in time ({self._limits})"
             raise FetchFailed("fetch.timeout", message) from exc
         except ssl.SSLError as exc:
-            message = f"{url.origin} could not be reached over TLS: {_tls_words(exc)}"
+            words = (exc.reason or "the handshake failed").replace("_", " ").lower()
+            if isinstance(exc, ssl.SSLCertVerificationError):
+                words = exc.verify_message.rstrip(".")
+            message = f"{url.origin} could not be reached over TLS: {words}"
             raise FetchFailed("fetch.tls", message) from exc
         except OSError as exc:
             reason = exc.strerror or "no reason was given"

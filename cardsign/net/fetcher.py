@@ -82,9 +82,10 @@ def freshness(
     directives = _directives(values(headers, "cache-control"))
     keep = "no-store" not in directives
     stale = directives.keys().isdisjoint({"no-store", "no-cache", "must-revalidate"})
+    varies = "*" in map(str.strip, ",".join(values(headers, "vary")).split(","))
     lifetime = _lifetime(headers, directives, ceiling)
     age = _age(headers, asked_at, answered_at)
-    if not keep or "no-cache" in directives or "*" in _tokens(headers, "vary") or age is None:
+    if not keep or "no-cache" in directives or varies or age is None:
         return Freshness(0, keep, stale)
     return Freshness(max(0, min(lifetime - age, ceiling)), keep, stale)
 
@@ -150,10 +151,6 @@ def _directives(values: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def _tokens(headers: Headers, name: str) -> set[str]:
-    return {token.strip() for value in values(headers, name) for token in value.split(",")}
-
-
 MAX_ENTRIES: Final = 4096  # a thousand peers with card, release, keyset and JWK Set each
 MAX_BYTES: Final = 64 * 1024 * 1024  # of bodies: a thousand peers with 64 KiB each
 ENTRY_COST: Final = 1024  # bytes counted for a URL and its validators, beside the body
@@ -186,6 +183,11 @@ class Entry:
         if gone < timedelta(0):
             return 0
         return max(0, int(self.freshness.seconds - gone.total_seconds()))
+
+    def cost(self) -> int:
+        """Bytes, of the body and of what was said about keeping it."""
+        said = sum(len(name) + len(value) for name, value in self.said)
+        return ENTRY_COST + len(self.untrusted_body) + said
 
 
 def validators(headers: Headers) -> Headers:
@@ -222,12 +224,7 @@ class AnswerCache(Lru[Hashable, Entry]):
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         if max_entries < 1 or max_bytes < 1:
             raise ValueError("a cache holds at least one entry and one byte")
-        super().__init__(max_entries, room=max_bytes, cost=_cost)
-
-
-def _cost(entry: Entry) -> int:
-    said = sum(len(name) + len(value) for name, value in entry.said)
-    return ENTRY_COST + len(entry.untrusted_body) + said
+        super().__init__(max_entries, room=max_bytes, cost=Entry.cost)
 
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
@@ -437,16 +434,10 @@ class DocumentFetcher:
             )
         except FetchFailed as failure:
             return _failed(url, failure, entry)
-        return self._keep(key, entry, fetched, asked_at)
-
-    def _keep(
-        self, key: CacheKey, entry: Entry | None, fetched: FetchResult, asked_at: datetime
-    ) -> FetchResult:
-        """Keep what came, and answer with it; nothing is unchanged without an entry."""
-        url, now = key[0], self._now()
+        now = self._now()
         body, said = fetched.untrusted_body, fetched.headers
         checks = validators(said)
-        if fetched.outcome == "unchanged" and entry is not None:
+        if fetched.outcome == "unchanged" and entry is not None:  # else nothing was asked about
             if not same_version(checks, entry.validators):
                 self._cache.put(key, replace(entry, validators=()))  # else it would go on so
                 message = f"{url} answered 304 for another version than it was asked about"

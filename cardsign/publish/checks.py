@@ -8,7 +8,7 @@ written, so that a mistake is found here and not by verifiers.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -57,9 +57,6 @@ from cardsign.urls import parse_place
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
-
-# What may be published: cards that a verifier with nothing but the published keys trusts.
-
 
 _OLDER: Final = "the card for clients of A2A 0.3"
 _PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}
@@ -204,11 +201,13 @@ class Issued:
             return None
         return cls(tuple(generation.keysets.values()), generation.release)
 
-    def checked(self, *, now: datetime, before: CheckedIssued | None = None) -> CheckedIssued:
+    def checked(
+        self, *, now: datetime | None, before: CheckedIssued | None = None
+    ) -> CheckedIssued:
         """The statements as read, each by the right of the one before.
 
         Args:
-            now: Aware; the newest may not be of later.
+            now: Aware; the newest may not be of later. None: as they were when they were issued.
             before: What is published: a release that it holds is taken as one of its own time,
                 so that one of a clock that was ahead does not keep out its replacement.
 
@@ -217,17 +216,6 @@ class Issued:
                 speak of its end.
         """
         known = before.release.digest if before and before.release else None
-        return self._checked(now, known)
-
-    def published(self) -> CheckedIssued:
-        """The statements as :meth:`checked`, as they were when they were issued.
-
-        Raises:
-            PublishRefused: ``publish.statements``.
-        """
-        return self._checked(None, None)
-
-    def _checked(self, now: datetime | None, known: str | None) -> CheckedIssued:
         try:
             keysets = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(keysets, key=attrgetter("number")))
@@ -236,7 +224,9 @@ class Issued:
             if release is not None:
                 own_time = utc(release.iat)
                 at = own_time if now is None or release.digest == known else now
-                _check_release(release, history, at)
+                # By the statement that it names, which may be the one before the newest.
+                named = [one for one in history if one.digest == release.keyset.digest]
+                newest_release([release], (named or history)[-1], now=at, skew=SKEW)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
         return CheckedIssued(history, tuple(keysets[one] for one in history), release, self.release)
@@ -309,54 +299,52 @@ class CheckedIssued:
     ) -> JwkSet:
         """Check that verifiers will trust the cards, and return the keys to publish with them.
 
-        Raises:
-            PublishRefused: As the checks below.
-        """
-        public = {name: cards[file] for file, name in _PUBLIC.items() if file in cards}
-        self.check_spoken_for()
-        private = {_named(audience): data for audience, data in extended.items()}
-        self.check_signers(public | private, jwks)
-        for name, data in public.items():
-            self.check_public(data, name, now=now)
-        self.check_extended(cards[CARD_FILE], extended, now=now)
-        return self.listed(jwks)
-
-    def listed(self, jwks: JwkSet) -> JwkSet:
-        """The keys of a set that the roots list for cards and that are not revoked."""
-        listed = {key.public.thumbprint for key in self.newest.keys if "card" in key.roles}
-        if self.release is not None:
-            listed -= self.release.revoked
-        return JwkSet.of([key for key in jwks.keys if key.thumbprint in listed])
-
-    def check_spoken_for(self) -> None:
-        """Check that the release names the newest keyset.
+        Those are the keys that the roots list for cards and that are not revoked.
 
         Raises:
-            PublishRefused: ``publish.release_behind``.
+            PublishRefused: ``publish.release_behind``: the release does not name the newest keyset;
+                ``publish.unlisted``: a card is signed with a key of the set that the roots have not
+                listed; and as :meth:`check_public`.
         """
-        if self.release is None or self.release.keyset.digest != self.newest.digest:
-            spoken = "no release names it"
-            if self.release is not None:
-                spoken = f"release {self.release.seq} names an older one"
-            raise PublishRefused(
-                "publish.release_behind", f"keyset {self._number} is the newest, and {spoken}"
+        newest, release = self.newest, self.release
+        if release is None or release.keyset.digest != newest.digest:
+            spoken = (
+                f"release {release.seq} names an older one" if release else "no release names it"
             )
-
-    def check_signers(self, cards: Mapping[str, bytes], jwks: JwkSet) -> None:
-        """Check that no card is signed with a key of a set that the roots have not listed.
-
-        Raises:
-            PublishRefused: ``publish.unlisted``.
-        """
-        listed = self.listed(jwks)
+            what = f"keyset {newest.label} is the newest, and {spoken}"
+            raise PublishRefused("publish.release_behind", what)
+        for_cards = {key.public.thumbprint for key in newest.keys if "card" in key.roles}
+        for_cards -= release.revoked
+        listed = JwkSet.of([key for key in jwks.keys if key.thumbprint in for_cards])
         unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
-        for name, data in cards.items():
-            for kid in sorted(unlisted.intersection(_kids(data))):
+        public = {name: cards[file] for file, name in _PUBLIC.items() if file in cards}
+        private = {_named(audience): data for audience, data in extended.items()}
+        for name, data in (public | private).items():
+            signers = set()
+            for untrusted_entry in Card.from_bytes(data).signatures:
+                with contextlib.suppress(SignatureRefused):  # it counts for nothing
+                    signers.add(read_entry(untrusted_entry).header.kid)
+            for kid in sorted(unlisted & signers):
                 raise PublishRefused(
                     "publish.unlisted",
-                    f"{name} is signed with {kid!r}, no card key of keyset {self._number}",
+                    f"{name} is signed with {kid!r}, no card key of keyset {newest.label}",
                     hint="Let the roots list it first: cardsign keyset draft, sign, publish.",
                 )
+        for name, data in public.items():
+            self.check_public(data, name, now=now)
+        for audience, data in extended.items():
+            _, report = examine_extended(
+                cards[CARD_FILE],
+                data,
+                of=Issuer(_NAME),
+                audience=audience,
+                supplied=self._evidence(),
+                states=TransientStates(),
+                policy=self._policy(),
+                now=now,
+            )
+            _refuse_unless_trusted(report, _named(audience))
+        return listed
 
     def check_public(self, card: bytes, name: str, *, now: datetime) -> None:
         """Check that who has come to the newest statement trusts a public card now.
@@ -378,29 +366,6 @@ class CheckedIssued:
         )
         _refuse_unless_trusted(report, name)
 
-    def check_extended(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:
-        """Check the same of the extended cards.
-
-        Raises:
-            PublishRefused: ``publish.not_verifying``.
-        """
-        for audience, data in extended.items():
-            _, report = examine_extended(
-                card,
-                data,
-                of=Issuer(_NAME),
-                audience=audience,
-                supplied=self._evidence(),
-                states=TransientStates(),
-                policy=self._policy(),
-                now=now,
-            )
-            _refuse_unless_trusted(report, _named(audience))
-
-    @property
-    def _number(self) -> str:
-        return self.newest.label
-
     def _policy(self) -> Policy:
         pin = self.newest.id
         try:
@@ -414,23 +379,8 @@ class CheckedIssued:
         return SuppliedStatements((self.keyset_bytes[-1],), releases)
 
 
-def _kids(card: bytes) -> Iterator[str]:
-    """Whose signatures a card is said to bear."""
-    for untrusted_entry in Card.from_bytes(card).signatures:
-        with contextlib.suppress(SignatureRefused):  # it counts for nothing
-            yield read_entry(untrusted_entry).header.kid
-
-
 def _named(audience: str) -> str:
     return f"the extended card of audience {audience}"
-
-
-def _check_release(
-    release: ReleaseStatement, keysets: Sequence[KeysetStatement], now: datetime
-) -> None:
-    """Check a release by the statement that it names, which may be the one before the newest."""
-    named = [one for one in keysets if one.digest == release.keyset.digest]
-    newest_release([release], named[0] if named else keysets[-1], now=now, skew=SKEW)
 
 
 def _refuse_unless_trusted(report: Report, name: str) -> None:

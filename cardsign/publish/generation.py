@@ -487,16 +487,18 @@ def export_files(
         write_atomic(place, file.body)
     if not legacy:
         (site / LEGACY_CARD_PATH.removeprefix("/")).unlink(missing_ok=True)
-    headers = {path: _headers_of(file, now.timestamp()) for path, file in files.items()}
+    headers: dict[str, Headers] = {
+        path: (
+            ("Content-Type", file.media_type),
+            ("Cache-Control", file.cache_control(now.timestamp())),
+            *(*ANY_ORIGIN, *file.headers, NO_SNIFF),
+        )
+        for path, file in files.items()
+    }
     write_atomic(site / HEADERS_FILE, _for_static_hosts(headers).encode())
     write_atomic(directory / NGINX_FILE, _for_nginx(headers).encode())
     write_atomic(directory / OBJECTS_FILE, _for_object_stores(files, headers))
     return tuple(files)
-
-
-def _headers_of(file: PublicFile, now: float) -> Headers:
-    kind = ("Content-Type", file.media_type)
-    return (kind, ("Cache-Control", file.cache_control(now)), *ANY_ORIGIN, *file.headers, NO_SNIFF)
 
 
 def _for_static_hosts(headers: Mapping[str, Headers]) -> str:

@@ -223,7 +223,7 @@ def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -
 def _published(newest: Generation | None) -> CheckedIssued | None:
     """The statements that are published; None where there are none."""
     issued = Issued.of(newest) if newest else None
-    return issued.published() if issued else None
+    return issued.checked(now=None) if issued else None
 
 
 def _following(
@@ -254,7 +254,12 @@ def _next(
     is_same = newest is not None and (newest.files, newest.publisher) == (files, publisher)
     if newest and is_same and newest.changes_at == next_change(newest):
         return newest
-    number = _highest_number(directory)
+    # The highest number ever given, whether or not `current` came to name it.
+    with _faults(directory):
+        numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
+    with contextlib.suppress(ServeFault):
+        numbers.append(read_pointer(directory)[0])
+    number = max(numbers, default=0)
     if number >= MAX_NUMBER:
         raise ServeFault(
             "serve.corrupt_generation",
@@ -262,9 +267,12 @@ def _next(
             path=str(directory),
             hint="Move the directory away, and publish again.",
         )
+    published_at = now.astimezone(UTC).replace(microsecond=0)
+    if newest:  # a cache tells changes by whole seconds, and clocks are set back
+        published_at = max(published_at, newest.published_at + timedelta(seconds=1))
     generation = Generation(
         number=number + 1,
-        published_at=_later_than(newest, now),
+        published_at=published_at,
         max_age=max_age,
         files=files,
         kids=kids,
@@ -276,15 +284,6 @@ def _next(
     return generation
 
 
-def _later_than(newest: Generation | None, now: datetime) -> datetime:
-    """The time of publication; `now`, unless a cache would then miss the change.
-
-    Last-Modified has whole seconds, and clocks are set back.
-    """
-    published_at = now.astimezone(UTC).replace(microsecond=0)
-    return max(published_at, newest.published_at + timedelta(seconds=1)) if newest else published_at
-
-
 # ---------------------------------------------------------------------- the directory
 
 
@@ -292,7 +291,10 @@ def _commit(directory: Path, generation: Generation) -> None:
     """Write the folder under another name, rename it, then point to it; each step durable."""
     staging = directory / _STAGING
     with _faults(directory):
-        _sweep(directory)
+        # What a publication left that was killed; the lock says that it is not under way.
+        shutil.rmtree(staging, ignore_errors=True)
+        for name in filter(_LEFTOVER.fullmatch, os.listdir(directory)):
+            (directory / name).unlink()
         try:
             staging.mkdir()
             for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
@@ -307,14 +309,6 @@ def _commit(directory: Path, generation: Generation) -> None:
     write_atomic(directory / CURRENT_FILE, generation.pointer())
 
 
-def _sweep(directory: Path) -> None:
-    """Remove what a publication left that was killed; the lock says that it is not under way."""
-    shutil.rmtree(directory / _STAGING, ignore_errors=True)
-    for name in os.listdir(directory):
-        if _LEFTOVER.fullmatch(name):
-            (directory / name).unlink()
-
-
 def _newest(directory: Path) -> Generation | None:
     """The newest generation; None where there is none, or only a damaged one."""
     try:
@@ -323,15 +317,6 @@ def _newest(directory: Path) -> Generation | None:
         if exc.code == "serve.newer_format":
             raise
         return None
-
-
-def _highest_number(directory: Path) -> int:
-    """The highest number ever given, whether or not `current` came to name it."""
-    with _faults(directory):
-        numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
-    with contextlib.suppress(ServeFault):
-        numbers.append(read_pointer(directory)[0])
-    return max(numbers, default=0)
 
 
 def _refuse_foreign_entries(directory: Path) -> None:
@@ -429,22 +414,17 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
         CanonicalizationError: It has no `served-as-is` payload.
     """
     read = Card.from_bytes(card)
+    payloads, kids = Payloads(read), dict[str, None]()
+    for untrusted_entry in read.signatures:
+        with contextlib.suppress(SignatureRefused):
+            entry = read_entry(untrusted_entry)
+            key = jwks.find(entry.header.kid)
+            if key is not None and matching_payload(entry, key, payloads):
+                kids[key.kid] = None
     endpoints = (one.url for one in current_interfaces(read.document))
     return PublishedCard(
         name=name,
         url=next((one for one in endpoints if isinstance(one, str)), None),
         payload_sha256=hashlib.sha256(canonicalize(read.document, "served-as-is").data).hexdigest(),
-        kids=tuple(dict.fromkeys(_signers(read, jwks))),
+        kids=tuple(kids),
     )
-
-
-def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:
-    payloads = Payloads(card)
-    for untrusted_entry in card.signatures:
-        try:
-            entry = read_entry(untrusted_entry)
-            key = jwks.find(entry.header.kid)
-            if key is not None and matching_payload(entry, key, payloads):
-                yield key.kid
-        except SignatureRefused:
-            continue

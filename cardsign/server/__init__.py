@@ -7,8 +7,8 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.server.answers import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.app import create_app as create_app
-    from cardsign.server.documents import Document as Document
     from cardsign.server.documents import Paths as Paths
+    from cardsign.server.documents import Representation as Representation
     from cardsign.server.host import Host as Host
     from cardsign.server.live import LiveApplication as LiveApplication
     from cardsign.server.mount import card_blueprint as card_blueprint

@@ -25,7 +25,7 @@ CallId: TypeAlias = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ErrorKind:
     """One kind of error (A2A 1.0 5.4).
 
     Attributes:
@@ -43,22 +43,26 @@ class Kind:
     rpc_http_status: int = 200
 
 
-PARSE_ERROR: Final = Kind(-32700, 400, "INVALID_ARGUMENT")
-INVALID_REQUEST: Final = Kind(-32600, 400, "INVALID_ARGUMENT")
-METHOD_NOT_FOUND: Final = Kind(-32601, 404, "NOT_FOUND")
-INVALID_PARAMS: Final = Kind(-32602, 400, "INVALID_ARGUMENT")
-TOO_LARGE: Final = Kind(-32600, 413, "INVALID_ARGUMENT", rpc_http_status=413)
-UNSUPPORTED_OPERATION: Final = Kind(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")
-NOT_CONFIGURED: Final = Kind(
+PARSE_ERROR: Final = ErrorKind(-32700, 400, "INVALID_ARGUMENT")
+INVALID_REQUEST: Final = ErrorKind(-32600, 400, "INVALID_ARGUMENT")
+METHOD_NOT_FOUND: Final = ErrorKind(-32601, 404, "NOT_FOUND")
+INVALID_PARAMS: Final = ErrorKind(-32602, 400, "INVALID_ARGUMENT")
+TOO_LARGE: Final = ErrorKind(-32600, 413, "INVALID_ARGUMENT", rpc_http_status=413)
+UNSUPPORTED_OPERATION: Final = ErrorKind(
+    -32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"
+)
+NOT_CONFIGURED: Final = ErrorKind(
     -32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
 )
-VERSION_NOT_SUPPORTED: Final = Kind(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED")
+VERSION_NOT_SUPPORTED: Final = ErrorKind(
+    -32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"
+)
 # A2A leaves authentication without a code; -32000 is JSON-RPC's first for servers, and A2A's
 # own begin at -32001. The HTTP status and the challenge are what a client acts upon.
-UNAUTHENTICATED: Final = Kind(-32000, 401, "UNAUTHENTICATED", rpc_http_status=401)
-FORBIDDEN: Final = Kind(-32000, 403, "PERMISSION_DENIED", rpc_http_status=403)
-UNAVAILABLE: Final = Kind(-32000, 503, "UNAVAILABLE", rpc_http_status=503)
-BAD_CREDENTIALS: Final = Kind(-32000, 400, "INVALID_ARGUMENT", rpc_http_status=400)
+UNAUTHENTICATED: Final = ErrorKind(-32000, 401, "UNAUTHENTICATED", rpc_http_status=401)
+FORBIDDEN: Final = ErrorKind(-32000, 403, "PERMISSION_DENIED", rpc_http_status=403)
+UNAVAILABLE: Final = ErrorKind(-32000, 503, "UNAVAILABLE", rpc_http_status=503)
+BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, "INVALID_ARGUMENT", rpc_http_status=400)
 
 
 class Refused(Exception):
@@ -74,7 +78,7 @@ class Refused(Exception):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ErrorKind,
         message: str,
         challenges: tuple[str, ...] = (),
         call_id: CallId = None,

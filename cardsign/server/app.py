@@ -27,7 +27,7 @@ from cardsign.server.answers import (
     json_answer,
     read_call,
 )
-from cardsign.server.documents import PRIVATE, Document, Paths
+from cardsign.server.documents import PRIVATE, Paths, Representation
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.providers import Asked
 from cardsign.server.remote import make_providers
@@ -123,7 +123,7 @@ def _routable(paths: Iterable[str]) -> list[str]:
     return sorted(path for path in paths if "<" not in path)
 
 
-def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> Answer:
+def public_answer(document: Representation, environ: WSGIEnvironment, now: float) -> Answer:
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     method = environ["REQUEST_METHOD"]
     if method in ("GET", "HEAD"):

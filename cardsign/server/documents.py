@@ -14,12 +14,12 @@ from dataclasses import field, replace
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date, parse_date, parse_etags
 
 from cardsign.card.interfaces import Interface, interfaces_of
-from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused
 from cardsign.publish.generation import (
@@ -33,7 +33,7 @@ from cardsign.publish.generation import (
 from cardsign.records import dataclass
 from cardsign.server.answers import Answer
 from cardsign.server.settings import ServerSettings
-from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH, Url, parse_url
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH, parse_url
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -48,67 +48,56 @@ _OAUTH: Final = "/.well-known/oauth-authorization-server"
 
 def resource_metadata(card: Mapping[str, Json]) -> dict[str, bytes]:
     """The metadata of each interface, by its path; none where the card declares no OAuth."""
-    schemes = schemes_of(card)
-    servers = sorted({one for each in schemes.values() for one in _servers(each)})
-    if not servers:
-        return {}
-    scopes = sorted({one for each in schemes.values() for one in _scopes(each)})
+    servers, scopes = set[str](), set[str]()
+    for scheme in schemes_of(card).values():
+        # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
+        for member, known in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
+            place = scheme.members.get(member)
+            if isinstance(place, str) and known in place:
+                servers.add(place.replace(known, "", 1))
+        flows = scheme.members.get("flows")
+        for flow in flows.values() if isinstance(flows, dict) else ():
+            named = flow.get("scopes") if isinstance(flow, dict) else None
+            scopes.update(named if isinstance(named, dict) else ())
     found = {}
-    for each in interfaces_of(card):
+    for each in interfaces_of(card) if servers else ():
         try:
             url = parse_url(each.url) if isinstance(each.url, str) else None
         except CardRefused:
             continue
-        if url is not None:
-            found[metadata_path(url)] = _document(url, card, servers, scopes)
+        if url is None:
+            continue
+        members: dict[str, Json] = {
+            "resource": str(url),
+            "authorization_servers": [*sorted(servers)],
+            "bearer_methods_supported": ["header"],
+        }
+        if scopes:
+            members["scopes_supported"] = [*sorted(scopes)]
+        if isinstance(name := card.get("name"), str):
+            members["resource_name"] = name
+        # The path of a resource comes after the well-known one (3.1).
+        path = METADATA_PATH + (unquote(url.path) if url.path != "/" else "")
+        found[path] = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
     return found
-
-
-def metadata_path(url: Url) -> str:
-    """Where the metadata of a resource is: its path comes after the well-known one (3.1)."""
-    return METADATA_PATH + (unquote(url.path) if url.path != "/" else "")
-
-
-def _document(url: Url, card: Mapping[str, Json], servers: list[str], scopes: list[str]) -> bytes:
-    members: dict[str, Json] = {
-        "resource": str(url),
-        "authorization_servers": list(servers),
-        "bearer_methods_supported": ["header"],
-    }
-    if scopes:
-        members["scopes_supported"] = list(scopes)
-    if isinstance(name := card.get("name"), str):
-        members["resource_name"] = name
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _servers(scheme: Scheme) -> Iterator[str]:
-    """The issuers, which their metadata's URL ends or, with a path, is put into (RFC 8414 3.1)."""
-    for member, known in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
-        url = scheme.members.get(member)
-        if isinstance(url, str) and known in url:
-            yield url.replace(known, "", 1)
-
-
-def _scopes(scheme: Scheme) -> Iterator[str]:
-    flows = scheme.members.get("flows")
-    for flow in flows.values() if isinstance(flows, dict) else ():
-        scopes = flow.get("scopes") if isinstance(flow, dict) else None
-        yield from scopes if isinstance(scopes, dict) else ()
 
 
 def extended_and_rpc_paths(*cards: Mapping[str, Json]) -> tuple[Places, Places]:
     """Where GET asks for the extended card of these, and where POST takes JSON-RPC."""
     extended, rpc = {EXTENDED_PATH: set[str]()}, dict[str, set[str]]()
     for each in chain.from_iterable(map(interfaces_of, cards)):
-        parts = _http_url(each.url)
-        if parts is None:
+        try:
+            parts = urlsplit(each.url) if isinstance(each.url, str) else None
+        except ValueError:
+            continue
+        if parts is None or parts.scheme not in ("http", "https"):
             continue
         host, path = bare_host(parts.netloc), unquote(parts.path).rstrip("/")
         for one in _extended_paths(path, each):
             extended.setdefault(one, set()).add(host)
         if str(each.binding).upper() == "JSONRPC":
-            for one in _with_and_without_slash(path):
+            # Clients disagree about a final slash; the root has no path without one.
+            for one in (f"{path}/", path) if path else ("/",):
                 rpc.setdefault(one, set()).add(host)
     return extended, rpc
 
@@ -134,21 +123,6 @@ def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
         yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
 
 
-def _with_and_without_slash(path: str) -> Iterator[str]:
-    """Clients disagree about a final slash; the root has no path without one."""
-    yield path + "/"
-    if path:
-        yield path
-
-
-def _http_url(url: Json) -> SplitResult | None:
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-    except ValueError:
-        return None
-    return parts if parts and parts.scheme in ("http", "https") else None
-
-
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
 #: Request headers that decide what a GET of a public document is answered.
@@ -156,7 +130,7 @@ DECIDING: Final = ("if-none-match", "if-modified-since", "a2a-version")
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Representation:
     """What is served under one path, or to one audience.
 
     Attributes:
@@ -175,7 +149,7 @@ class Document:
     entity: Headers
     headers: Headers
     lifetime: Callable[[float], str]
-    older: Document | None = None
+    older: Representation | None = None
     _whole: dict[str, Answer] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
@@ -186,7 +160,7 @@ class Document:
         published: datetime | None,
         headers: Headers,
         lifetime: Callable[[float], str],
-    ) -> Document:
+    ) -> Representation:
         """Reckon the tag, and the headers that follow from the bytes and the date."""
         etag = f'"{hashlib.sha256(body).hexdigest()}"'
         entity = ("Content-Type", media_type), ("Content-Length", str(len(body)))
@@ -195,13 +169,13 @@ class Document:
         return cls(body, etag, published, (*entity, *changed), shared, lifetime)
 
     @classmethod
-    def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
+    def of_public(cls, file: PublicFile, published: datetime | None) -> Representation:
         """A document for everybody."""
         headers = *ANY_ORIGIN, *file.headers
         return cls.of(file.body, file.media_type, published, headers, file.cache_control)
 
     @classmethod
-    def of_extended(cls, body: bytes, published: datetime) -> Document:
+    def of_extended(cls, body: bytes, published: datetime) -> Representation:
         """An extended card, for one audience: shared caches keep out."""
         (_, lifetime), *headers = PRIVATE
         return cls.of(body, "application/a2a+json", published, tuple(headers), lambda _: lifetime)
@@ -218,18 +192,13 @@ class Document:
 
     def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""
-        whole = self.whole(now)
-        if self._client_has_it(environ):
-            return Answer(b"", 304, whole.headers[len(self.entity) :])
-        return whole
-
-    def _client_has_it(self, environ: WSGIEnvironment) -> bool:
-        """Whether the client has these bytes already; a date counts only without a tag."""
-        tags = environ.get("HTTP_IF_NONE_MATCH")
+        whole, tags = self.whole(now), environ.get("HTTP_IF_NONE_MATCH")
         if tags is not None:
-            return parse_etags(tags).contains_weak(self.etag[1:-1])
-        since = parse_date(environ.get("HTTP_IF_MODIFIED_SINCE"))
-        return bool(since and self.published and self.published <= since)
+            client_has_it = parse_etags(tags).contains_weak(self.etag[1:-1])
+        else:  # a date counts only without a tag
+            since = parse_date(environ.get("HTTP_IF_MODIFIED_SINCE"))
+            client_has_it = bool(since and self.published and self.published <= since)
+        return Answer(b"", 304, whole.headers[len(self.entity) :]) if client_has_it else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +211,7 @@ class Paths:
         rpc: Where POST takes JSON-RPC, likewise.
     """
 
-    public: Mapping[str, Document]
+    public: Mapping[str, Representation]
     extended: Places
     rpc: Places
 
@@ -260,13 +229,13 @@ class Paths:
             for path, body in resource_metadata(cards[0]).items():
                 files[path] = PublicFile(body, "application/json", generation.max_age)
         public = {
-            path: Document.of_public(file, published)
+            path: Representation.of_public(file, published)
             for path, file in files.items()
             if (settings.keys or path != JWKS_PATH)
             and (settings.statements or not path.startswith(STATEMENTS_PATH))
         }
         if older is not None:
             card = replace(files[CARD_PATH], headers=(("Vary", "A2A-Version"),))
-            same = Document.of_public(replace(card, body=older), published)
-            public[CARD_PATH] = replace(Document.of_public(card, published), older=same)
+            same = Representation.of_public(replace(card, body=older), published)
+            public[CARD_PATH] = replace(Representation.of_public(card, published), older=same)
         return cls(public, *extended_and_rpc_paths(*cards))

@@ -51,6 +51,8 @@ def published_event(generation: Generation, now: float) -> str:
     """
     card = parse_object(generation.card)
     first = next(iter(current_interfaces(card)), None)
+    skills, declared = card.get("skills"), card.get("capabilities")
+    given = declared if isinstance(declared, dict) else {}
     event = {
         "time": utc(now).isoformat(timespec="milliseconds"),
         "event": PUBLISHED,
@@ -59,8 +61,14 @@ def published_event(generation: Generation, now: float) -> str:
         "version": _text(card.get("version")),
         "protocol_version": _text(first.version if first else card.get("protocolVersion")),
         "url": _text(first.url if first else None),
-        "skill_count": _count(card.get("skills")),
-        "capabilities": _capabilities(card),
+        "skill_count": len(skills) if isinstance(skills, list) else 0,
+        # Those that A2A defines as yes or no. Extensions have free content, and are left out.
+        "capabilities": {
+            "streaming": given.get("streaming") is True,
+            "push_notifications": given.get("pushNotifications") is True,
+            "state_transition_history": given.get("stateTransitionHistory") is True,
+            "extended_agent_card": declares_extended_card(card),
+        },
         "security_schemes": [_text(name) for name in schemes_of(card)][:MAX_NAMES],
         "card_size_bytes": len(generation.card),
         "card_sha256": hashlib.sha256(generation.card).hexdigest(),
@@ -71,22 +79,6 @@ def published_event(generation: Generation, now: float) -> str:
 
 def _text(value: Json) -> str | None:
     return value[:MAX_TEXT] if isinstance(value, str) else None
-
-
-def _count(value: Json) -> int:
-    return len(value) if isinstance(value, list) else 0
-
-
-def _capabilities(card: Mapping[str, Json]) -> dict[str, bool]:
-    """Those that A2A defines as yes or no. Extensions have free content, and are left out."""
-    declared = card.get("capabilities")
-    given = declared if isinstance(declared, dict) else {}
-    return {
-        "streaming": given.get("streaming") is True,
-        "push_notifications": given.get("pushNotifications") is True,
-        "state_transition_history": given.get("stateTransitionHistory") is True,
-        "extended_agent_card": declares_extended_card(card),
-    }
 
 
 def _signers(card: Mapping[str, Json]) -> list[dict[str, str | None]]:

@@ -22,7 +22,7 @@ from cardsign.server.answers import (
     VERSION_NOT_SUPPORTED,
     Refused,
 )
-from cardsign.server.documents import Document
+from cardsign.server.documents import Representation
 from cardsign.server.providers import RETRY_SECONDS, Asked, Denied, Provider, Unreachable
 
 #: The realm where the card declares no scheme that a provider takes.
@@ -206,7 +206,7 @@ class ExtendedCards:
         self._now = now
         if self.are_there and providers:
             self._callers.check_schemes()
-        self._cards: dict[str, tuple[Document, int]] = {}
+        self._cards: dict[str, tuple[Representation, int]] = {}
         self._broken: dict[str, str] = {}
         for audience, body in generation.extended.items():
             try:
@@ -217,10 +217,10 @@ class ExtendedCards:
             if marker is None:
                 self._broken[audience] = "it does not say for whom it is, and until when"
                 continue
-            document = Document.of_extended(body, generation.published_at)
+            document = Representation.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
 
-    def card_for(self, request: Asked) -> Document:
+    def card_for(self, request: Asked) -> Representation:
         """The extended card that a request's credentials open.
 
         What the public card says already comes before authentication, everything else after it.

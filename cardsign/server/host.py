@@ -29,7 +29,7 @@ from cardsign.server.answers import (
     json_answer,
 )
 from cardsign.server.app import Views, public_answer
-from cardsign.server.documents import Document, bare_host, decoded
+from cardsign.server.documents import Representation, bare_host, decoded
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.live import PAGE_PATH, LiveApplication, look_at_all, place_of
 from cardsign.server.providers import Provider
@@ -55,7 +55,7 @@ PLACEHOLDER: Final = (
     b'"version":"0.0.0","supportedInterfaces":[],"capabilities":{},'
     b'"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}'
 )
-_PLACEHOLDER_DOCUMENT: Final = Document.of_public(
+_PLACEHOLDER_DOCUMENT: Final = Representation.of_public(
     PublicFile(PLACEHOLDER, "application/json", 60), None
 )
 
@@ -99,7 +99,7 @@ class Host:
         self._agents: dict[str, LiveApplication] = {}
         self._broken: dict[str, str] = {}
         self._complaint = ""
-        self._pages: dict[tuple[object, ...], Document] = {}
+        self._pages: dict[tuple[object, ...], Representation] = {}
         #: By path: which agents' cards name it, and the hosts that each names with it.
         self._claims: dict[str, dict[str, set[str]]] = {}
         self._contested: set[str] = set()
@@ -107,7 +107,9 @@ class Host:
         self._views: list[Views] = []
         self._below = _template(settings.agent_path)
         _check_free(settings.catalogue)
-        self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
+        self._is_one = (directory / CURRENT_FILE).exists() or not (
+            directory.is_dir() and _agents_in(directory)
+        )
         self._providers: tuple[Provider, ...] | None = None
         if not self._is_one:
             self._providers = make_providers(settings.providers, settings.tokens, now, log)
@@ -165,7 +167,9 @@ class Host:
             return self._catalogue(environ), environ
         if path in (HEALTH_PATH, READY_PATH) and self.settings.health:
             return self._probe(environ), environ
-        root = self._root()
+        root = next(iter(self._agents.values())) if len(self._agents) == 1 else None
+        if self.settings.root is not None and not self._is_one:
+            root = self._agents.get(self.settings.root)
         below = self._below.fullmatch(path)
         if below and below["name"] in self._agents:
             script = environ.get("SCRIPT_NAME", "") + below["script"]
@@ -219,12 +223,6 @@ class Host:
             return agent
         agent.look()
         return public_answer(agent.page(), environ, self._now())
-
-    def _root(self) -> LiveApplication | None:
-        """Whose card is at the root: the only agent's, or the one that the settings name."""
-        if self.settings.root is not None and not self._is_one:
-            return self._agents.get(self.settings.root)
-        return next(iter(self._agents.values())) if len(self._agents) == 1 else None
 
     # ------------------------------------------------------------------ which agents there are
 
@@ -328,7 +326,7 @@ class Host:
         page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
         return public_answer(self._page(page, len(agents)), environ, self._now())
 
-    def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Document:
+    def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Representation:
         # What the page says, not who says it: an agent that is published anew begins at 1 again.
         shown = tuple(one.generation for one in agents)
         key = (
@@ -348,7 +346,7 @@ class Host:
                 body, "application/json", min(ages, default=0), min(changes, default=None)
             )
             newest = max((one.generation.published_at for one in agents), default=None)
-            found = Document.of_public(file, newest)
+            found = Representation.of_public(file, newest)
             if sum(len(one.body) for one in self._pages.values()) + len(body) > MAX_PAGES_BYTES:
                 self._pages.clear()
             self._pages[key] = found
@@ -368,10 +366,6 @@ def _agents_in(directory: Path) -> list[str]:
             f"the directory cannot be read: {exc.strerror}",
             path=str(directory),
         ) from exc
-
-
-def _holds_agents(directory: Path) -> bool:
-    return directory.is_dir() and bool(_agents_in(directory))
 
 
 def _check_free(catalogue: str) -> None:

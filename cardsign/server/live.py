@@ -24,7 +24,7 @@ from cardsign.publish.generation import (
 )
 from cardsign.server.answers import Answer
 from cardsign.server.app import Views, public_answer, routes_of
-from cardsign.server.documents import DECIDING, Document, Paths, decoded
+from cardsign.server.documents import DECIDING, Paths, Representation, decoded
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.extended import ExtendedCards
 from cardsign.server.providers import WAITS, Provider
@@ -135,7 +135,7 @@ class LiveApplication:
         self._events = events
         self._app: Flask | None = None
         self._complaint = ""
-        self._page: tuple[Generation, float, Document] | None = None
+        self._page: tuple[Generation, float, Representation] | None = None
         self._looking = threading.Lock()
         self._look_again = self._met_at = -math.inf
         self._stamp: FileStamp | None = None
@@ -215,7 +215,7 @@ class LiveApplication:
         """How many things the log says are wrong with it now."""
         return bool(self._complaint) + len(self._problems(self.views))
 
-    def page(self) -> Document:
+    def page(self) -> Representation:
         """The card as a page for people, made for each generation, and when its verdict ends."""
         held, generation, now = self._page, self.generation, self._now()
         if held is None or held[0] is not generation or now >= held[1]:
@@ -225,7 +225,7 @@ class LiveApplication:
             ends = until.timestamp() if until and until > time else math.inf
             age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
             file = PublicFile(text.encode(), "text/html; charset=utf-8", age, headers=PAGE_HEADERS)
-            self._page = held = generation, ends, Document.of_public(file, None)
+            self._page = held = generation, ends, Representation.of_public(file, None)
         return held[2]
 
     def look(self) -> None:
@@ -274,7 +274,15 @@ class LiveApplication:
     def _look(self, stamp: FileStamp | None) -> None:
         try:
             if generation := self._load(stamp):
-                self._take(generation)
+                held = self.generation
+                if generation.number > held.number:
+                    self._serve(generation, f"serving generation {generation.number}")
+                elif generation.number < held.number:
+                    self._complain(f"generation {generation.number} is lower and is refused")
+                elif generation.files != held.files:
+                    self._complain(f"there is another generation {held.number} now")
+                else:
+                    self._complaint = ""  # it is what is served again
                 self._stamp = stamp
         except CardsignError as exc:
             self._complain(str(exc))
@@ -285,17 +293,6 @@ class LiveApplication:
         """What `current` says; None where it says another by now."""
         generation = load_current(self._directory)
         return generation if file_stamp(self._current) == stamp else None
-
-    def _take(self, generation: Generation) -> None:
-        held = self.generation
-        if generation.number > held.number:
-            self._serve(generation, f"serving generation {generation.number}")
-        elif generation.number < held.number:
-            self._complain(f"generation {generation.number} is lower and is refused")
-        elif generation.files != held.files:
-            self._complain(f"there is another generation {held.number} now")
-        else:
-            self._complaint = ""  # it is what is served again
 
     def _serve(self, generation: Generation, line: str = "") -> None:
         # Whatever can fail comes before the exchange: a generation is taken up whole or not at all.

@@ -24,7 +24,7 @@ from cardsign.server.run import PeerThreads, answered, make_environ
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -72,7 +72,13 @@ def mount_cards(
     live = LiveApplication(publication, settings, log=log, events=events)
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
-    return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
+    if is_asgi:
+        return _AsgiMount(app, live)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return (live if _is_for_card(live, environ) else app)(environ, start_response)
+
+    return answer
 
 
 def _tell_idle(settings: ServerSettings, log: Callable[[str], None]) -> None:
@@ -139,12 +145,9 @@ def card_blueprint(
 
     @cards.before_app_request
     def answer() -> Response | None:
-        environ = request.environ
-        path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
-        is_ours = _is_ours(live, request.method, *path)
-        if is_ours is None:
-            is_ours = _asks_for_card(_start_of_body(environ))
-        return Response.from_app(live, environ, buffered=True) if is_ours else None
+        if not _is_for_card(live, request.environ):
+            return None
+        return Response.from_app(live, request.environ, buffered=True)
 
     return cards
 
@@ -221,19 +224,11 @@ async def _read_ahead(receive: Receive) -> tuple[bytes, Receive]:
     return body, again
 
 
-class _WsgiMount:
-    """The publication before a WSGI application."""
-
-    def __init__(self, app: WSGIApplication, live: LiveApplication) -> None:
-        self._app = app
-        self._live = live
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
-        is_ours = _is_ours(self._live, environ["REQUEST_METHOD"], *path)
-        if is_ours is None:
-            is_ours = _asks_for_card(_start_of_body(environ))
-        return (self._live if is_ours else self._app)(environ, start_response)
+def _is_for_card(live: LiveApplication, environ: WSGIEnvironment) -> bool:
+    """Whether a request of WSGI is for a card; its body can be read once more."""
+    path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
+    is_ours = _is_ours(live, environ["REQUEST_METHOD"], *path)
+    return _asks_for_card(_start_of_body(environ)) if is_ours is None else is_ours
 
 
 def _start_of_body(environ: WSGIEnvironment) -> bytes:

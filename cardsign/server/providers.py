@@ -10,12 +10,9 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import field
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -31,6 +28,7 @@ from cardsign.card.security import PROVIDERS, ProviderType, Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp
+from cardsign.lru import Lru
 from cardsign.records import dataclass
 from cardsign.server.tokens import TokenTable
 
@@ -220,13 +218,6 @@ class Provider:
         return f"Bearer realm={quoted(realm)}{more}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    claims: Claims = field(hash=False)
-    until: float
-    version: Any = None
-
-
 class KnownCredentials:
     """Claims of credentials that were verified, by the digest of each; bounded.
 
@@ -235,25 +226,16 @@ class KnownCredentials:
 
     def __init__(self, now: Now) -> None:
         self._now = now
-        self._held: OrderedDict[bytes, _Known] = OrderedDict()
-        self._lock = Lock()
+        self._held: Lru[bytes, tuple[Claims, float, Any]] = Lru(MAX_CACHED)
 
     def get(self, digest: bytes, version: Callable[[], Any] = lambda: None) -> Claims | None:
         """What is known of a credential, if that still holds; only then the version is asked."""
-        with self._lock:
-            found = self._held.get(digest)
-            if found is None or found.until <= self._now():
-                return None
-            self._held.move_to_end(digest)
-        return found.claims if found.version == version() else None
+        claims, until, known_by = self._held.get(digest) or ({}, 0, None)
+        return claims if self._now() < until and known_by == version() else None
 
     def put(self, digest: bytes, claims: Claims, until: float, version: Any = None) -> None:
         """Keep what was found out until a time, in Unix seconds."""
-        with self._lock:
-            self._held[digest] = _Known(claims, until, version)
-            self._held.move_to_end(digest)
-            if len(self._held) > MAX_CACHED:
-                self._held.popitem(last=False)
+        self._held.put(digest, (claims, until, version))
 
 
 def bearer_of(request: Asked) -> str | None:

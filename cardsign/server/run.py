@@ -388,19 +388,15 @@ def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool, uns
     while not _accepts(address) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
     if unsaid.acquire(block=False):
-        _say(live, _url(address), as_json)
+        number, count, url = live.number, len(live.agents), _url(address)
+        if as_json:
+            said = {"generation": number} if number else {"agents": count}
+            print(json.dumps({**said, "url": url}), flush=True)
+        what = f"generation {number}" if number else f"{count} agents"
+        to_stderr(f"serving {what} on {url}")
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
-
-
-def _say(live: Host, url: str, as_json: bool) -> None:
-    number, count = live.number, len(live.agents)
-    if as_json:
-        said = {"generation": number} if number else {"agents": count}
-        print(json.dumps({**said, "url": url}), flush=True)
-    what = f"generation {number}" if number else f"{count} agents"
-    to_stderr(f"serving {what} on {url}")
 
 
 def _accepts(address: tuple[str, int]) -> bool:

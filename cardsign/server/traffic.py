@@ -18,7 +18,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import UsageFault
-from cardsign.server.answers import HEALTH_PATH, METRICS_PATH, READY_PATH, Answer, error_answer
+from cardsign.server.answers import (
+    HEALTH_PATH,
+    METRICS_PATH,
+    READY_PATH,
+    UNCACHED,
+    Answer,
+    error_answer,
+)
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.host import Host
 from cardsign.server.live import PAGE_PATH, look_at_all
@@ -270,7 +277,16 @@ class Metrics:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Tell, or answer."""
         if environ["PATH_INFO"] == METRICS_PATH and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            return self._told()(environ, start_response)
+            from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+            from prometheus_client.multiprocess import MultiProcessCollector
+
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+            registry.register(_Served(self._host))
+            body = generate_latest(registry)
+            length = ("Content-Length", str(len(body)))
+            headers = ("Content-Type", CONTENT_TYPE_LATEST), length, UNCACHED
+            return Answer(body, 200, headers)(environ, start_response)
         return self._host(environ, start_response)
 
     def at_once(self, environ: WSGIEnvironment) -> Answer | None:
@@ -282,21 +298,6 @@ class Metrics:
         if scope.path != METRICS_PATH:
             self._requests.labels(_route(scope.method, scope.path), answer.status).inc()
             self._seconds.observe(seconds)
-
-    def _told(self) -> Answer:
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-        from prometheus_client.multiprocess import MultiProcessCollector
-
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)
-        registry.register(_Served(self._host))
-        body = generate_latest(registry)
-        headers = (
-            ("Content-Type", CONTENT_TYPE_LATEST),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-        )
-        return Answer(body, 200, headers)
 
 
 class _Served:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from served import Site
 
 from cardsign.publish import PublicFile
-from cardsign.server import Document
+from cardsign.server import Representation
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
-DOCUMENT = Document.of_public(PublicFile(b"{}", "application/json", 300), PUBLISHED)
+DOCUMENT = Representation.of_public(PublicFile(b"{}", "application/json", 300), PUBLISHED)
 VALUES = st.one_of(
     st.none(),
     st.text(st.characters(max_codepoint=255)),
