@@ -108,8 +108,9 @@ def test_weak_although_it_signs(exponent: int, bits: int) -> None:
 
 @pytest.mark.parametrize("bits", [2048, 2049, 8191, 8192])
 def test_length_at_the_limits(bits: int) -> None:
-    """The limits themselves are accepted."""
+    """The limits themselves are accepted, in a JWK too."""
     refuse_weak(rough(bits), EXPONENT)
+    assert PublicKey.from_jwk(jwk(rough(bits))).native.key_size == bits
 
 
 def test_the_flaw_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -105,6 +106,17 @@ def test_longest_header() -> None:
     key = PrivateKey.generate("ES256", kid="k" * 256)
     signed = sign_payload(PAYLOAD, key, typ=TYP_COMPAT)
     assert len(signed["protected"]) <= MAX_EMITTED_HEADER_CHARS
+    token = f"{signed['protected']}..{signed['signature']}"
+    assert jws.deserialize_compact(token, ECKey.import_key(key.public.native), payload=PAYLOAD)
+
+
+def test_a_header_of_exactly_the_limit_is_signed() -> None:
+    """512 characters of base64url are 384 bytes: each backslash of the kid is written as two."""
+    plain = len(json.dumps({"alg": "ES256", "kid": "", "typ": TYP_JOSE}, separators=(",", ":")))
+    kid = "\\" * 100 + "k" * (384 - plain - 200)
+    key = PrivateKey.generate("ES256", kid=kid)
+    signed = sign_payload(PAYLOAD, key, typ=TYP_JOSE)
+    assert len(signed["protected"]) == MAX_EMITTED_HEADER_CHARS
     token = f"{signed['protected']}..{signed['signature']}"
     assert jws.deserialize_compact(token, ECKey.import_key(key.public.native), payload=PAYLOAD)
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
@@ -137,6 +138,11 @@ def audience_of(answer: Any) -> str:
 # ------------------------------------------------------------------ OpenID Connect
 
 
+def test_a_token_that_a_test_signs_itself_is_as_good(serve: Serve, issuer: Issuer) -> None:
+    """So that the refusals of others are of their headers alone."""
+    assert audience_of(serve(oidc(issuer)).bearer(under_header(issuer))) == "staff"
+
+
 def test_a_token_of_the_cards_own_issuer_opens_the_card(serve: Serve, issuer: Issuer) -> None:
     """With three settings: type, issuer, aud; discovery and keys are asked once."""
     url = f"{issuer.url}/.well-known/openid-configuration"
@@ -160,6 +166,15 @@ def stolen(issuer: Issuer) -> str:
     return token
 
 
+def under_header(issuer: Issuer, **header: Any) -> str:
+    """A token that the issuer's key has signed, whatever its header says."""
+    signing_input = f"{_header(**header)}.{issuer.token().split('.')[1]}"
+    numbers = decode_dss_signature(
+        issuer.keys["k1"].private_key.sign(signing_input.encode(), ec.ECDSA(SHA256()))
+    )
+    return f"{signing_input}.{_encoded(b''.join(one.to_bytes(32) for one in numbers))}"
+
+
 BAD: dict[str, Callable[[Issuer], str]] = {
     "another issuer": lambda i: i.token(iss="https://evil.example"),
     "no issuer": lambda i: i.token(iss=None),
@@ -175,7 +190,10 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "the algorithm none": lambda i: unsigned(i.token()),
     "a signature of another key": stolen,
     "changed claims": lambda i: _changed(i.token()),
-    "crit": lambda i: i.token().replace(i.token().split(".")[0], _header(crit=["x"])),
+    "crit": lambda i: under_header(i, crit=["x"]),
+    "b64": lambda i: under_header(i, b64=True),
+    "the algorithm of another key": lambda i: under_header(i, alg="RS256"),
+    "more than three parts": lambda i: i.token() + ".x",
     "two parts": lambda i: i.token().rpartition(".")[0],
     "words": lambda i: "friend",
     "nothing": lambda i: "",
@@ -183,15 +201,18 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 
 
 def _header(**more: Any) -> str:
-    text = json.dumps({"alg": "ES256", "kid": "k1", **more}).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+    return _encoded(json.dumps({"alg": "ES256", "kid": "k1", **more}).encode())
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _changed(token: str) -> str:
     header, payload, signature = token.split(".")
     claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
     text = json.dumps({**claims, "sub": "admin"}).encode()
-    return f"{header}.{base64.urlsafe_b64encode(text).rstrip(b'=').decode()}.{signature}"
+    return f"{header}.{_encoded(text)}.{signature}"
 
 
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
