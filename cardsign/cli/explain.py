@@ -17,7 +17,6 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.explain.description import describe_card
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Change,
@@ -27,6 +26,7 @@ from cardsign.explain.report import (
     ProfilePayload,
     SignatureExplanation,
     Signed,
+    describe_card,
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet

@@ -31,8 +31,8 @@ from cardsign.cli.verifier import (
 )
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
-from cardsign.explain.description import describe_card
 from cardsign.explain.explanation import explain_card
+from cardsign.explain.report import describe_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.loading import load_card

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.explain.comparison import MAX_CHANGES as MAX_CHANGES
-    from cardsign.explain.comparison import MAX_PARTINGS as MAX_PARTINGS
-    from cardsign.explain.comparison import differences as differences
     from cardsign.explain.explanation import MAX_LISTED as MAX_LISTED
+    from cardsign.explain.explanation import MAX_PARTINGS as MAX_PARTINGS
     from cardsign.explain.explanation import explain_card as explain_card
     from cardsign.explain.page import Published as Published
     from cardsign.explain.page import card_page as card_page
+    from cardsign.explain.repairs import MAX_CHANGES as MAX_CHANGES
     from cardsign.explain.repairs import Suspect as Suspect
+    from cardsign.explain.repairs import differences as differences
     from cardsign.explain.repairs import search as search
     from cardsign.explain.report import Change as Change
     from cardsign.explain.report import Explanation as Explanation

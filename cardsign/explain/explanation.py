@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from itertools import combinations
+from typing import Final, TypeAlias
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
@@ -44,8 +45,9 @@ from cardsign.card.strictjson import (
     elements_of,
     is_deeper,
     members_of,
+    value_at,
 )
-from cardsign.card.tree import read
+from cardsign.card.tree import Node, Source, read, sources_held, write
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -53,19 +55,24 @@ from cardsign.errors import (
     JsonRefused,
     SignatureRefused,
 )
-from cardsign.explain.comparison import Against, find_partings
-from cardsign.explain.repairs import Suspect, search
+from cardsign.explain.repairs import Suspect, compare, differing, search
 from cardsign.explain.report import (
     Explanation,
+    HeldAt,
+    Parting,
     PredictedOutcome,
     Prediction,
     Problem,
     ProfilePayload,
     SignatureExplanation,
     lines_around,
+    members_around,
+    shown,
 )
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import header_members, read_entry
+from cardsign.lint.portability import lint_portability
+from cardsign.lint.rules import Finding
 from cardsign.reasons import Reason, hint_for
 from cardsign.trust.policy import Holder, Limits, Policy
 from cardsign.trust.resolve import resolve_issuer
@@ -101,7 +108,11 @@ def explain_card(
     document, begun = _read(untrusted_bytes)
     if document is None:
         return begun
-    known = _payloads(document)
+    known = Payloads(document)
+    try:
+        jcs(known.members)
+    except CanonicalizationError as refusal:  # read on, past a number that no double holds
+        known = Payloads(document, refusal)
     payloads = {name: known.made(name) for name in PROFILES}
     made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
     entries = elements_of(document.get("signatures"))[:MAX_LISTED]
@@ -109,7 +120,7 @@ def explain_card(
     if jwks is not None and made:
         signatures = _with_what_was_signed(entries, begun, known, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
-    partings, partings_left_out = find_partings(known, default)
+    partings, partings_left_out = _partings(known, default)
     predictable = jwks is not None and begun.a2a_version is not None and not begun.read_on
     all_listed = not begun.signatures_left_out
     return replace(
@@ -126,15 +137,6 @@ def explain_card(
 
 
 # ------------------------------------------------------------------ payloads
-
-
-def _payloads(document: Mapping[str, Json]) -> Payloads:
-    known = Payloads(document)
-    try:
-        jcs(known.members)
-    except CanonicalizationError as refusal:  # read on, past a number that no double holds
-        return Payloads(document, refusal)
-    return known
 
 
 def _profiles(
@@ -157,6 +159,143 @@ def _profiles(
             uncovered=found.pointers,
             uncovered_count=found.count,
         )
+
+
+# ------------------------------------------------------------------ partings
+
+# Where the payloads of our default profiles differ, and which member is responsible.
+
+MAX_PARTINGS: Final = 50  # members; a person fixes the first few, and --json is read by tools
+
+_Tokens: TypeAlias = tuple[str, ...]
+_Pattern: TypeAlias = tuple[int, ...]
+
+
+class _Reading:
+    """What one payload made of the received values.
+
+    Under which names it holds a value is a number that stands for the names from the root,
+    whatever the indices between them. `patterns` has the numbers, and all readings share it.
+    """
+
+    def __init__(
+        self, payload: Payload, tree: Node, patterns: dict[tuple[_Pattern, str], _Pattern]
+    ) -> None:
+        self.payload = payload
+        self._tree = payload.rewritten or tree
+        self._held = sources_held(self._tree)[0]  # or anything below them
+        self._names: dict[Source, _Pattern] = {}
+        pending: list[tuple[Node, _Pattern]] = [(self._tree, (0,))]
+        while pending:
+            node, pattern = pending.pop()
+            if node.source is not None:
+                others = self._names.get(node.source)  # most have one place, and share a tuple
+                self._names[node.source] = tuple(sorted(others + pattern)) if others else pattern
+            for token, child in node.children():
+                name = token if isinstance(token, str) else "*"
+                below = patterns.setdefault((pattern, name), (len(patterns) + 1,))
+                pending.append((child, below))
+
+    def fate(self, source: Source) -> _Pattern | None:
+        """Under which names it holds a value; () if only something inside of it."""
+        found = self._names.get(source)
+        return found if found is not None else () if source in self._held else None
+
+    def held_at(self, wanted: Sequence[Source]) -> dict[Source, HeldAt | None]:
+        """Where it holds some values, and what it holds there."""
+        found: dict[Source, list[tuple[Source, Node]]] = {source: [] for source in wanted}
+        pending = [(Source(), self._tree)]
+        while pending:
+            at, node = pending.pop()
+            if node.source in found:
+                found[node.source].append((at, node))
+            pending.extend((Source(at, token), child) for token, child in node.children())
+        places: dict[Source, HeldAt | None] = {}
+        for source, held in found.items():
+            if held:
+                held.sort(key=lambda one: one[0].pointer)
+                pointers = tuple(at.shown for at, _ in held)
+                places[source] = HeldAt(pointers, shown(write(held[0][1])))
+            else:
+                places[source] = None if self.fate(source) is None else HeldAt((), "")
+        return places
+
+
+def _partings(received: Payloads, payloads: Sequence[Payload]) -> tuple[tuple[Parting, ...], int]:
+    """The members at which payloads of one card part, and how many more than are listed.
+
+    There are none exactly if all payloads have the same bytes.
+    """
+    if len({payload.data for payload in payloads}) < 2:
+        return (), 0
+    patterns: dict[tuple[_Pattern, str], _Pattern] = {}
+    readings = [_Reading(payload, received.tree, patterns) for payload in payloads]
+    parted, made_up = list(_parted(received.tree, readings)), list(_made_up(received, readings))
+    left_out = max(0, len(parted) + len(made_up) - MAX_PARTINGS)
+    named = {source: tuple(map(str, source.tokens)) for source in parted[:MAX_PARTINGS]}
+    findings = _findings_about({*named.values()}, lint_portability(received.members))
+    places = {one.payload.profile: one.held_at(tuple(named)) for one in readings}
+    listed = []
+    for source, tokens in named.items():
+        finding = findings.get(tokens)
+        rule, why = (finding.rule.id, finding.rule.summary) if finding else ("", "")
+        held = {profile: found[source] for profile, found in places.items()}
+        around = members_around(received.members, tokens)
+        listed.append(Parting(source.shown, rule, why, held, around))
+    for source in made_up[: MAX_PARTINGS - len(listed)]:
+        held = {}
+        for payload in payloads:
+            try:
+                value = shown(value_at(payload.value, source.tokens))
+                held[payload.profile] = HeldAt((source.shown,), value)
+            except KeyError:
+                held[payload.profile] = None
+        listed.append(Parting(source.shown, "", "", held, ()))
+    return tuple(listed), left_out
+
+
+def _parted(node: Node, readings: Sequence[_Reading]) -> Iterator[Source]:
+    """Where the payloads part inside a value that all of them hold."""
+    for _, child in node.children():
+        assert child.source is not None  # noqa: S101 - a received node
+        fates = [reading.fate(child.source) for reading in readings]
+        if any(fate != fates[0] for fate in fates):
+            yield child.source
+        elif fates[0] is not None and isinstance(child.value, dict | list):
+            yield from _parted(child, readings)
+
+
+def _made_up(received: Payloads, readings: Sequence[_Reading]) -> Iterator[Source]:
+    """Where they part and no member is responsible: something that one profile puts in."""
+    distinct = {one.payload.data: one for one in readings}.values()
+    seen: set[tuple[str | int, ...]] = set()
+    for pair in combinations(distinct, 2):
+        if next(_parted(received.tree, pair), None) is not None:
+            continue
+        for source, _, _ in differing(pair[0].payload.value, pair[1].payload.value, Source()):
+            if source.tokens not in seen:
+                seen.add(source.tokens)
+                yield source
+
+
+def _findings_about(places: Set[_Tokens], findings: Iterable[Finding]) -> dict[_Tokens, Finding]:
+    """What lint says of each place, else of something inside it, else of what it stands in."""
+    lengths = {len(tokens) for tokens in places}
+    above = {tokens[:length] for tokens in places for length in range(len(tokens))}
+    at: dict[_Tokens, Finding] = {}
+    inside: dict[_Tokens, Finding] = {}
+    for one in findings:
+        if one.tokens in places or one.tokens in above:
+            at.setdefault(one.tokens, one)
+        for length in lengths:
+            if length < len(one.tokens) and one.tokens[:length] in places:
+                inside.setdefault(one.tokens[:length], one)
+    found = {}
+    for tokens in places:
+        around = (at.get(tokens[:length]) for length in range(len(tokens)))
+        if nearest := next(filter(None, (at.get(tokens), inside.get(tokens), *around)), None):
+            found[tokens] = nearest
+    return found
 
 
 # ------------------------------------------------------------------ signatures
@@ -210,15 +349,17 @@ def _with_what_was_signed(
     suspects: dict[int, Suspect] = {}
     for one in signatures:
         if one.verdict == "invalid":
+            entry = read_entry(entries[one.index])
+            key = jwks.find(entry.header.kid)
+            assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
             try:
-                suspects[one.index] = _suspect(entries[one.index], jwks)
-            except SignatureRefused as refusal:
+                key.check_length(entry.signature)
+                suspects[one.index] = Suspect(entry, key)
+            except SignatureRefused as refusal:  # by its length it could not fit anything
                 reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
                 completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
     if suspects and against is not None:
-        told = Against(against, known.members)
-        for suspect in suspects.values():
-            suspect.signed = told.explains(suspect)
+        compare(against, known.members, suspects.values())
     left = [suspect for suspect in suspects.values() if suspect.signed is None]
     if left and not begun.read_on:  # around an ambiguous text there is nothing to search
         search(known, left, is_0_3=begun.a2a_version == "0.3")
@@ -230,19 +371,6 @@ def _with_what_was_signed(
             exhausted=suspect.exhausted,
         )
     return tuple(completed.values())
-
-
-def _suspect(untrusted_entry: Json, jwks: JwkSet) -> Suspect:
-    """A signature by a known key, which fits nothing.
-
-    Raises:
-        SignatureRefused: ``sig.bad``: by its length it could not fit anything.
-    """
-    entry = read_entry(untrusted_entry)
-    key = jwks.find(entry.header.kid)
-    assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
-    key.check_length(entry.signature)
-    return Suspect(entry, key)
 
 
 # ------------------------------------------------------------------ predictions
@@ -260,8 +388,7 @@ def _predict(
 ) -> Iterator[Prediction]:
     """Each verifier's outcome, if it accepts the keys by which `signatures` was examined."""
     for verifier in VERIFIERS:
-        payload = payloads[verifier.profile]
-        outcome, because = _outcome(verifier, document, payload, signatures)
+        outcome, because = _outcome(verifier, document, payloads[verifier.profile], signatures)
         if outcome == "refused" and not all_listed:
             outcome, because = "unknown", "not all signatures were looked at"
         yield Prediction(verifier.name, verifier.profile, outcome, because)
@@ -285,10 +412,8 @@ def _outcome(
         return "refused", "nothing of the card is left to sign"
     unread = [one for one in signatures if one.verdict == "refused" and not one.profiles]
     if any(reason.code == "sig.shape" for one in unread for reason in one.reasons):
-        return (
-            "unknown",
-            "an entry of `signatures` has the wrong shape, and the rest may go with it",
-        )
+        shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
+        return "unknown", shape
     return _of_signatures(verifier, signatures, unread)
 
 
@@ -380,9 +505,9 @@ def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
 
 def _a2a_version(document: Mapping[str, Json]) -> tuple[A2aVersion | None, list[CardRefused]]:
     refusals: list[CardRefused] = []
-    for shown in (document, unsigned(document)):
+    for form in (document, unsigned(document)):
         try:
-            return Card.from_object(shown).a2a_version, refusals
+            return Card.from_object(form).a2a_version, refusals
         except CardRefused as refusal:
             refusals.append(refusal)
     return None, refusals[:1]  # what is ambiguous is so with signatures or without

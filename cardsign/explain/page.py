@@ -17,7 +17,7 @@ from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
 from cardsign.errors import CardsignError, InputRefused
-from cardsign.explain.description import describe_card
+from cardsign.explain.report import describe_card
 from cardsign.html import Html
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT

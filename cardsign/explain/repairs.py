@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import product
+from functools import cache
+from itertools import islice, product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.canonical import PROFILES, Payload, Payloads, canonicalize
-from cardsign.card.document import unsigned
+from cardsign.card.document import parse_card, unsigned
 from cardsign.card.members import walk
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, append, children_of, count_values, split
-from cardsign.errors import SignatureRefused
+from cardsign.card.tree import Source
+from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
 from cardsign.explain.report import Change, Signed, shown
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
@@ -79,22 +81,21 @@ class Spelling:
     def _spelt(self, value: Json) -> str:
         comma, colon = (", ", ": ") if self.spacing == "spaces" else (",", ":")
         if isinstance(value, dict):
-            names = self._ordered(value)
+            names = list(value)
+            if self.order != "as received":
+                by_units: Callable[[str], bytes] = lambda name: name.encode("utf-16-be")  # noqa: E731
+                names.sort(key=by_units if self.order == "utf-16" else None)
             members = (self._text(name) + colon + self._spelt(value[name]) for name in names)
             return "{" + comma.join(members) + "}"
         if isinstance(value, list):
             return "[" + comma.join(map(self._spelt, value)) + "]"
         if isinstance(value, str):
             return self._text(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._number(value)
-        return json.dumps(value)
-
-    def _ordered(self, members: dict[str, Json]) -> list[str]:
-        if self.order == "as received":
-            return list(members)
-        by_units: Callable[[str], bytes] = lambda name: name.encode("utf-16-be")  # noqa: E731
-        return sorted(members, key=by_units if self.order == "utf-16" else None)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return json.dumps(value)
+        if self.numbers == "ecmascript":
+            return jcs(value).decode("ascii")
+        return repr(float(value) if self.numbers == "floats" else value)
 
     def _text(self, text: str) -> str:
         if self.characters == "html":
@@ -102,11 +103,6 @@ class Spelling:
         if self.characters == "slashes":
             return json.dumps(text).replace("/", "\\/")
         return json.dumps(text, ensure_ascii=self.characters == "ascii")
-
-    def _number(self, number: float) -> str:
-        if self.numbers == "ecmascript":
-            return jcs(number).decode("ascii")
-        return repr(float(number) if self.numbers == "floats" else number)
 
 
 _CHOICES: Final = (get_args(Order), get_args(Characters), get_args(Numbers), get_args(Spacing))
@@ -165,21 +161,16 @@ def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, 
     for name, field in message.fields.items():
         child = value.get(name, value.get(field.snake_name))
         if name in value or field.snake_name in value:
-            if field.message is not None:
-                where = append(pointer, name if name in value else field.snake_name)
-                yield from _absent_below(child, field, field.message, where)
+            if field.message is None:
+                continue
+            where = append(pointer, name if name in value else field.snake_name)
+            if field.shape == "one":
+                yield from _absent(child, field.message, where)
+            else:
+                for token, below in children_of(child):
+                    yield from _absent(below, field.message, append(where, token))
         elif not field.oneof and name != "signatures":
             yield pointer, field, _default(field, pointer, message)
-
-
-def _absent_below(
-    value: Json, field: Field, message: Message, pointer: str
-) -> Iterator[tuple[str, Field, Json]]:
-    if field.shape == "one":
-        yield from _absent(value, message, pointer)
-    else:
-        for token, child in children_of(value):
-            yield from _absent(child, message, append(pointer, token))
 
 
 def _default(field: Field, pointer: str, message: Message) -> Json:
@@ -353,3 +344,109 @@ def _candidates(
     for change, card in single_edits(document, is_0_3=is_0_3):
         for one in respelt([canonicalize(card, "served-as-is")], COMMON):
             yield Candidate(one.payload, one.data, one.spelling, change)
+
+
+# A true difference of two JSON values, and of a card from a file that is said to be the signed one.
+
+MAX_CHANGES: Final = 100  # listed; beyond that the two are different cards
+_Absent: Final = object()
+_Difference: TypeAlias = "tuple[Source, Any, Any]"
+
+
+def differences(signed: Json, received: Json) -> Iterator[Change]:
+    """The topmost values that differ, in the order of `signed`, then what `received` adds.
+
+    Lists are compared by place, from both ends, so that one element more or less is one
+    difference. Numbers are equal if their values are: 1 and 1.0 are, 1 and true are not.
+    """
+    for source, *values in differing(signed, received, Source()):
+        before, after = (None if value is _Absent else shown(value) for value in values)
+        yield Change(source.shown, before, after)
+
+
+def differing(signed: Json, received: Json, at: Source) -> Iterator[_Difference]:
+    """The same with the values themselves."""
+    before: Any
+    after: Any
+    if isinstance(signed, dict) and isinstance(received, dict):
+        before, after = signed, received
+    elif isinstance(signed, list) and isinstance(received, list):
+        shorter = min(len(signed), len(received))
+        head = tail = 0
+        while head < shorter and _is_same(signed[head], received[head]):
+            head += 1
+        while tail < shorter - head and _is_same(signed[-1 - tail], received[-1 - tail]):
+            tail += 1
+        before, after = (
+            dict(enumerate(one[head : len(one) - tail], head)) for one in (signed, received)
+        )
+    else:
+        if not _is_same(signed, received):
+            yield at, signed, received
+        return
+    for token in before | after:
+        if token in before and token in after:
+            yield from differing(before[token], after[token], Source(at, token))
+        else:
+            yield Source(at, token), before.get(token, _Absent), after.get(token, _Absent)
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[n], other[n]) for n in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def compare(
+    untrusted_bytes: bytes, received: Mapping[str, Json], suspects: Iterable[Suspect]
+) -> None:
+    """Note of each signature what it was made over, if a file holds it, and how that differs.
+
+    Args:
+        untrusted_bytes: The card as its issuer claims to have signed it, or the payload
+            itself; nothing in it makes this function raise.
+        received: The card that carries the signatures.
+        suspects: Those that fit nothing of it.
+    """
+    card = unsigned(received)
+    try:
+        document: dict[str, Json] | None = parse_card(untrusted_bytes)
+    except JsonRefused:
+        document = None
+    payloads = made_by(Payloads(document)) if document is not None else ()
+    candidates = [*(Candidate(one, one.data) for one in payloads), *respelt(payloads, COMMON)]
+
+    @cache
+    def as_it_is() -> Signed:
+        """The file itself was signed: its difference from the nearest payload of the card."""
+        if document is None:
+            return Signed("against", None)
+        values = [one.value for one in made_by(Payloads(card))] or [card]
+        found = [_listed_changes(document, value) for value in values]
+        return Signed("against", None, (), *min(found, key=lambda one: len(one[0]) + one[1]))
+
+    @cache
+    def as_made(number: int) -> Signed:
+        payload = candidates[number].payload
+        try:
+            value = canonicalize(card, payload.profile).value
+        except CanonicalizationError:
+            value = card
+        changes = _listed_changes(payload.value, value)
+        return Signed("against", payload.profile, candidates[number].deviations, *changes)
+
+    for one in suspects:
+        if one.fits(untrusted_bytes):
+            one.signed = as_it_is()
+            continue
+        fitting = (at for at, each in enumerate(candidates) if one.fits(each.data))
+        if (number := next(fitting, None)) is not None:
+            one.signed = as_made(number)
+
+
+def _listed_changes(signed: Json, received: Json) -> tuple[tuple[Change, ...], int]:
+    """The first `MAX_CHANGES`, and how many more there are."""
+    found = differences(signed, received)
+    return tuple(islice(found, MAX_CHANGES)), sum(1 for _ in found)

@@ -1,17 +1,31 @@
-"""An explanation as data: what `explain_card` found, for a person or for a program."""
+"""What is said of a card, as data: what `explain_card` found, and the card's own words."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final, Literal
 
-from cardsign.card.canonical import ProfileName
-from cardsign.card.document import A2aVersion
-from cardsign.card.strictjson import Json, children_of, value_at
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.card.canonical import DEFAULT_PROFILES, Payloads, ProfileName
+from cardsign.card.coverage import left_open
+from cardsign.card.document import A2aVersion, Card
+from cardsign.card.extensions import declares_extended_card
+from cardsign.card.interfaces import interfaces_of
+from cardsign.card.members import check_members
+from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.strictjson import (
+    Json,
+    children_of,
+    elements_of,
+    members_of,
+    objects_in,
+    value_at,
+)
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
+from cardsign.jose.jws import read_entry
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.verify.report import SignatureVerdict
@@ -241,14 +255,11 @@ def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple
     here = list(parent).index(last) if isinstance(parent, dict) else int(last)
     first = max(0, here - _AROUND)
     children = islice(children_of(parent), first, here + _AROUND + 1)
-    return tuple(
-        f"{_HERE if number == here else _BESIDE}{_called(token)} {shown(child)}"
-        for number, (token, child) in enumerate(children, first)
-    )
-
-
-def _called(token: str | int) -> str:
-    return f"[{token}]" if isinstance(token, int) else f"{shown(token)}:"
+    lines = []
+    for number, (token, child) in enumerate(children, first):
+        name = f"[{token}]" if isinstance(token, int) else f"{shown(token)}:"
+        lines.append(f"{_HERE if number == here else _BESIDE}{name} {shown(child)}")
+    return tuple(lines)
 
 
 def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str, ...]:
@@ -262,3 +273,101 @@ def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str
         (_HERE if number == line else _BESIDE) + text[start : start + MAX_SHOWN]
         for number, text in enumerate(lines[first : line + _AROUND], first + 1)
     )
+
+
+# ------------------------------------------------------------------ a card's own words
+
+
+def describe_card(card: Card) -> dict[str, Any]:
+    """The card's own words and its signatures' headers, as one JSON object."""
+    document = card.document
+    schemes = schemes_of(document)
+    return {
+        "name": document.get("name"),
+        "version": document.get("version"),
+        "a2a_version": card.a2a_version,
+        "interfaces": [
+            {"url": one.url, "binding": one.binding, "version": one.version}
+            for one in interfaces_of(document, any_spelling=True)
+        ],
+        "extended_card": declares_extended_card(document, any_spelling=True),
+        "capabilities": _capabilities(document),
+        "schemes": [_scheme(schemes[name]) for name in sorted(schemes)],
+        "requirements": [
+            {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
+        ],
+        "skills": [
+            {name: one.get(name) for name in ("id", "name", "description", "tags")}
+            for _, one in objects_in(document.get("skills"))
+        ],
+        "signature_block": "signature" in document,
+        "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
+        "profiles": list(_profiles(card)),
+        "schema": [
+            {"path": p.pointer, "problem": p.message}
+            for p in check_members(document, card.a2a_version)
+        ],
+    }
+
+
+def _capabilities(document: Mapping[str, Json]) -> list[str]:
+    """The capabilities that the card says it has; extensions by their URI."""
+    said = members_of(document.get("capabilities"))
+    extensions = objects_in(said.get("extensions"))
+    return [
+        *sorted(name for name, value in said.items() if value is True),
+        *(f"extension {one.get('uri')}" for _, one in extensions),
+    ]
+
+
+def _scheme(scheme: Scheme) -> dict[str, Any]:
+    """A scheme, with what its type says of how a credential is shown."""
+    shown = {"scheme": "scheme", "in": "in", "name": "parameter", "openIdConnectUrl": "url"}
+    members = {
+        shown[name]: value
+        for name, value in scheme.members.items()
+        if name in shown and isinstance(value, str)
+    }
+    return {"name": scheme.name, "type": scheme.type, **members}
+
+
+def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Each alternative: the schemes that it takes together, with their scopes."""
+    for member in ("securityRequirements", "security"):
+        for one in elements_of(document.get(member)):
+            taken = (
+                one.get("schemes", one if member == "security" else {})
+                if isinstance(one, dict)
+                else {}
+            )
+            if isinstance(taken, dict):
+                yield taken
+
+
+def _scopes(said: Json) -> list[Json]:
+    """Scopes, as A2A 1.0 or 0.3 writes them."""
+    return elements_of(said.get("list") if isinstance(said, dict) else said)
+
+
+def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
+    try:
+        header = read_entry(untrusted_entry).header
+    except SignatureRefused as refusal:
+        return {"index": index, "refused": refusal.code}
+    return {"index": index, "kid": header.kid, "alg": header.alg, "typ": header.typ}
+
+
+def _profiles(card: Card) -> Iterator[dict[str, Any]]:
+    payloads = Payloads(card)
+    for name in DEFAULT_PROFILES:
+        payload = payloads.made(name)
+        if isinstance(payload, CanonicalizationError):
+            yield {"profile": name, "refused": payload.message, "path": payload.path}
+            continue
+        found = left_open(payload).listed
+        yield {
+            "profile": name,
+            "sha256": hashlib.sha256(payload.data).hexdigest(),
+            "uncovered": list(found.pointers),
+            "uncovered_count": found.count,
+        }
