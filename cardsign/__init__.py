@@ -10,7 +10,7 @@ These are the names that most programs need; the others are in the rooms, such a
 
 from typing import TYPE_CHECKING
 
-from cardsign.facade import lazy_names
+from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.api import adiscover as adiscover

@@ -1,4 +1,4 @@
-"""Tasks and responses held against the skills of a verified card (rows B14, B15, B35).
+"""Agents that keep a contract: messages held against a card, drift from it, and a new agent.
 
 A schema counts only from a card whose signature was verified: the author of the schema decides
 what passes. A schema may still be hostile, so no reference leaves it, and a pattern that could
@@ -7,15 +7,30 @@ take long is not tried.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, cast
 
+from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import skill_schemas
-from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused
+from cardsign.card.strictjson import (
+    MAX_CARD_BYTES,
+    Json,
+    levels,
+    members_of,
+    objects_in,
+    parse_object,
+)
+from cardsign.diff.cards import diff_cards
+from cardsign.diff.schemas import Work, compare_schemas
+from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
+from cardsign.files import leads_outside, outside, write_atomic
 from cardsign.lint.rules import Finding, Rule, Tokens
+from cardsign.records import dataclass
 from cardsign.verify.report import VerifiedCard
 
 #: Bytes of a task or response.
@@ -34,6 +49,7 @@ MAX_STEPS: Final = 100_000
 # repetition whose length is free. Two of these cost the square of the text, three its cube.
 _NO_REPETITION: Final = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _SLOW: Final = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _FREE: Final = re.compile(r"[*+]|\{\d*,\d*\}")
 
 # fmt: off
@@ -83,12 +99,8 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> tuple[Findi
 
 def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
     """The ids of a card's skills, in its order."""
-    skills = card.get("skills")
-    names = (
-        one.get("skill_id") or one.get("id")
-        for one in (skills if isinstance(skills, list) else ())
-        if isinstance(one, dict)
-    )
+    skills = objects_in(card.get("skills"))
+    names = (one.get("skill_id") or one.get("id") for _, one in skills)
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
@@ -105,7 +117,8 @@ def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterato
     if "target_agent" in envelope and target != card.get("name"):
         message = f"it is for {target!r:.60}, the card is of {card.get('name')!r:.60}"
         yield _found("envelope.target", ("target_agent",), message)
-    if not any(_traced(envelope.get(owner)) for owner in ("metadata", "context")):
+    owners = (members_of(envelope.get(name)) for name in ("metadata", "context"))
+    if not any(one.get("trace_id") or one.get("pipeline_run_id") for one in owners):
         message = "no trace_id or pipeline_run_id in /metadata or /context"
         yield _found("envelope.untraced", ("metadata", "trace_id"), message)
     if is_response and envelope["status"] not in STATUSES:
@@ -126,10 +139,6 @@ def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterato
             yield _found("envelope.unclear", (member,), f"the skill has no {kind}")
         for schema in schemas:
             yield from _held_against(schema, envelope[member], member)
-
-
-def _traced(owner: Json) -> bool:
-    return isinstance(owner, dict) and any(owner.get(n) for n in ("trace_id", "pipeline_run_id"))
 
 
 class _Costly(Exception):
@@ -186,24 +195,25 @@ def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
     except _Costly:
         yield _found("envelope.unclear", (member,), "it would take long to hold it to its schema")
     # A reference may lead to what is no schema, of which the library says nothing of its own.
-    except (SchemaError, Unresolvable, RecursionError, re.error, OverflowError) as fault:
-        yield _found("envelope.unclear", (member,), _unusable(fault))
-    except (AttributeError, LookupError, TypeError, ValueError) as fault:
-        yield _found("envelope.unclear", (member,), _unusable(fault))
-
-
-def _unusable(fault: Exception) -> str:
-    return f"its schema cannot be used: {type(fault).__name__}"
+    except (
+        *(SchemaError, Unresolvable, RecursionError, re.error, OverflowError),
+        *(AttributeError, LookupError, TypeError, ValueError),
+    ) as fault:
+        message = f"its schema cannot be used: {type(fault).__name__}"
+        yield _found("envelope.unclear", (member,), message)
 
 
 def _why_slow(schema: Json, value: Json) -> str | None:
     """What could take long in a way that no count of steps can end; None if nothing could."""
-    patterns = _patterns(schema)
+    objects = [one for level in levels(schema) for one in level if isinstance(one, dict)]
+    patterns = [one for each in objects if isinstance(one := each.get("pattern"), str)]
+    patterns += [one for each in objects for one in members_of(each.get("patternProperties"))]
     if pattern := next((one for one in patterns if _is_slow(one)), None):
         return f"the pattern {pattern[:60]!r}"
-    if patterns and _is_long(value):
+    texts = (one for level in levels(value) for each in level for one in (each, *members_of(each)))
+    if patterns and any(isinstance(one, str) and len(one) > MAX_MATCHED for one in texts):
         return "a text is too long, and a pattern"
-    if _has_name(schema, ("unevaluatedProperties", "unevaluatedItems")):
+    if any(name in one for one in objects for name in _UNEVALUATED):
         return "unevaluatedProperties or unevaluatedItems"
     return None
 
@@ -215,44 +225,277 @@ def _is_slow(pattern: str) -> bool:
     return bool(_SLOW.search(bare)) or len(_FREE.findall(bare)) > 1 + anchored
 
 
-def _has_name(schema: Json, names: tuple[str, ...]) -> bool:
-    pending = [schema]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            if any(name in one for name in names):
-                return True
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one
-    return False
+# Whether what is live has drifted from what was committed. Nothing is verified: a card that drifted
+# may still be signed, and one that did not may be forged.
+
+DRIFT_SCHEMA: Final = "cardsign.drift/1"
+#: A manifest of tools may be larger than a card: it has what a card leaves out.
+MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
+_MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
 
 
-def _patterns(schema: Json) -> list[str]:
-    """Every regular expression of a schema."""
-    found: list[str] = []
-    pending: list[Json] = [schema]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending += one
-        elif isinstance(one, dict):
-            if isinstance(one.get("pattern"), str):
-                found.append(str(one["pattern"]))
-            named = one.get("patternProperties")
-            found += list(named) if isinstance(named, dict) else []
-            pending += one.values()
-    return found
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """How two things differ that should be the same.
 
+    Attributes:
+        committed_sha256: Of the bytes that were committed, in hex.
+        live_sha256: Of those that are live; None for tools, which are compared one by one.
+        differences: Each with its JSON pointer or tool, and what differs; empty where only the
+            spelling of the bytes does.
+        only_live_is_signed: The committed card has no signatures and the live one has. Then the
+            signatures and the digests do not count.
+    """
 
-def _is_long(value: Json) -> bool:
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, str) and len(one) > MAX_MATCHED:
+    committed_sha256: str
+    live_sha256: str | None
+    differences: tuple[tuple[str, str], ...]
+    only_live_is_signed: bool = False
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether a member, a tool or, of two cards signed alike, the digests differ."""
+        if self.differences:
             return True
+        if self.live_sha256 is None or self.only_live_is_signed:
+            return False
+        return self.committed_sha256 != self.live_sha256
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for programs."""
+        return {
+            "schema": DRIFT_SCHEMA,
+            "drifted": self.has_drifted,
+            "committed_sha256": self.committed_sha256,
+            "live_sha256": self.live_sha256,
+            "only_live_is_signed": self.only_live_is_signed,
+            "differences": [{"where": one, "what": what} for one, what in self.differences],
+        }
+
+
+def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
+    """Compare the card that was committed with the one that is live, byte for byte.
+
+    Where only the live card is signed, everything but its signatures is compared.
+
+    Raises:
+        JsonRefused, CardRefused: They differ, and one is no card.
+    """
+    digests = [hashlib.sha256(one).hexdigest() for one in (committed, untrusted_live)]
+    if digests[0] == digests[1]:
+        return DriftReport(digests[0], digests[1], ())
+    changes = diff_cards(committed, untrusted_live).changes
+    found = [(one.path, one.message) for one in changes]
+    documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
+    signatures = [one.get("signatures") for one in documents]
+    only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
+    if only_live_is_signed:
+        # The digests say nothing here, so a difference that `diff` is silent about counts as well.
+        if not found and _unsigned(documents[0]) != _unsigned(documents[1]):
+            found.append(("", "the cards differ outside the signatures"))
+    elif signatures[0] != signatures[1]:
+        found.append(("/signatures", "the signatures differ"))
+    return DriftReport(digests[0], digests[1], tuple(found), only_live_is_signed)
+
+
+def _unsigned(document: Mapping[str, Json]) -> str:
+    return json.dumps(unsigned(document), sort_keys=True)
+
+
+def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
+    """Compare the input schemas of a card's skills with a recorded manifest of tools (row B12).
+
+    A tool belongs to the skill whose id it has, without department and in snake_case; or, of what
+    ``cardsign build`` made of MCP tools, to ``mcp_SERVER_TOOL``.
+
+    Args:
+        card: The card.
+        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`, or a
+            whole answer to it with the same under ``result``.
+
+    Raises:
+        JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
+    """
+    document = Card.from_bytes(card).document
+    manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
+    answer = manifest.get("result")
+    tools = answer.get("tools") if isinstance(answer, dict) else manifest.get("tools")
+    if not isinstance(tools, list):
+        raise CardRefused("card.type", "expected a list of tools", path="/tools")
+    digest = hashlib.sha256(card).hexdigest()
+    return DriftReport(digest, None, tuple(_of_tools(document, tools)))
+
+
+def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
+    known: dict[str, list[dict[str, Json]]] = {}
+    for one in tools:
         if isinstance(one, dict):
-            pending += [*one, *one.values()]
-        elif isinstance(one, list):
-            pending += one
-    return False
+            known.setdefault(_plain(str(one.get("name"))), []).append(one)
+    for name, namesakes in known.items():
+        if len(namesakes) > 1:  # which one is called, nobody can tell
+            yield name, f"the manifest has {len(namesakes)} tools of this name"
+    said: set[str] = set()
+    work = Work()  # shared by all schemas: a stranger's manifest may be large
+    for skill in skill_schemas(document):
+        if skill.kind != "input_schema":
+            continue
+        name = _tool_of(_plain(skill.skill), known)
+        if name in said:
+            yield skill.skill, "another skill of the card has this name"
+            continue
+        said.add(name)
+        if name not in known:
+            yield skill.skill, "the manifest has no such tool"
+        elif len(known[name]) == 1:
+            (tool,) = known[name]
+            schema = tool.get("inputSchema", tool.get("input_schema"))
+            for change in compare_schemas(skill.schema, schema, "input", work=work):
+                if change.effect != "wording":
+                    yield f"{skill.skill}{change.path}", change.message
+    for name in known.keys() - said:
+        yield name, "the card has no such skill with a schema"
+
+
+def _tool_of(skill: str, tools: Collection[str]) -> str:
+    """The tool of a skill: its own name, or what stands behind ``mcp_`` and the server's name."""
+    if skill in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
+        return skill
+    words = skill.split("_")[2:]
+    rests = ("_".join(words[at:]) for at in range(len(words)))
+    return next((rest for rest in rests if rest in tools), skill)
+
+
+def _plain(name: str) -> str:
+    """A name as tools and skills share it."""
+    return re.sub(r"[^a-z0-9]+", "_", name.rpartition(".")[2].lower()).strip("_")
+
+
+# A new agent with a contract: its card, its code's reference to it, tests, make targets (B30).
+
+_AGENT: Final = re.compile(r"(?=.{3,64}\Z)(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
+#: The rules that a contract card keeps as it stands; A2A's are kept by what build makes of it.
+CONTRACT_LINT: Final = "cardsign lint agents --group json --group contract"
+_MAKE: Final = f"""# include agent-cards.mk
+.PHONY: check-a2a-contracts check-a2a-contracts-full a2a-inspector-dev
+check-a2a-contracts:  ## JSON and contract rules of every card
+\t{CONTRACT_LINT}
+
+check-a2a-contracts-full:  ## all rules, those of A2A on the card that is built of each
+\t{CONTRACT_LINT} --group secrets --strict
+\tfor card in agents/*/.well-known/agent-card.json; do \\
+\t  cardsign build -q "$$card" --url 'https://agents.example.com/{{name}}' -o - | \\
+\t  cardsign lint - --ignore meaning.placeholder || exit 1; done
+
+a2a-inspector-dev:  ## a report of every card by every rule, to read
+\t-cardsign lint agents --fail-on error
+"""
+_WORKFLOW: Final = f"""name: agent-cards
+on: [pull_request]
+permissions:
+  contents: read
+jobs:
+  contracts:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v7
+      - uses: actions/setup-python@v7
+        with: {{python-version: "3.13"}}
+      - run: pip install cardsign
+      - run: {CONTRACT_LINT} --format github
+"""
+_CARD_TEST: Final = '''"""The card of {name} loads, and keeps its contract."""
+
+from pathlib import Path
+
+from cardsign.lint import LintSettings, lint_card
+
+CARD = Path(__file__).parents[1] / "agents/{name}/.well-known/agent-card.json"
+
+
+def test_the_card_keeps_its_contract():
+    settings = LintSettings(groups=("json", "contract"))
+    assert [one for one in lint_card(CARD.read_bytes(), settings).findings
+            if one.severity != "note"] == []
+'''
+_AGENT_CODE: Final = """from pathlib import Path
+
+AGENTCARD_PATH = Path(__file__).parent / ".well-known" / "agent-card.json"
+"""
+
+
+def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
+    """Write what a new agent needs; make targets and the workflow only where there are none.
+
+    Args:
+        folder: Of the project.
+        name: department-agent, such as ``iam-tides``.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        UsageFault: ``usage.invalid``: the name has another form.
+        UsageFault: ``config.not_allowed``: a link leads out of the folder.
+        FileFault: ``file.exists``: the agent is there already; nothing was written.
+    """
+    found = _AGENT.fullmatch(name)
+    if found is None:
+        hint = "Name the department too, as in: cardsign init --agent iam-tides"
+        what = f"{name!r:.60} is not department-agent in lower case, of at most 64 characters"
+        raise UsageFault("usage.invalid", what, hint=hint)
+    agent = folder / "agents" / name
+    if agent.exists() or agent.is_symlink():
+        raise FileFault("file.exists", "the agent is there already", path=str(agent))
+    test = folder / "tests" / f"test_{name.replace('-', '_')}_card.py"
+    card = json.dumps(_card(name, found["department"]), indent=2) + "\n"
+    own = {
+        agent / ".well-known/agent-card.json": card,
+        agent / "agent.py": _AGENT_CODE,
+        test: _CARD_TEST.format(name=name),
+    }
+    shared = {
+        folder / "agent-cards.mk": _MAKE,
+        folder / ".github/workflows/agent-cards.yml": _WORKFLOW,
+    }
+    texts = own | {path: text for path, text in shared.items() if not path.exists()}
+    for path in texts:  # a cloned folder's links must not choose where we write
+        if leads_outside(folder, path):
+            raise outside(path, "a link leads", folder)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text.encode())
+    return tuple(texts)
+
+
+def _card(name: str, department: str) -> dict[str, object]:
+    """A contract card that lints clean, with two skills to be replaced."""
+    target = {"type": "string", "description": "What to look at"}
+    status = {"type": "string", "enum": ["ok", "error", "partial", "skipped"]}
+    skills = [
+        {
+            "skill_id": f"{department}.{verb}_target",
+            "name": f"{verb.capitalize()} target",
+            "description": f"{verb.capitalize()} a target and say how it ended",
+            "input_schema": {
+                "type": "object",
+                "required": ["target"],
+                "properties": {"target": target},
+            },
+            "output_schema": {
+                "type": "object",
+                "required": ["status"],
+                "properties": {"status": status},
+            },
+        }
+        for verb in ("check", "run")
+    ]
+    return {
+        "name": name,
+        "version": "0.1.0",
+        "description": f"An agent of the department {department}",
+        "spiffe_id": f"spiffe://{department}.internal.example/agent/{name}/dev/local/0.1.0",
+        "capabilities": {"streaming": False},
+        "skills": skills,
+        "authentication": {"type": "bearer"},
+        "metadata": {"department": department, "role": "specialist"},
+    }

@@ -29,7 +29,7 @@ from cardsign import (
     VerificationError,
 )
 from cardsign.errors import SigningRefused, UsageFault
-from cardsign.log import logger
+from cardsign.lazy import logger
 from cardsign.testing import FakeIssuer
 from cardsign.trust import (
     NO_STATES,

@@ -99,7 +99,7 @@ def drift(committed: str, live: str | None, tools: str | None, network: NetworkO
 
     Exit status 0: they are the same. 1: they are not.
     """
-    from cardsign.drift import MAX_MANIFEST_BYTES, card_drift, tools_drift
+    from cardsign.contract import MAX_MANIFEST_BYTES, card_drift, tools_drift
 
     if (live is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either LIVE or --tools FILE")

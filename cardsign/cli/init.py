@@ -232,7 +232,7 @@ def init(
 
 def _new_agent(name: str) -> None:
     """Write the files of an agent, and say which; a dry run is refused, since there are no keys."""
-    from cardsign.agents import CONTRACT_LINT, init_agent
+    from cardsign.contract import CONTRACT_LINT, init_agent
 
     if is_dry_run():
         raise UsageFault("usage.conflict", "--agent and --dry-run exclude each other")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cardsign.facade import lazy_names
+from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.integrations.a2a_sdk import CardNotTrusted as CardNotTrusted

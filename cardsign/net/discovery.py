@@ -19,7 +19,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, InputRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES
-from cardsign.log import logger
+from cardsign.lazy import logger
 from cardsign.lru import Lru
 from cardsign.net.connection import Clock, Deadline, in_thread
 from cardsign.net.fetch import PrivateAccess

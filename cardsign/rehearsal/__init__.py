@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from cardsign.facade import lazy_names
+from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.rehearsal.memory import MemoryStore as MemoryStore
-    from cardsign.rehearsal.peers import Copies as Copies
-    from cardsign.rehearsal.peers import KeysetPeer as KeysetPeer
-    from cardsign.rehearsal.peers import Rule as Rule
-    from cardsign.rehearsal.peers import Site as Site
-    from cardsign.rehearsal.peers import believes as believes
     from cardsign.rehearsal.run import Belief as Belief
     from cardsign.rehearsal.run import Event as Event
     from cardsign.rehearsal.run import Rehearsal as Rehearsal
     from cardsign.rehearsal.run import rehearse as rehearse
+    from cardsign.rehearsal.world import Copies as Copies
+    from cardsign.rehearsal.world import Demand as Demand
+    from cardsign.rehearsal.world import KeysetPeer as KeysetPeer
+    from cardsign.rehearsal.world import MemoryStore as MemoryStore
+    from cardsign.rehearsal.world import Site as Site
+    from cardsign.rehearsal.world import believes as believes
 
 __getattr__ = lazy_names(__name__)

@@ -18,7 +18,7 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import leads_outside, locked, outside, read_bytes, write_atomic
-from cardsign.log import logger
+from cardsign.lazy import logger
 from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused

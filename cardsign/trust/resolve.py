@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.log import logger
+from cardsign.lazy import logger
 from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.records import dataclass

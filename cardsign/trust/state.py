@@ -37,7 +37,7 @@ from cardsign.files import (
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
-from cardsign.log import logger
+from cardsign.lazy import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements import members as read

@@ -10,8 +10,7 @@ import pytest
 
 from cardsign import sign_card, verify_card
 from cardsign.build import BuildOptions, build_card
-from cardsign.contract import check_envelope
-from cardsign.drift import card_drift, tools_drift
+from cardsign.contract import card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.lint import Example

@@ -40,7 +40,7 @@ def test_help_loads_no_command() -> None:
         "cardsign.cli.commands",
         "cardsign.cli.talk",
         "cardsign.errors",
-        "cardsign.facade",
+        "cardsign.lazy",
     }
     assert not loaded & {"json", "logging", "difflib", "unicodedata", "cryptography"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.agents import init_agent
+from cardsign.contract import init_agent
 from cardsign.errors import FileFault, UsageFault
 from cardsign.lint import LintSettings, lint_card
 from tests.cli.conftest import Cardsign

@@ -13,7 +13,7 @@ from cardsign import sign_card
 from cardsign.card import Card
 from cardsign.jose import PrivateKey
 from cardsign.keys import ReleasePlan, card_digest, draft_following
-from cardsign.rehearsal import Rule, believes
+from cardsign.rehearsal import Demand, believes
 from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
 from cardsign.trust import REFRESH_INTERVAL
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
@@ -22,7 +22,7 @@ from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figure
 from tests.simulation.issuer import URL, Issuer, document
 from tests.simulation.verifiers import Rooted, ended
 
-RULES: tuple[Rule, ...] = ("one good signature", "every signature")
+RULES: tuple[Demand, ...] = ("one good signature", "every signature")
 REVOKED = "a revocation: it has taken the last key that signed the copy of the card"
 FORGED_LIFE = timedelta(days=14)  # the most that a release may last
 ROOTED = 5
@@ -95,7 +95,7 @@ class World:
         taken = max(0, t - self.clockwork.age(self.setting.oldest_card))
         return taken, self.clockwork.site.live(CARD, taken) or b""
 
-    def _sdk(self, t: int, rule: Rule) -> None:
+    def _sdk(self, t: int, rule: Demand) -> None:
         taken, card = self._card(t)
         fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
@@ -112,7 +112,7 @@ class World:
             )
         self.figures.excluded[why] += 1
 
-    def _excuse_sdk(self, t: int, fetched: int, card: bytes, rule: Rule) -> str | None:
+    def _excuse_sdk(self, t: int, fetched: int, card: bytes, rule: Demand) -> str | None:
         """What the assumptions say nothing of (docs/reports/simulation.md), or None."""
         issuer, signers = self.issuer, self.issuer.signers_of[card]
         revoked = [kid for kid in signers if issuer.was_revoked(kid)]

@@ -1,17 +1,26 @@
-"""A key store in memory, and one whose keys stand in for those of a real store."""
+"""The world of a rehearsal: a site, caches before it, verifiers behind them, and key stores.
+
+A moment is a number of seconds since any beginning; nobody here asks a clock. Some verifiers have a
+key set alone, and others follow the keysets. The stores are in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Literal
 
-from cardsign.errors import PassphraseFault
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
+from cardsign.errors import PassphraseFault, SignatureRefused
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Entry, Signer, check_entry, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
@@ -19,9 +28,198 @@ from cardsign.keys.keyset_drafts import KeysetPlan, draft_next, draft_recovery, 
 from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
 from cardsign.keys.stores.base import KeyStore, Kind, Number
 from cardsign.statements.envelope import TYP_KEYSET
-from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
+from cardsign.statements.keyset import (
+    KeysetId,
+    KeysetStatement,
+    Quorum,
+    RootKey,
+    RootPin,
+    read_keyset,
+)
 from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
+from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, refresh_issuer
+from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
+from cardsign.verify.cache import VerdictCache
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import examine_card
+
+
+class Site:
+    """What is live at each path at each moment; the past can be asked for, as a cache would."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[list[int], list[bytes]]] = {}
+
+    def show(self, path: str, body: bytes, since: int) -> bool:
+        """Put a document up; whether that changes anything."""
+        times, bodies = self._shown.setdefault(path, ([], []))
+        if bodies and bodies[-1] == body:
+            return False
+        times.append(since)
+        bodies.append(body)
+        return True
+
+    def live(self, path: str, when: int) -> bytes | None:
+        """What an answer of that moment holds."""
+        times, bodies = self._shown.get(path, ([], []))
+        index = bisect_right(times, when)
+        return bodies[index - 1] if index else None
+
+
+class Copies:
+    """A cache for each path, between one verifier and the site; an absence is kept as well."""
+
+    def __init__(self, site: Site, keep: int) -> None:
+        self.site, self.keep = site, keep
+        self._held: dict[str, tuple[int, bytes | None]] = {}
+
+    def get(self, path: str, t: int, *, fresh: bool) -> tuple[int, bytes | None]:
+        """An answer, and of when it is."""
+        held = self._held.get(path)
+        if held is None or fresh or t - held[0] >= self.keep:
+            held = self._held[path] = (t, self.site.live(path, t))
+        return held
+
+
+Demand = Literal["one good signature", "every signature"]
+Check = Callable[[Entry, bytes, PublicKey], None]
+
+#: Cards kept that were read, and key sets; a rehearsal has some hundred versions of each.
+MAX_READ: Final = 4096
+
+
+@functools.lru_cache(maxsize=MAX_READ)
+def read_card(card: bytes) -> tuple[bytes, tuple[Entry, ...]]:
+    """The payload and the signatures of a card."""
+    read = Card.from_bytes(card)
+    payload = canonicalize(read.document, "served-as-is").data
+    return payload, tuple(map(read_entry, read.signatures))
+
+
+@functools.lru_cache(maxsize=MAX_READ)
+def _read_jwks(jwks: bytes) -> JwkSet:
+    return JwkSet.from_bytes(jwks)
+
+
+def believes(
+    jwks: bytes, card: bytes, *, rule: Demand = "one good signature", check: Check = check_entry
+) -> bool:
+    """Whether a verifier that has only these two believes the card, as SDKs do.
+
+    Args:
+        jwks: A JWK Set, from whatever cache.
+        card: A signed card, from whatever cache.
+        rule: Whether one good signature is enough.
+        check: Checks one signature.
+    """
+    payload, entries = read_card(card)
+    keys = _read_jwks(jwks)
+    found = []
+    for entry in entries:
+        key = keys.find(entry.header.kid)
+        try:
+            if key is not None:
+                check(entry, payload, key)
+        except SignatureRefused:
+            key = None
+        found.append(key is not None)
+    return bool(found) and (any(found) if rule == "one good signature" else all(found))
+
+
+class KeysetPeer:
+    """A verifier with a keyset anchor and a memory, with a cache before each URL.
+
+    Attributes:
+        copies: Its caches.
+        release_of: Of when the newest answer is that told it which release is the newest.
+    """
+
+    def __init__(
+        self,
+        copies: Copies,
+        home: str,
+        pin: KeysetId | RootPin,
+        *,
+        at: Callable[[int], datetime],
+        name: str = "issuer",
+        skew: int = 300,
+        verdicts: VerdictCache | None = None,
+    ) -> None:
+        self.copies, self.home, self.pin, self.at = copies, home, pin, at
+        self.release_of = -1
+        self.limits = Limits(skew=skew)
+        anchor = KeysetAnchor(pin, home.partition("://")[2])
+        issuer = TrustedIssuer(name, anchor, (parse_place(home),))
+        self.policy = Policy((issuer,), limits=self.limits)
+        self.memory = TransientStates()
+        self.verdicts = verdicts
+        self._asked, self._again_after = -1, 0
+
+    def verify(self, t: int, card: bytes) -> Report:
+        """The verdict, after one more look, uncached, where the first was none to rely on."""
+        report = self.examine(t, card, fresh=False)
+        return report if report.verdict == "trusted" else self.examine(t, card, fresh=True)
+
+    def examine(self, t: int, card: bytes, *, fresh: bool) -> Report:
+        """The verdict at a moment, after the statements were asked for if that was due."""
+        supplied = self._refresh(t, fresh=fresh)
+        return examine_card(
+            card,
+            expect=CardUrl(self.home + CARD_PATH),
+            policy=self.policy,
+            now=self.at(t),
+            supplied=supplied,
+            states=self.memory,
+            cache=self.verdicts,
+        )
+
+    def answer(self, path: str, t: int, *, fresh: bool) -> tuple[int, bytes | None]:
+        """What this peer gets for a path, and of when that is."""
+        return self.copies.get(path, t, fresh=fresh)
+
+    def forget(self, policy: Policy | None = None) -> None:
+        """Begin anew, from the anchor."""
+        self.policy = policy or self.policy
+        self.memory = TransientStates()
+        self._asked = self.release_of = -1
+
+    def remembered(self) -> IssuerState:
+        """What it remembers of the issuer."""
+        with self.memory.of(self.policy.issuers[0]) as state:
+            assert state is not None  # noqa: S101  a transient memory is never lost
+            return state
+
+    def _refresh(self, t: int, *, fresh: bool) -> SuppliedStatements:
+        if not fresh and self._asked >= 0 and t < self._asked + self._again_after:
+            return NO_STATEMENTS
+
+        def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+            path = url.removeprefix(self.home)
+            taken, body = self.answer(path, t, fresh=fresh)
+            if path == RELEASE_PATH:
+                self.release_of = max(self.release_of, taken)
+            if body is None:
+                return FetchResult(url, "absent")
+            return FetchResult(url, "found", body, self.copies.keep)
+
+        brought = refresh_issuer(
+            self.limits,
+            self.remembered(),
+            self.pin,
+            fetch,
+            home=self.home,
+            now=self.at(t),
+            fresh=fresh,
+        )
+        self._asked, self._again_after = t, min(brought.again_after, REFRESH_INTERVAL)
+        return brought.supplied
+
+
+# A key store in memory, and one whose keys stand in for those of a real store.
 
 
 class MemoryStore(KeyStore):
