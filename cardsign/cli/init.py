@@ -44,8 +44,12 @@ from cardsign.issuer.init import (
     init_keys,
 )
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
-from cardsign.keys.signers.access import user_policy
+from cardsign.keys.signers.access import (
+    PassphraseSource,
+    new_passphrase,
+    terminal_prompt,
+    user_policy,
+)
 from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE

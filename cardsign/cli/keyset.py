@@ -55,8 +55,8 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.issuer.publishing import published_statements
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, differences, read_draft
-from cardsign.keys.passphrase import terminal_prompt
+from cardsign.keys.drafts import KEYSET_LIFETIME, differences, read_draft
+from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.records import dataclass
@@ -454,7 +454,7 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
     click.echo(f"{number}, valid until {minute(statement.exp)}")
     click.echo(f"digest {statement.digest}")
     click.echo(f"words  {digest_words(statement.digest)}")
-    for change in differences(None, statement)[1:]:
+    for change in list(differences(None, statement))[1:]:
         click.echo(f"  {whole(change[2:])}")
     for line in signing_lines(shown):
         click.echo(f"signed by {line}")

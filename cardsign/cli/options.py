@@ -34,21 +34,19 @@ from cardsign.issuer.tasks import Unlocking
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.audit import SeenHeads
+from cardsign.keys.drafts import DRAFT_FILE
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.keyset_drafts import DRAFT_FILE
 from cardsign.keys.model import ROLES
-from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
-from cardsign.keys.passphrase import (
+from cardsign.keys.signers.access import (
+    MODULE_VARIABLE,
+    PASSPHRASE_VARIABLE,
+    Access,
     PassphraseSource,
+    SecretKind,
+    Secrets,
     new_passphrase,
     read_passphrase,
     terminal_prompt,
-)
-from cardsign.keys.signers.access import (
-    MODULE_VARIABLE,
-    Access,
-    SecretKind,
-    Secrets,
     user_file,
     user_policy,
     user_secrets,

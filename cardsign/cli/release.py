@@ -31,8 +31,8 @@ from cardsign.cli.views import release_json, say_taken_up, say_updated
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
+from cardsign.keys.drafts import RELEASE_LIFETIME
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.release_drafts import RELEASE_LIFETIME
 from cardsign.times import minute
 from cardsign.urls import CARD_PATH, parse_url
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.tasks import Progress
     from cardsign.keys.audit import AuditEvent
     from cardsign.keys.doctor import Finding
-    from cardsign.keys.keyset_drafts import KeysetDue, QuorumSignatures
+    from cardsign.keys.drafts import KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
     from cardsign.keys.rotation import Step
 

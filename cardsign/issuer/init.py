@@ -16,10 +16,16 @@ from cardsign.issuer.keyset import make_recovery_key
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.audit import SeenHeads
+from cardsign.keys.drafts import (
+    KEYSET_LIFETIME,
+    KeysetPlan,
+    ReleasePlan,
+    draft_following,
+    draft_next,
+    write_draft,
+)
 from cardsign.keys.history import StatementHistory, note_keyset, note_release
-from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, KeysetPlan, draft_next, write_draft
 from cardsign.keys.model import Role
-from cardsign.keys.release_drafts import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
 from cardsign.records import dataclass

@@ -41,24 +41,23 @@ from cardsign.issuer.release import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.envelope import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
-from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.keyset_drafts import (
+from cardsign.keys.drafts import (
     KEY_LIFETIME,
     KEYSET_LIFETIME,
+    SKEW,
     KeysetPlan,
     QuorumSignatures,
     changed_since,
     check_draft,
     differences,
     draft_next,
-    draft_recovery,
     quorum_signatures,
     write_draft,
 )
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
+from cardsign.keys.key_files import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord
-from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
@@ -140,7 +139,7 @@ class KeysetDraft:
     @property
     def changes(self) -> tuple[str, ...]:
         """What it changes of the newest statement, the gravest first; see `differences`."""
-        return differences(self.previous, self.statement)
+        return tuple(differences(self.previous, self.statement))
 
     @property
     def signings(self) -> tuple[QuorumSignatures, ...]:
@@ -622,7 +621,7 @@ def recover(
     plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
     with of_the_user("the draft"):
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        statement = draft_recovery(plan, previous, now=now)
+        statement = draft_next(plan, previous, now=now, recovery=True)
     draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
     _check_recovery_key(draft)
     new_secret = passphrase("root")

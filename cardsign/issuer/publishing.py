@@ -25,8 +25,7 @@ from cardsign.errors import (
 )
 from cardsign.issuer.signers import CardSigners
 from cardsign.keys.doctor import Finding
-from cardsign.keys.history import StatementHistory, kept_keyset
-from cardsign.keys.keyset_drafts import has_ended
+from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore

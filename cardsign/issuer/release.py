@@ -17,17 +17,7 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.jose.jws import Signer
-from cardsign.keys.history import (
-    StatementHistory,
-    check_signed,
-    kept_keyset,
-    note_keyset,
-    note_release,
-)
-from cardsign.keys.keyset_drafts import awaits_recovery
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import Role
-from cardsign.keys.release_drafts import (
+from cardsign.keys.drafts import (
     RELEASE_LIFETIME,
     SKEW,
     ReleasePlan,
@@ -37,6 +27,16 @@ from cardsign.keys.release_drafts import (
     says_something_new,
     settled_cards,
 )
+from cardsign.keys.history import (
+    StatementHistory,
+    awaits_recovery,
+    check_signed,
+    kept_keyset,
+    note_keyset,
+    note_release,
+)
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.model import Role
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass

@@ -21,8 +21,8 @@ from cardsign.issuer.tasks import Progress, Task, Unlocking, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
-from cardsign.keys.history import kept_keyset
-from cardsign.keys.keyset_drafts import changed_since, check_not_needed, is_needed
+from cardsign.keys.drafts import changed_since
+from cardsign.keys.history import check_not_needed, is_needed, kept_keyset
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import (
     ENDED,

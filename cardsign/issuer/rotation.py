@@ -44,14 +44,13 @@ from cardsign.issuer.tasks import (
 )
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.keyset_drafts import (
+from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
+from cardsign.keys.history import (
+    StatementHistory,
     awaits_recovery,
-    draft_if_due,
     has_ended,
-    keyset_due,
-    read_draft,
-    says_more,
+    kept_keyset,
+    note_keyset,
     unlisted_roots,
 )
 from cardsign.keys.lifecycle import TimelineSettings

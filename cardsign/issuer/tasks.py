@@ -21,8 +21,8 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.issuer.publishing import check_ours
-from cardsign.keys.history import kept_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, keys_elsewhere
+from cardsign.keys.drafts import KeysetDue
+from cardsign.keys.history import kept_keyset, keys_elsewhere
 from cardsign.keys.model import Role
 from cardsign.keys.rotation import Step
 from cardsign.keys.signers.access import Access

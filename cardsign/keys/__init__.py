@@ -20,35 +20,38 @@ if TYPE_CHECKING:
     from cardsign.keys.doctor import Finding as Finding
     from cardsign.keys.doctor import coming_findings as coming_findings
     from cardsign.keys.doctor import examine_store as examine_store
-    from cardsign.keys.envelope import DEFAULT_COST as DEFAULT_COST
-    from cardsign.keys.envelope import MAX_ENVELOPE_BYTES as MAX_ENVELOPE_BYTES
-    from cardsign.keys.envelope import MAX_KDF_MEMORY as MAX_KDF_MEMORY
-    from cardsign.keys.envelope import MIN_WRITTEN_N as MIN_WRITTEN_N
-    from cardsign.keys.envelope import KeyLabel as KeyLabel
-    from cardsign.keys.envelope import ScryptCost as ScryptCost
-    from cardsign.keys.envelope import UnsafeScryptCost as UnsafeScryptCost
-    from cardsign.keys.envelope import open_envelope as open_envelope
-    from cardsign.keys.envelope import seal as seal
+    from cardsign.keys.drafts import DRAFT_FILE as DRAFT_FILE
+    from cardsign.keys.drafts import KeysetPlan as KeysetPlan
+    from cardsign.keys.drafts import ReleasePlan as ReleasePlan
+    from cardsign.keys.drafts import card_digest as card_digest
+    from cardsign.keys.drafts import check_draft as check_draft
+    from cardsign.keys.drafts import draft_following as draft_following
+    from cardsign.keys.drafts import draft_if_due as draft_if_due
+    from cardsign.keys.drafts import draft_next as draft_next
+    from cardsign.keys.drafts import keyset_due as keyset_due
+    from cardsign.keys.drafts import quorum_signatures as quorum_signatures
+    from cardsign.keys.drafts import read_draft as read_draft
+    from cardsign.keys.drafts import says_more as says_more
+    from cardsign.keys.drafts import settled_cards as settled_cards
+    from cardsign.keys.drafts import write_draft as write_draft
     from cardsign.keys.history import StatementHistory as StatementHistory
+    from cardsign.keys.history import has_ended as has_ended
     from cardsign.keys.history import note_keyset as note_keyset
     from cardsign.keys.history import note_release as note_release
+    from cardsign.keys.key_files import DEFAULT_COST as DEFAULT_COST
+    from cardsign.keys.key_files import MAX_ENVELOPE_BYTES as MAX_ENVELOPE_BYTES
+    from cardsign.keys.key_files import MAX_KDF_MEMORY as MAX_KDF_MEMORY
     from cardsign.keys.key_files import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
+    from cardsign.keys.key_files import MIN_WRITTEN_N as MIN_WRITTEN_N
+    from cardsign.keys.key_files import KeyLabel as KeyLabel
+    from cardsign.keys.key_files import ScryptCost as ScryptCost
+    from cardsign.keys.key_files import UnsafeScryptCost as UnsafeScryptCost
     from cardsign.keys.key_files import export_private as export_private
     from cardsign.keys.key_files import export_public as export_public
     from cardsign.keys.key_files import import_private_key as import_private_key
     from cardsign.keys.key_files import import_public_key as import_public_key
-    from cardsign.keys.keyset_drafts import DRAFT_FILE as DRAFT_FILE
-    from cardsign.keys.keyset_drafts import KeysetPlan as KeysetPlan
-    from cardsign.keys.keyset_drafts import check_draft as check_draft
-    from cardsign.keys.keyset_drafts import draft_if_due as draft_if_due
-    from cardsign.keys.keyset_drafts import draft_next as draft_next
-    from cardsign.keys.keyset_drafts import draft_recovery as draft_recovery
-    from cardsign.keys.keyset_drafts import has_ended as has_ended
-    from cardsign.keys.keyset_drafts import keyset_due as keyset_due
-    from cardsign.keys.keyset_drafts import quorum_signatures as quorum_signatures
-    from cardsign.keys.keyset_drafts import read_draft as read_draft
-    from cardsign.keys.keyset_drafts import says_more as says_more
-    from cardsign.keys.keyset_drafts import write_draft as write_draft
+    from cardsign.keys.key_files import open_envelope as open_envelope
+    from cardsign.keys.key_files import seal as seal
     from cardsign.keys.lifecycle import DEFAULT_SETTINGS as DEFAULT_SETTINGS
     from cardsign.keys.lifecycle import Change as Change
     from cardsign.keys.lifecycle import TimelineSettings as TimelineSettings
@@ -69,22 +72,18 @@ if TYPE_CHECKING:
     from cardsign.keys.model import dump_state as dump_state
     from cardsign.keys.model import file_custody as file_custody
     from cardsign.keys.model import load_state as load_state
-    from cardsign.keys.passphrase import MAX_FILE_BYTES as MAX_FILE_BYTES
-    from cardsign.keys.passphrase import PassphraseSource as PassphraseSource
-    from cardsign.keys.passphrase import check_strength as check_strength
-    from cardsign.keys.passphrase import new_passphrase as new_passphrase
-    from cardsign.keys.passphrase import read_passphrase as read_passphrase
-    from cardsign.keys.passphrase import terminal_prompt as terminal_prompt
-    from cardsign.keys.release_drafts import ReleasePlan as ReleasePlan
-    from cardsign.keys.release_drafts import card_digest as card_digest
-    from cardsign.keys.release_drafts import draft_following as draft_following
-    from cardsign.keys.release_drafts import settled_cards as settled_cards
+    from cardsign.keys.rotation import Span as Span
     from cardsign.keys.rotation import Step as Step
+    from cardsign.keys.rotation import extent as extent
+    from cardsign.keys.rotation import key_rows as key_rows
+    from cardsign.keys.rotation import statement_rows as statement_rows
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
-    from cardsign.keys.timeline import Span as Span
-    from cardsign.keys.timeline import extent as extent
-    from cardsign.keys.timeline import key_rows as key_rows
-    from cardsign.keys.timeline import statement_rows as statement_rows
+    from cardsign.keys.signers.access import MAX_FILE_BYTES as MAX_FILE_BYTES
+    from cardsign.keys.signers.access import PassphraseSource as PassphraseSource
+    from cardsign.keys.signers.access import check_strength as check_strength
+    from cardsign.keys.signers.access import new_passphrase as new_passphrase
+    from cardsign.keys.signers.access import read_passphrase as read_passphrase
+    from cardsign.keys.signers.access import terminal_prompt as terminal_prompt
 
 __getattr__ = lazy_names(__name__)

@@ -78,20 +78,19 @@ def extend(
     """
     lines, head, digest = bytearray(), state.audit, state_digest(state)
     for event in events:
-        line = _canonical(
-            {
-                "actor": actor,
-                "details": dict(event.details),
-                "event": event.event,
-                "generation": state.generation,
-                "id": str(_uuid7(now, random)),
-                "kid": event.kid,
-                "prev": head.digest,
-                "seq": head.seq + 1,
-                "state": digest,
-                "time": stamp(now),
-            }
-        )
+        members = {
+            "actor": actor,
+            "details": dict(event.details),
+            "event": event.event,
+            "generation": state.generation,
+            "id": str(_uuid7(now, random)),
+            "kid": event.kid,
+            "prev": head.digest,
+            "seq": head.seq + 1,
+            "state": digest,
+            "time": stamp(now),
+        }
+        line = json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
         head = AuditHead(head.seq + 1, _sha256(line))
         lines += line + b"\n"
     return replace(state, audit=head), bytes(lines)
@@ -109,8 +108,8 @@ def verify_chain(
     Raises:
         StoreFault: ``keystore.audit_broken``: a line that counts is missing or was changed.
     """
-    known = {_sha256(line): line for line in untrusted_log.split(b"\n") if line}
-    total = sum(1 for line in untrusted_log.split(b"\n") if line)
+    lines = [line for line in untrusted_log.split(b"\n") if line]
+    known = {_sha256(line): line for line in lines}
     found: list[AuditEvent] = []
     raw: list[bytes] = []
     digest, seq = head.digest, head.seq
@@ -121,13 +120,21 @@ def verify_chain(
         members = _parsed(line, seq, where)
         if members["seq"] != seq:
             raise _broken(f"line {seq} says that it is line {members['seq']}", where)
-        found.append(_event(members))
+        details, kid, prev = members["details"], members["kid"], members["prev"]
+        event = AuditEvent(
+            str(members["event"]),
+            None if kid is None else str(kid),
+            details if isinstance(details, dict) else {},
+            seq,
+            str(members["time"]),
+            str(members["actor"]),
+        )
+        found.append(event)
         raw.append(line + b"\n")
-        prev = members["prev"]
         digest, seq = prev if isinstance(prev, str) else None, seq - 1
     if seq:
         raise _broken(f"it begins with line {seq + 1}", where)
-    return tuple(reversed(found)), b"".join(reversed(raw)), total - len(found)
+    return tuple(reversed(found)), b"".join(reversed(raw)), len(lines) - len(found)
 
 
 def check_not_put_back(untrusted_end: bytes, state: StoreState, *, where: str) -> None:
@@ -220,28 +227,12 @@ def _parsed(line: bytes, seq: int, where: str) -> dict[str, Json]:
     return members
 
 
-def _event(members: Mapping[str, Json]) -> AuditEvent:
-    details, kid = members["details"], members["kid"]
-    return AuditEvent(
-        str(members["event"]),
-        None if kid is None else str(kid),
-        details if isinstance(details, dict) else {},
-        int(str(members["seq"])),
-        str(members["time"]),
-        str(members["actor"]),
-    )
-
-
 def _uuid7(now: datetime, random: Callable[[int], bytes]) -> UUID:
     """A time-ordered identifier (RFC 9562 5.7)."""
     milliseconds = int(now.timestamp() * 1000) & (1 << 48) - 1
     noise = int.from_bytes(random(10))
     number = milliseconds << 80 | 7 << 76 | (noise >> 62 & 0xFFF) << 64 | 2 << 62
     return UUID(int=number | noise & (1 << 62) - 1)
-
-
-def _canonical(members: Mapping[str, Json]) -> bytes:
-    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def _sha256(data: bytes) -> str:

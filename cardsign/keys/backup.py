@@ -20,8 +20,8 @@ from typing import Any, Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardsignError, JsonRefused, StoreFault
 from cardsign.keys.audit import SeenHeads, check_vouched, extend, holds_line, verify_chain
-from cardsign.keys.envelope import KeyLabel, read_label
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.key_files import KeyLabel, read_label
 from cardsign.keys.lifecycle import arrive
 from cardsign.keys.model import dump_state, load_state
 from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number

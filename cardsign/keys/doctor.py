@@ -22,16 +22,19 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
-from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import (
-    awaits_recovery,
-    has_ended,
-    holders_left,
+from cardsign.keys.drafts import (
+    card_digest,
     keyset_due,
     quorum_signatures,
     says_more,
-    unlisted_roots,
     waiting_draft,
+)
+from cardsign.keys.history import (
+    StatementHistory,
+    awaits_recovery,
+    has_ended,
+    holders_left,
+    unlisted_roots,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
@@ -41,7 +44,6 @@ from cardsign.keys.model import (
     same_custody,
     suspects,
 )
-from cardsign.keys.release_drafts import card_digest
 from cardsign.keys.rotation import steps
 from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (

@@ -8,7 +8,7 @@ before the state names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,10 +17,17 @@ from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.lifecycle import keep_keyset
-from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
+from cardsign.keys.model import ENDED, HeldRelease, KeyRecord, StatementsHeld, StoreState
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, Role, check_step, read_keyset
+from cardsign.statements.keyset import (
+    IssuerKey,
+    KeysetStatement,
+    Quorum,
+    Role,
+    check_step,
+    read_keyset,
+)
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import utc
 
@@ -122,11 +129,8 @@ class StatementHistory:
             StoreFault: ``keystore.not_listed``, or as :meth:`keysets`.
         """
         keyset = self.newest_keyset()
-        if keyset is None:
-            return
-        listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
         for key in keys:
-            if key.thumbprint not in listed:
+            if keyset is not None and not keyset.lists(key.thumbprint, role):
                 what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
                 raise StoreFault("keystore.not_listed", what)
 
@@ -137,13 +141,10 @@ class StatementHistory:
             StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
         """
         asked, keyset = tuple(keys), self.newest_keyset()
-        if keyset is None:
-            return asked
-        listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
-        found = tuple(key for key in asked if key.thumbprint in listed)
+        found = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
         if not found:
             self.check_listed((key.public for key in asked), role)
-        return found
+        return tuple(found)
 
     def _history(self) -> list[tuple[KeysetStatement, bytes]]:
         found: list[tuple[KeysetStatement, bytes]] = []
@@ -164,7 +165,14 @@ class StatementHistory:
                 raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
             found.append((statement, untrusted_bytes))
         self._checked = found
-        self._check_held({statement.number: statement for statement, _ in found})
+        if (named := self.held.keyset) is not None:
+            # A stranger's history may be the longer one, so the one that is named must be in it.
+            digests = {statement.number: statement.digest for statement, _ in found}
+            if named.number not in digests:
+                raise _broken(self._store.place, f"keyset {named.label} is missing")
+            if digests[named.number] != named.digest:
+                what = f"keyset {named.label} is not {named.digest}"
+                raise _broken(self._store.place, what)
         return found
 
     def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
@@ -196,16 +204,6 @@ class StatementHistory:
             return
         if digest != (held.release.digest if number == held.release_seq else held.release.previous):
             raise _broken(where, f"release {number} is not the newest that was signed here")
-
-    def _check_held(self, found: Mapping[tuple[int, int], KeysetStatement]) -> None:
-        """A stranger's history may be the longer one, so the one that is named must be in it."""
-        held = self.held.keyset
-        if held is None:
-            return
-        if held.number not in found:
-            raise _broken(self._store.place, f"keyset {held.label} is missing")
-        if found[held.number].digest != held.digest:
-            raise _broken(self._store.place, f"keyset {held.label} is not {held.digest}")
 
 
 def kept_keyset(store: KeyStore) -> KeysetStatement | None:
@@ -263,6 +261,81 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
     statements = replace(state.statements, release_seq=release.seq, release=held)
     changed = replace(state, statements=statements)
     store.commit(changed, (event,), now=now)
+
+
+# What a key store and its newest keyset statement say together.
+
+
+def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
+    """Return who can still sign for a quorum, as far as a store knows: not with an ended key."""
+    ended = {key.thumbprint for key in state.keys if key.state in ENDED}
+    return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
+
+
+def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
+    """Say whether the issuer ended on purpose: of each role the last key was revoked as ceased.
+
+    Keys that another holder keeps, and that the keyset lists, let it go on.
+    """
+    online = [key for key in state.keys if key.rotates]
+    ours = {key.thumbprint for key in online}
+    if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
+        return False
+    last: dict[str, tuple[datetime, bool]] = {}  # when it was revoked, and whether to go on
+    for key in online:
+        if key.state not in ENDED:
+            return False
+        if key.times.revoked is not None:
+            end = (key.times.revoked, key.revoked_because != "ceased")
+            last.update({role: max(last.get(role, end), end) for role in key.roles})
+    return bool(last) and not any(goes_on for _, goes_on in last.values())
+
+
+def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:
+    """Return the root keys of a store that a keyset does not list, as while a recovery waits."""
+    listed = {key.public.thumbprint for key in keyset.root.keys}
+    roots = (key for key in state.keys if "root" in key.roles and key.state == "active")
+    return tuple(key for key in roots if key.thumbprint not in listed)
+
+
+def awaits_recovery(state: StoreState, keyset: KeysetStatement) -> bool:
+    """Say whether a store was made anew, and the recovery that lists its keys is not kept yet."""
+    ours = {key.thumbprint for key in state.keys}
+    is_listed = any(key.public.thumbprint in ours for key in keyset.keys)
+    return not is_listed and bool(unlisted_roots(state, keyset))
+
+
+def keys_elsewhere(state: StoreState, keyset: KeysetStatement) -> tuple[IssuerKey, ...]:
+    """Return listed keys of the holders of a store that it lacks: another copy has made them."""
+    ours = {key.thumbprint for key in state.keys}
+    holders = {key.holder for key in state.keys if key.rotates}
+    return tuple(
+        key for key in keyset.keys if key.public.thumbprint not in ours and key.holder in holders
+    )
+
+
+def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
+    """Say whether too few holders are left without a root or recovery key to sign what is next."""
+    without = state.replacing([replace(key, state="retired")])
+    return any(
+        len(holders_left(quorum, without)) < quorum.threshold
+        for quorum in (keyset.root, keyset.recovery)
+        if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
+    )
+
+
+def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
+    """Refuse to end a root or recovery key without which no further statement can be signed.
+
+    Raises:
+        StoreFault: ``keystore.still_needed``.
+    """
+    if keyset is not None and is_needed(key, keyset, state):
+        raise StoreFault(
+            "keystore.still_needed",
+            f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "
+            "holders are left without it to sign the next",
+        )
 
 
 def _broken(where: str, what: str) -> StoreFault:

@@ -440,8 +440,12 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
     before = {one.series: one for one in state.publications}.get(publication.series)
     if before is not None and (before == publication or at < before.at):
         return state, ()
-    newest = {one.series for one in state.publications} | {publication.series}
-    kept = _newest_of([*state.publications, publication], len(newest))
+    known = [*state.publications, publication]
+    newest = {id(one) for one in {one.series: one for one in known}.values()}  # of each series
+    others = [id(one) for one in known if id(one) not in newest]
+    room = max(0, MAX_PUBLICATIONS - len(newest))
+    lasting = newest.union(others[-room:] if room else ())
+    kept = tuple(one for one in known if id(one) in lasting)
     details: dict[str, Json] = {
         "at": stamp(at),
         "cards": {card.name: card.payload_sha256 for card in publication.cards},
@@ -513,24 +517,18 @@ def note_passphrase(state: StoreState, names: Collection[str], *, now: datetime)
     return state, tuple(AuditEvent("key-passphrase-changed", kid) for kid in kids)
 
 
-# ---------------------------------------------------------------- what a change brings along
-
-
 def _changed(state: StoreState, now: datetime, *records: KeyRecord) -> Change:
     """The state with changed keys, and one event for each."""
-    return _marked(state.replacing(records), now), tuple(_event(record) for record in records)
-
-
-def _event(record: KeyRecord) -> AuditEvent:
-    destroyed = record.private == "destroyed"
-    what = "destroyed" if destroyed else _TELLS.get(record.state, record.state)
-    details: dict[str, Json] = {"thumbprint": record.thumbprint}
-    if record.revoked_because and not destroyed:
-        details["reason"] = record.revoked_because
-    return AuditEvent(f"key-{what}", record.kid, details)
-
-
-_TELLS: Final = {"active": "activated"}
+    events = []
+    for record in records:
+        details: dict[str, Json] = {"thumbprint": record.thumbprint}
+        what: str = "activated" if record.state == "active" else record.state
+        if record.private == "destroyed":
+            what = "destroyed"
+        elif record.revoked_because:
+            details["reason"] = record.revoked_because
+        events.append(AuditEvent(f"key-{what}", record.kid, details))
+    return _marked(state.replacing(records), now), tuple(events)
 
 
 def _marked(state: StoreState, at: datetime) -> StoreState:
@@ -556,15 +554,6 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
 
 def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
     return (mark or at) if holds else None
-
-
-def _newest_of(publications: list[Publication], series: int) -> tuple[Publication, ...]:
-    """The newest ones, of each series at least one."""
-    newest = {one.series: one for one in publications}
-    room = max(MAX_PUBLICATIONS, series) - len(newest)
-    others = [one for one in publications if newest[one.series] is not one]
-    kept = {id(one) for one in [*newest.values(), *(others[-room:] if room else ())]}
-    return tuple(one for one in publications if id(one) in kept)
 
 
 def _second(now: datetime) -> datetime:

@@ -6,7 +6,7 @@ who comes second finds the step done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -36,6 +36,9 @@ from cardsign.keys.model import (
     suspects,
 )
 from cardsign.records import dataclass
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
+from cardsign.times import utc
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 
@@ -75,14 +78,13 @@ class Step:
 
 def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Step, ...]:
     """Return every step ahead, the next one first; one for each key at most."""
-    found = [*_endings(state, settings), *_beginnings(state, settings)]
 
     def order(step: Step) -> tuple[bool, bool, float, int]:
         ready = step.is_due(now)
         when = step.due.timestamp() if step.due and not ready else 0.0
         return not ready, step.due is None, when, _URGENCY.index(step.action)
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(_steps(state, settings), key=order))
 
 
 def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> Change:
@@ -113,23 +115,18 @@ def successor_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
     return min(waiting, key=lambda other: other.state == "generated", default=None)
 
 
-def _endings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
-    """Keys on their way out."""
+def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
+    """Of keys on their way out; of an active key its succession, and so of one that was lost."""
     for key in state.keys:
         if key.state == "retiring":
             yield _step("retire", key, until_retirement(state, key, settings))
-        elif key.state in ENDED and key.private == "held" and key.rotates:
-            yield _step("destroy", key, until_destruction(state, key, settings))
-
-
-def _beginnings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
-    """For each active key its successor, or that one is to be made; for a lost one likewise."""
-    for key in state.keys:
-        if key.state == "generated":
+        elif key.state == "generated":
             yield _step("prepublish", key, until_prepublication(state, key))
         elif key.state == "active" and key.rotates:
             yield from _succession(state, key, settings)
-        elif _was_the_last(state, key) and (standby := standby_of(state, key)):
+        elif key.state in ENDED and key.private == "held" and key.rotates:
+            yield _step("destroy", key, until_destruction(state, key, settings))
+        if _was_the_last(state, key) and (standby := standby_of(state, key)):
             yield _step("activate", standby, until_activation(state, standby, settings))
 
 
@@ -152,14 +149,14 @@ def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
     """Whether a key was revoked while it was the active one, and has no successor yet."""
-    if key.state != "revoked" or key.times.activated is None or not key.rotates:
+    activated = key.times.activated
+    if key.state != "revoked" or activated is None or not key.rotates:
         return False
     others = [other for other in state.keys if other.succeeds(key)]
-    return all(other.state != "active" and _activated(other) <= _activated(key) for other in others)
-
-
-def _activated(key: KeyRecord) -> float:
-    return key.times.activated.timestamp() if key.times.activated else 0.0
+    return all(
+        other.state != "active" and (other.times.activated or activated) <= activated
+        for other in others
+    )
 
 
 def _step(action: Action, key: KeyRecord, waiting: Waiting) -> Step:
@@ -182,3 +179,150 @@ def next_change(state: StoreState, settings: TimelineSettings, now: datetime) ->
         if step.due is not None and step.action in ("activate", "retire") and step.role == "card"
     )
     return min(due, default=None)
+
+
+# Keys and statements as spans of time, past and to come: what a timeline draws.
+
+
+Phase = Literal[
+    "unlisted",
+    "waits",
+    "signs",
+    "signs_on",
+    "verifies",
+    "stands",
+    "trusts",
+    "refuses",
+    "fooled",
+    "lost",
+]
+
+_ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a row.
+
+    Attributes:
+        phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
+            and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
+            ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
+            believed. Of a peer: ``trusts`` or ``refuses`` the honest card; ``fooled``: trusts
+            it and a thief's; ``lost``: a thief's alone.
+        end: None where nobody can know.
+        ahead: Whether it has not begun yet: a forecast, by the timeline.
+    """
+
+    phase: Phase
+    start: datetime
+    end: datetime | None
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """A row of the picture: a key, a statement by its number, or a peer.
+
+    Attributes:
+        what: ``ES256 card``, ``keyset``.
+        spans: In order; the last one without an end may go on for ever.
+        due: When something is to be done with it, or None.
+        ended: When it was retired or revoked, until when a peer was asked, or None.
+    """
+
+    name: str
+    what: str
+    spans: tuple[Span, ...]
+    due: datetime | None = None
+    ended: datetime | None = None
+    key: KeyRecord | None = None
+
+
+def key_rows(
+    state: StoreState, settings: TimelineSettings, now: datetime
+) -> tuple[TimelineRow, ...]:
+    """Return a row for each key: roots first, then by role, the oldest first."""
+    ahead = steps(state, settings, now)
+    keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
+    return tuple(_row(state, key, ahead) for key in keys)
+
+
+def statement_rows(
+    keyset: KeysetStatement | None, release: ReleaseStatement | None
+) -> tuple[TimelineRow, ...]:
+    """Return a row for each newest statement: how long it is believed, when it is to be renewed.
+
+    A keyset is due earlier if keys change.
+    """
+
+    def row(name: str, what: str, one: KeysetStatement | ReleaseStatement) -> TimelineRow:
+        start, end = utc(one.iat), utc(one.exp)
+        return TimelineRow(name, what, (Span("stands", start, end),), one.renew_at)
+
+    found = [row(keyset.label, "keyset", keyset)] if keyset is not None else []
+    found += [row(str(release.seq), "release", release)] if release is not None else []
+    return tuple(found)
+
+
+MIN_SPAN: Final = timedelta(days=7)
+
+
+def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datetime]:
+    """Return the times between which there is something to draw; never the same one twice."""
+    times = [now]
+    for row in drawn:
+        ends = [time for span in row.spans for time in (span.start, span.end)]
+        times += [time for time in (*ends, row.due) if time is not None]
+    start, end = min(times), max(times)
+    # At least some days: a picture of a new store would begin and end on one date.
+    return start, max(end + (end - start) / 20, start + MIN_SPAN)
+
+
+def _row(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:
+    ahead = [one for one in steps_ahead if one.action != "destroy"]
+    step = next((one for one in ahead if one.key == key), None)
+    over = key.times.revoked or key.times.retired
+    forecast = step.due if step else None
+    if step is None and key.state == "active":  # it ends as that of its successor begins
+        successions = (
+            one.due
+            for one in ahead
+            if one.action == "activate" and one.key and one.key.succeeds(key)
+        )
+        forecast = min((due for due in successions if due is not None), default=None)
+    begun = [(phase, start) for phase, start in _begun(state, key) if not (over and start >= over)]
+    ends = [start for _, start in begun[1:]] + [over or forecast]
+    spans = [
+        Span(phase, start, end)
+        for (phase, start), end in zip(begun, ends, strict=False)  # of nothing begun, nothing ends
+        if end is None or end > start
+    ]
+    if step is not None and step.action == "activate" and step.due is not None:
+        spans.append(Span("signs", step.due, None, ahead=True))
+    what = f"{key.alg} {' and '.join(key.roles)}"
+    due = next((one.due for one in steps_ahead if one.key == key), None)
+    return TimelineRow(key.kid, what, tuple(spans), due, over, key)
+
+
+def _begun(state: StoreState, key: KeyRecord) -> list[tuple[Phase, datetime]]:
+    """The phases of a key, and when each has begun."""
+    times = key.times
+    phases: list[tuple[Phase, datetime | None]] = [
+        ("waits", times.prepublished),
+        ("signs", times.activated),
+    ]
+    if key.rotates:
+        later = [
+            one.times.activated
+            for one in state.keys
+            if times.activated is not None
+            and times.stops_signing is not None
+            and one.succeeds(key)
+            and one.times.activated is not None
+            and one.times.activated >= times.activated
+        ]
+        unlisted = key.created if times.prepublished != key.created else None
+        phases.insert(0, ("unlisted", unlisted))
+        phases += [("signs_on", min(later, default=None)), ("verifies", times.stops_signing)]
+    return [(phase, start) for phase, start in phases if start is not None]

@@ -182,8 +182,7 @@ class CredentialSource:
         if scheme not in ("env", "exec", "file"):
             raise _unusable(_EXPECTED)
         try:
-            parts = parse_uri(uri)
-            parts.only(*(("arg", "env") if scheme == "exec" else ()))
+            parts = parse_uri(uri, *(("arg", "env") if scheme == "exec" else ()))
         except SignerFault as exc:
             why = exc.message
         else:

@@ -28,7 +28,7 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.keys.release_drafts import SKEW
+from cardsign.keys.drafts import SKEW
 from cardsign.publish.generation import (
     CARD_FILE,
     LEGACY_FILE,

@@ -24,13 +24,12 @@ from cardsign.issuer.revocation import keys_stored_with, revoke_and_replace
 from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Progress, Unlocking
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys.drafts import keyset_due
 from cardsign.keys.history import kept_keyset
-from cardsign.keys.keyset_drafts import keyset_due
 from cardsign.keys.model import ENDED, KeyRecord, Role
-from cardsign.keys.rotation import steps
+from cardsign.keys.rotation import TimelineRow, key_rows, steps
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.timeline import TimelineRow, key_rows
 from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
 from cardsign.records import dataclass
 from cardsign.rehearsal.world import Copies, KeysetPeer, MemoryStore, Site, believes, stand_in

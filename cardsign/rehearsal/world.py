@@ -23,8 +23,8 @@ from cardsign.jose.jws import Entry, Signer, check_entry, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent
+from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.keyset_drafts import KeysetPlan, draft_next, draft_recovery, write_draft
 from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
 from cardsign.keys.stores.base import KeyStore, Kind, Number
 from cardsign.statements.envelope import TYP_KEYSET
@@ -392,7 +392,7 @@ def _history(
         if statement is None or statement.epoch == epoch:
             draft, by = draft_next(says, statement, now=begun, lifetime=lifetime), signers
         else:
-            draft = draft_recovery(says, statement, now=begun, lifetime=lifetime)
+            draft = draft_next(says, statement, now=begun, lifetime=lifetime, recovery=True)
             by = [*signers, recovering]
         statement = read_keyset(sign_statement(draft.envelope.payload, by, TYP_KEYSET))
         yield statement

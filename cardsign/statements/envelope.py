@@ -107,13 +107,14 @@ class Envelope:
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.payload).hexdigest())
 
-    def to_bytes(self) -> bytes:
-        """The statement in its shortest form."""
+    def to_bytes(self, *, indent: int | None = None) -> bytes:
+        """The statement in its shortest form, or indented."""
         document = {
             "payload": base64url.encode(self.payload),
             "signatures": [signature.to_json() for signature in self.signatures],
         }
-        return json.dumps(document, separators=(",", ":")).encode("ascii")
+        apart = (",", ":") if indent is None else None
+        return json.dumps(document, indent=indent, separators=apart).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,10 @@ class KeysetStatement:
         """The epoch, and the version within it: what statements are ordered by."""
         return self.epoch, self.version
 
+    def lists(self, thumbprint: str, role: Role) -> bool:
+        """Whether a key stands in `keys` with a role."""
+        return any(key.public.thumbprint == thumbprint and role in key.roles for key in self.keys)
+
     @property
     def renew_at(self) -> datetime:
         """When a third of its time is left: the roots are offline, and asked in good time."""

@@ -227,7 +227,7 @@ def test_a_newer_format_is_not_guessed_at():
 def test_a_file_cannot_ask_for_an_unreasonable_cost(path, value, monkeypatch):
     """The bomb is refused before the key derivation is so much as prepared."""
     bomb = edited(path, value)
-    monkeypatch.setattr("cardsign.keys.envelope.Scrypt", Untouchable)
+    monkeypatch.setattr("cardsign.keys.key_files.Scrypt", Untouchable)
 
     with pytest.raises(StoreFault) as caught:
         open_envelope(bomb, b"passphrase")
@@ -246,7 +246,7 @@ def test_memory_is_bounded_as_a_product():
 def test_memory_that_cannot_be_had_is_no_traceback(monkeypatch):
     """A small machine says so."""
     envelope = sealed()
-    monkeypatch.setattr("cardsign.keys.envelope.Scrypt", Starved)
+    monkeypatch.setattr("cardsign.keys.key_files.Scrypt", Starved)
 
     with pytest.raises(StoreFault, match="cannot be had"):
         open_envelope(envelope, b"passphrase")

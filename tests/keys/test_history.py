@@ -14,7 +14,6 @@ from cardsign.keys import (
     ReleasePlan,
     StatementHistory,
     draft_next,
-    draft_recovery,
     history,
     note_keyset,
     note_release,
@@ -80,7 +79,9 @@ def test_what_is_kept_is_read_back_in_order(store: KeyStore) -> None:
     """Two versions, an epoch, and each by the right of the one before."""
     one = first()
     two = second(one)
-    opened = signed(draft_recovery(plan(root=quorum(1, "dan")), two, now=NOW), "rita", "dan")
+    opened = signed(
+        draft_next(plan(root=quorum(1, "dan")), two, now=NOW, recovery=True), "rita", "dan"
+    )
     history = keep(store, one, two, opened)
     assert [each.digest for each in history.keysets()] == [one.digest, two.digest, opened.digest]
     assert history.newest_keyset() == opened
@@ -119,7 +120,7 @@ UNLAWFUL: dict[str, tuple[Callable[[KeysetStatement], KeysetStatement], str]] = 
         "statement.fork",
     ),
     "an epoch that the root has opened": (
-        lambda one: signed(draft_recovery(plan(), one, now=NOW), "ann", "bob"),
+        lambda one: signed(draft_next(plan(), one, now=NOW, recovery=True), "ann", "bob"),
         "statement.unsigned",
     ),
 }

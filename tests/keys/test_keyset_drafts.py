@@ -17,12 +17,11 @@ from cardsign.keys import (
     StoreState,
     check_draft,
     draft_next,
-    draft_recovery,
     quorum_signatures,
     read_draft,
     write_draft,
 )
-from cardsign.keys.keyset_drafts import differences
+from cardsign.keys.drafts import differences
 from cardsign.statements import (
     IssuerKey,
     KeysetStatement,
@@ -198,7 +197,7 @@ def test_recovery_that_was_given_up_cannot_be_set() -> None:
     before = first(recovery=None)
     for draft in (
         lambda: draft_next(plan(), before, now=NOW),
-        lambda: draft_recovery(plan(), before, now=NOW),
+        lambda: draft_next(plan(), before, now=NOW, recovery=True),
     ):
         with pytest.raises(StatementRefused) as refused:
             draft()
@@ -260,7 +259,7 @@ def test_it_is_said_who_is_missing(
 def test_recovery_is_signed_by_recovery_and_its_own_root() -> None:
     """The next epoch: 2.1, after nothing, by rita and the new root."""
     before = first()
-    draft = draft_recovery(plan(root=quorum(1, "dan")), before, now=NOW)
+    draft = draft_next(plan(root=quorum(1, "dan")), before, now=NOW, recovery=True)
     assert (draft.epoch, draft.version, draft.prev) == (2, 1, None)
     assert [one.whose for one in quorum_signatures(draft, before)] == [
         "the recovery keys",
@@ -282,7 +281,9 @@ def test_recovery_beats_a_thief_who_rotated_ten_times() -> None:
         following = signed(step, *by, f"thief{number}")
         check_successor(held, following)
         held = following
-    won = signed(draft_recovery(plan(root=quorum(1, "dan")), genuine, now=NOW), "rita", "dan")
+    won = signed(
+        draft_next(plan(root=quorum(1, "dan")), genuine, now=NOW, recovery=True), "rita", "dan"
+    )
     check_recovery(held, won)
     check_recovery(genuine, won)
     rid = draft_next(replace(KeysetPlan.of(held), recovery=quorum(1, "mallory")), held, now=NOW)

@@ -18,7 +18,7 @@ from cardsign.keys import (
     draft_next,
     settled_cards,
 )
-from cardsign.keys.release_drafts import says_something_new
+from cardsign.keys.drafts import says_something_new
 from cardsign.statements import StatementRefused, check_release
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import awskms, check_possession, fetch_public, open_signer
+from cardsign.keys.signers import check_possession, fetch_public, open_signer, services
 from cardsign.keys.signers.access import Access
 from tests.keys import aws
 
@@ -91,7 +91,7 @@ def test_pss_is_not_given_out(
     kms: aws.Kms, natives: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should it be asked for by mistake."""
-    monkeypatch.setattr(awskms, "_ALGORITHMS", {"RS256": "RSASSA_PSS_SHA_256"})
+    monkeypatch.setattr(services, "_AWS_ALGORITHMS", {"RS256": "RSASSA_PSS_SHA_256"})
     uri = kms.make(natives["RS256"])
     with pytest.raises(SignerFault, match="PSS") as caught:
         sign(uri, fetch_public(uri, ACCESS))

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import azurekms, check_possession, fetch_public, open_signer
+from cardsign.keys.signers import check_possession, fetch_public, open_signer
 from cardsign.keys.signers.access import Access
 
 pytestmark = pytest.mark.needs_azure
@@ -153,16 +153,17 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
 
     vault = Vault()
 
-    class Led(RequestsTransport):
-        def send(self, request: Any, **options: Any) -> Any:
-            parts = urlsplit(request.url)
-            assert (parts.scheme, parts.netloc) == ("https", HOST)
-            url = parts._replace(scheme="http", netloc=f"127.0.0.1:{vault.port}").geturl()
-            led = HttpRequest(request.method, url, headers=request.headers, content=request.content)
-            return super().send(led, **options)
+    send = RequestsTransport.send
 
-    monkeypatch.setattr(azurekms, "_credential", Credential)
-    monkeypatch.setattr(azurekms, "_transport", lambda: {"transport": Led()})
+    def led(self: RequestsTransport, request: Any, **options: Any) -> Any:
+        parts = urlsplit(request.url)
+        assert (parts.scheme, parts.netloc) == ("https", HOST)
+        url = parts._replace(scheme="http", netloc=f"127.0.0.1:{vault.port}").geturl()
+        there = HttpRequest(request.method, url, headers=request.headers, content=request.content)
+        return send(self, there, **options)
+
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", Credential)
+    monkeypatch.setattr(RequestsTransport, "send", led)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(vault)) as server:
         server.daemon_threads = True
         vault.port = server.server_port

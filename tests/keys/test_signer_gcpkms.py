@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, fetch_public, gcpkms, open_signer
+from cardsign.keys.signers import check_possession, fetch_public, open_signer, services
 from cardsign.keys.signers.access import Access
 
 pytestmark = pytest.mark.needs_gcp
@@ -68,7 +68,7 @@ class Kms:
             name=request.name,
             pem=pem.decode(),
             algorithm=algorithm,
-            pem_crc32c=gcpkms.crc32c(pem),
+            pem_crc32c=services.crc32c(pem),
         )
         self.spoil(answer)
         return answer
@@ -88,8 +88,8 @@ class Kms:
         answer = kms.AsymmetricSignResponse(
             name=request.name,
             signature=signature,
-            signature_crc32c=gcpkms.crc32c(signature),
-            verified_digest_crc32c=request.digest_crc32c == gcpkms.crc32c(digest),
+            signature_crc32c=services.crc32c(signature),
+            verified_digest_crc32c=request.digest_crc32c == services.crc32c(digest),
         )
         self.spoil(answer)
         return answer
@@ -120,12 +120,13 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kms]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
 
+    client = kms.KeyManagementServiceClient
+
     def connected() -> kms.KeyManagementServiceClient:
         channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-        transport = transports.KeyManagementServiceGrpcTransport(channel=channel)
-        return kms.KeyManagementServiceClient(transport=transport)
+        return client(transport=transports.KeyManagementServiceGrpcTransport(channel=channel))
 
-    monkeypatch.setattr(gcpkms, "_connected", connected)
+    monkeypatch.setattr(kms, "KeyManagementServiceClient", connected)
     yield project
     server.stop(None).wait()
 
@@ -231,5 +232,5 @@ def test_no_credentials(monkeypatch: pytest.MonkeyPatch, es256: PrivateKey, tmp_
 
 def test_the_checksum_is_castagnolis() -> None:
     """RFC 3720 B.4, and the check value of the polynomial."""
-    assert gcpkms.crc32c(b"123456789") == 0xE3069283
-    assert gcpkms.crc32c(bytes(32)) == 0x8A9136AA
+    assert services.crc32c(b"123456789") == 0xE3069283
+    assert services.crc32c(bytes(32)) == 0x8A9136AA

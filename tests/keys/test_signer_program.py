@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.errors import SignerFault
 from cardsign.jose import PrivateKey, Signer, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, program
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
 from cardsign.keys.signers.access import Access, SignerPolicy
 
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
@@ -147,7 +147,7 @@ def test_a_program_that_does_not_end(
     body: str, written: Program, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is killed with its children when its time is over."""
-    monkeypatch.setattr(program, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(registry, "MAX_SECONDS", 0.5)
     start = time.monotonic()
     with pytest.raises(SignerFault, match="did not") as caught:
         opened(written(body), es256).sign(b"input")

@@ -82,7 +82,7 @@ def test_what_the_server_does_unasked_is_refused(
     uri = openbao.make(f"unasked-{key_type}", key_type)
     public = fetch_public(uri, access(openbao))
     monkeypatch.setattr(
-        "cardsign.keys.signers.vault._FORMS", {alg: {"marshaling_algorithm": "asn1"}}
+        "cardsign.keys.signers.services._VAULT_FORMS", {alg: {"marshaling_algorithm": "asn1"}}
     )
 
     with pytest.raises(SignerFault, match="in DER" if alg == "ES256" else "PSS") as caught:

@@ -70,6 +70,16 @@ def test_there_is_always_room_to_draw():
         assert start <= NOON < end
 
 
+def test_a_key_that_ended_in_the_second_in_which_it_was_made_has_no_span():
+    """As of a script that makes a key and revokes it; its row still says when it ended."""
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.revoke(state, "one", reason="ceased", now=NOON))
+
+    one = key_rows(state, QUICK, after(10))[0]
+
+    assert (one.spans, one.ended) == ((), NOON)
+
+
 def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
     """It does not rotate, so nothing is ever due."""
     state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))

@@ -37,8 +37,8 @@ from cardsign.issuer.publishing import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
+from cardsign.keys.drafts import DRAFT_FILE
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import DRAFT_FILE
 from cardsign.keys.rotation import refresh_hint
 from cardsign.server.tokens import ending_tokens
 from cardsign.times import day, read_span

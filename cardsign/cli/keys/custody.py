@@ -57,8 +57,7 @@ from cardsign.keys.key_files import (
     import_private_key,
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
-from cardsign.keys.passphrase import read_passphrase
-from cardsign.keys.signers.access import user_policy
+from cardsign.keys.signers.access import read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE

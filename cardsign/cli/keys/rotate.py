@@ -32,8 +32,7 @@ from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Progress
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
-from cardsign.keys.history import kept_keyset
-from cardsign.keys.keyset_drafts import has_ended, is_needed
+from cardsign.keys.history import has_ended, is_needed, kept_keyset
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.publish.publication import published_card
 

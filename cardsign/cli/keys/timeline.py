@@ -23,11 +23,10 @@ from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.keys import short_kid
-from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import has_ended, keyset_due
+from cardsign.keys.drafts import keyset_due
+from cardsign.keys.history import StatementHistory, has_ended
 from cardsign.keys.model import StoreState
-from cardsign.keys.rotation import steps
-from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
+from cardsign.keys.rotation import Phase, Span, TimelineRow, extent, key_rows, statement_rows, steps
 from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
 from cardsign.times import minute, second
 

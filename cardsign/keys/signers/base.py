@@ -44,13 +44,6 @@ class SignerUri:
     path: str
     query: tuple[tuple[str, str], ...]
 
-    def only(self, *names: str) -> None:
-        """Refuse (``signer.uri``) a query that holds anything but `names`."""
-        for name, _ in self.query:
-            if name not in names:
-                known = f"known are {', '.join(names)}" if names else "there are none"
-                refuse_uri(self.text, f"an attribute is unknown; {known}")
-
     def one(self, name: str) -> str | None:
         """The value of an attribute, or None; refused (``signer.uri``) if it is there twice."""
         values = self.all(name)
@@ -63,8 +56,8 @@ class SignerUri:
         return tuple(value for key, value in self.query if key == name)
 
 
-def parse_uri(text: str) -> SignerUri:
-    """Take a URI apart.
+def parse_uri(text: str, *names: str) -> SignerUri:
+    """Take a URI apart whose query may have attributes of these names.
 
     Raises:
         SignerFault: ``signer.uri``.
@@ -75,6 +68,9 @@ def parse_uri(text: str) -> SignerUri:
         refuse_uri(text, "expected SCHEME:PATH or SCHEME://AUTHORITY/PATH")
     query = match["query"]
     pairs = attributes(text, query.split("&")) if query is not None else ()
+    if any(name not in names for name, _ in pairs):
+        known = f"known are {', '.join(names)}" if names else "there are none"
+        refuse_uri(text, f"an attribute is unknown; {known}")
     return SignerUri(text, match["authority"] or "", _decoded(text, match["path"]), pairs)
 
 

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.passphrase import first_line
-from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.access import Access, first_line
 from cardsign.keys.signers.base import RemoteKey, attributes, check_characters, refuse_uri, require
 
 EXTRA: Final = "pkcs11"
@@ -154,7 +153,13 @@ class TokenKey(RemoteKey):
                 token = slot.get_token()
             except (library.TokenNotPresent, library.TokenNotRecognised):
                 continue
-            if all(_shown(token, name) == value for name, value in self.token.items()):
+            said = {  # as a URI would spell it
+                "token": str(token.label),
+                "serial": bytes(token.serial).decode(errors="replace").strip(),
+                "manufacturer": str(token.manufacturer_id),
+                "model": str(token.model),
+            }
+            if self.token.items() <= said.items():
                 fitting.append(token)
         if not fitting:
             raise SignerFault(
@@ -252,18 +257,6 @@ def _offered(token: Any) -> Set[Any]:
     """The mechanisms of a token."""
     offered: Set[Any] = token.slot.get_mechanisms()
     return offered
-
-
-def _shown(token: Any, name: str) -> str:
-    """What a token says of itself, as a URI would spell it."""
-    match name:
-        case "token":
-            return str(token.label)
-        case "serial":
-            return bytes(token.serial).decode(errors="replace").strip()
-        case "manufacturer":
-            return str(token.manufacturer_id)
-    return str(token.model)
 
 
 def _encoded(library: Any, key: Any) -> bytes:

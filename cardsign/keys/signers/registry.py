@@ -3,7 +3,7 @@
 ``env:NAME`` and ``file:PATH`` name a private key that this process reads by itself: PEM
 (PKCS #8, SEC 1 or PKCS #1, encrypted or not), PKCS #12, a JWK, or a JWK Set of which `kid` names
 one. A variable may hold the base64 of any of these, as some CI systems mask only values of one
-line. A file may be one of a key store.
+line. A file may be one of a key store. ``exec:`` names a program that signs.
 
 Every other signer is bound to the stored public key, with which each of its answers is verified.
 Another package adds a kind of its own by an entry point of the group :data:`ENTRY_POINTS`: its
@@ -19,33 +19,35 @@ import os
 import re
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
+from cardsign import programs
 from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey, check_answer
-from cardsign.keys.envelope import is_envelope, open_envelope
-from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
-from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
-from cardsign.keys.signers.access import Access, SignerPolicy
-from cardsign.keys.signers.awskms import AwsKey
-from cardsign.keys.signers.azurekms import AzureKey
+from cardsign.keys.key_files import (
+    MAX_KEY_FILE_BYTES,
+    import_private_key,
+    is_encrypted,
+    is_envelope,
+    open_envelope,
+)
+from cardsign.keys.signers.access import PASSPHRASE_VARIABLE, Access, SignerPolicy
 from cardsign.keys.signers.base import (
     NOT_SHOWN,
     BoundSigner,
     RemoteKey,
     is_shown,
+    parse_uri,
     refuse_uri,
     scheme_of,
     shown,
 )
-from cardsign.keys.signers.gcpkms import GoogleKey
 from cardsign.keys.signers.pkcs11 import TokenKey
-from cardsign.keys.signers.program import ProgramKey
-from cardsign.keys.signers.vault import VaultKey
+from cardsign.keys.signers.services import AwsKey, AzureKey, GoogleKey, VaultKey
 
 ENTRY_POINTS: Final = "cardsign.signers"
 
@@ -57,6 +59,63 @@ _FILE: Final = "file"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
 #: What a user may have meant by env:NAME; a key has small letters too.
 _LIKELY_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
+
+MAX_SECONDS: Final = 60.0  # a person may have to touch a device
+MAX_ANSWER_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
+
+
+class ProgramKey(RemoteKey):
+    """A program, by its path and its arguments. It always needs the user's leave.
+
+    ``exec:/absolute/path?arg=A&arg=B&env=NAME`` runs ``/absolute/path A B``: no shell, the root as
+    working directory, and of the environment only what every program inherits
+    (:data:`cardsign.programs.INHERITED`), the variables that ``env=`` names, and CARDSIGN_ALG,
+    CARDSIGN_KID and CARDSIGN_THUMBPRINT, which say what is wanted.
+
+    On stdin comes ``protected.payload``, ASCII. On stdout go the bytes of the JWS signature and
+    nothing else, without base64, newline or DER: r and s, 32 bytes each, or PKCS #1 v1.5.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        parts = parse_uri(uri, "arg", "env")
+        if parts.authority or not PurePosixPath(parts.path).is_absolute():
+            refuse_uri(uri, "expected exec: and the absolute path of a program")
+        self.path, self.arguments, self.variables = parts.path, parts.all("arg"), parts.all("env")
+
+    @property
+    def needs_leave(self) -> bool:
+        """Always."""
+        return True
+
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Refuse: a program only signs."""
+        what = "a program cannot be asked for its public key"
+        raise SignerFault("signer.no_public", what, path=self.uri)
+
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Run the program, once for each signature.
+
+        Raises:
+            SignerFault: ``signer.unreachable`` (it cannot be started) or ``signer.failed`` (its
+                exit status, too long, too much).
+        """
+        environment = {
+            **programs.inherited(access.environment, *self.variables),
+            "CARDSIGN_ALG": public.alg,
+            "CARDSIGN_KID": public.kid,
+            "CARDSIGN_THUMBPRINT": public.thumbprint,
+        }
+        bounded = programs.Program(
+            self.path, self.arguments, environment, MAX_SECONDS, MAX_ANSWER_BYTES
+        )
+        try:
+            return programs.run(bounded, signing_input)
+        except programs.ProgramError as exc:
+            code = "signer.failed" if exc.was_started else "signer.unreachable"
+            said = f"; it said: {exc.complaint}" if exc.complaint else ""
+            raise SignerFault(code, f"the program {exc.what}{said}", path=self.path) from exc
+
 
 _OURS: Final[Mapping[str, type[RemoteKey]]] = {
     "awskms": AwsKey,

@@ -22,12 +22,11 @@ from cardsign.keys.audit import (
     check_vouched,
     extend,
 )
-from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
+from cardsign.keys.key_files import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
 from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
-from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
-from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.access import Access, check_strength
 from cardsign.keys.signers.registry import open_signer
 from cardsign.records import dataclass
 

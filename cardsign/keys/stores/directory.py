@@ -40,7 +40,7 @@ from cardsign.files import (
     write_atomic,
 )
 from cardsign.keys.audit import MAX_LINE_BYTES
-from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
+from cardsign.keys.key_files import MAX_ENVELOPE_BYTES
 from cardsign.keys.model import MAX_STATE_BYTES, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
@@ -128,19 +128,16 @@ class DirectoryStore(KeyStore):
                 )
             logged: int | None = None
             try:
-                self._keep(envelopes)
+                for thumbprint, envelope in envelopes.items():
+                    private_file = self._own_private_file(thumbprint)
+                    make_directory(private_file.parent, mode=0o700)
+                    remove(private_file)  # left by an attempt that never came to commit this key
+                    create_private(private_file, envelope)
                 logged = append_private(self.path / AUDIT_FILE, lines)
                 write_atomic(self.path / STATE_FILE, dump_state(state))
             except FileFault:
                 self._undo(envelopes, logged, before.generation)
                 raise
-
-    def _keep(self, envelopes: Mapping[str, bytes]) -> None:
-        for thumbprint, envelope in envelopes.items():
-            private_file = self._own_private_file(thumbprint)
-            make_directory(private_file.parent, mode=0o700)
-            remove(private_file)  # left by an attempt that never came to commit this key
-            create_private(private_file, envelope)
 
     def _undo(self, envelopes: Mapping[str, bytes], logged: int | None, generation: int) -> None:
         """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""

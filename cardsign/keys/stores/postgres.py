@@ -31,7 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.keys.audit import SeenHeads
-from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
+from cardsign.keys.key_files import MAX_ENVELOPE_BYTES
 from cardsign.keys.model import ROTATING, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
@@ -208,15 +208,6 @@ _CODES: Final = {
 _NUMBERED: Final = frozenset({GENERATION.name, KEYSET.name, RELEASE.name})
 
 
-@contextmanager
-def converted(url: DatabaseUrl) -> Iterator[None]:
-    """Convert what goes wrong with the database at `url` to a StoreFault."""
-    try:
-        yield
-    except SQLAlchemyError as exc:
-        raise _fault(exc, url) from None
-
-
 def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
     driver: Any = getattr(exc, "orig", None)
     state: str = getattr(driver, "sqlstate", None) or ""
@@ -244,14 +235,6 @@ def write_state(connection: sa.Connection, state: StoreState) -> None:
             state=dump_state(state).decode("ascii"),
         )
     )
-
-
-def write_generations_before(connection: sa.Connection, generation: int) -> None:
-    """Count up to a generation that is restored; the states of those before it are not known."""
-    if generation:
-        number = sa.func.generate_series(0, generation - 1).column_valued("number")
-        rows = sa.select(number, sa.func.nullif(number - 1, -1))
-        connection.execute(sa.insert(GENERATION).from_select(("generation", "previous"), rows))
 
 
 def write_envelopes(
@@ -319,9 +302,17 @@ class PostgresStore(KeyStore):
 
     def make(self, contents: Contents) -> bool:
         with self._transaction() as connection:
-            if not _made_tables(connection):
-                return False
-            write_generations_before(connection, contents.state.generation)
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MAKING)))
+            if sa.inspect(connection).has_table(STORE.name):
+                return False  # of several processes one makes it
+            make_tables(connection)
+            connection.execute(sa.insert(STORE).values(single=True, layout=LAYOUT))
+            if (generation := contents.state.generation) > 0:
+                # The states of the generations before one that is restored are not known.
+                earlier = sa.func.generate_series(0, generation - 1).column_valued("earlier")
+                rows = sa.select(earlier, sa.func.nullif(earlier - 1, -1))
+                counted = sa.insert(GENERATION).from_select(("generation", "previous"), rows)
+                connection.execute(counted)
             write_state(connection, contents.state)
             write_envelopes(connection, contents.state, contents.envelopes)
             write_lines(connection, contents.audit, after=0)
@@ -428,22 +419,16 @@ class PostgresStore(KeyStore):
     @contextmanager
     def _transaction(self, isolation: str = "READ COMMITTED") -> Iterator[sa.Connection]:
         """A transaction of its own connection, committed unless something is raised."""
-        with converted(self.url), self._engine.connect() as plain:
-            connection = plain.execution_options(isolation_level=isolation)
-            with connection.begin():
-                connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_PATIENCE}"))
-                connection.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_PATIENCE}"))
-                yield connection
-
-
-def _made_tables(connection: sa.Connection) -> bool:
-    """Make the tables unless they are there; of several processes one does."""
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MAKING)))
-    if sa.inspect(connection).has_table(STORE.name):
-        return False
-    make_tables(connection)
-    connection.execute(sa.insert(STORE).values(single=True, layout=LAYOUT))
-    return True
+        try:
+            with self._engine.connect() as plain:
+                connection = plain.execution_options(isolation_level=isolation)
+                with connection.begin():
+                    connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_PATIENCE}"))
+                    timeout = f"SET LOCAL statement_timeout = {STATEMENT_PATIENCE}"
+                    connection.execute(sa.text(timeout))
+                    yield connection
+        except SQLAlchemyError as exc:
+            raise _fault(exc, self.url) from None
 
 
 def _engine(url: DatabaseUrl) -> sa.Engine:

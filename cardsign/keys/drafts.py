@@ -1,22 +1,28 @@
-"""Keyset statements as their issuer drafts them: what is to be said, and who has yet to sign it.
+"""Keyset and release statements as their issuer drafts them; who has yet to sign a keyset.
 
-Pure. A draft is the statement itself with too few signatures, down to none, so that nothing is
-signed but what will be published. Every draft is checked as a verifier would check it, but for
-the signatures that are still to come; what `cardsign.jose` refuses is never written. Each host
-computes the same draft from the same state, byte for byte. So `keys rotate` may write one without
-asking whether another host has.
+Pure. A draft of a keyset is the statement itself with too few signatures, down to none, so that
+nothing is signed but what will be published. Every draft is checked as a verifier would check it,
+but for the signatures that are still to come; what `cardsign.jose` refuses is never written. Each
+host computes the same draft from the same state, byte for byte. So `keys rotate` may write one
+without asking whether another host has.
+
+A release lists a new card before it is served and the old one for as long as caches may hold it,
+so that none of the orders in which copies expire refuses an honest card (threat 15).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused, StoreFault
+from cardsign.errors import JsonRefused
 from cardsign.jose import base64url
 from cardsign.keys.lifecycle import (
     DEFAULT_SETTINGS,
@@ -29,6 +35,7 @@ from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
     TYP_KEYSET,
+    TYP_RELEASE,
     Envelope,
     StatementRefused,
     count,
@@ -44,6 +51,15 @@ from cardsign.statements.keyset import (
     keyset_payload,
     read_keyset,
 )
+from cardsign.statements.release import (
+    FLOOR_EXTENDED,
+    KIND_PUBLIC,
+    RELEASE_FORMAT,
+    ListedCard,
+    ReleaseStatement,
+    release_of,
+    release_payload,
+)
 from cardsign.times import day, second, utc
 
 #: Where a tick writes its draft: one name, so there is one draft. Those of people have others.
@@ -54,16 +70,12 @@ _KIDS_SHOWN: Final = 4  # kids in a sentence
 # What a keyset statement changes, in sentences for those who are asked to sign it.
 
 
-def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple[str, ...]:
+def differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[str]:
     """Say what changes from one statement to another, the gravest first.
 
     Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
     `before` is the signer's own; where they have none, all is new.
     """
-    return tuple(_differences(before, after))
-
-
-def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[str]:
     what = f"keyset {after.label} of {after.issuer}"
     if before is None:
         yield f"+ {what}: nothing is held here to compare it with"
@@ -84,21 +96,16 @@ def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iter
 def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[str]:
     if before == after:
         return
-    yield f"~ {name}: {_size(before)} -> {_size(after)}"
-    old, new = _members(before), _members(after)
-    yield from _texts(name, [one for one in old if one not in new], [])
-    yield from _texts(name, [], [one for one in new if one not in old])
-
-
-def _size(quorum: Quorum | None) -> str:
-    if quorum is None:
-        return "none"
-    return f"{quorum.threshold} of {len({key.holder for key in quorum.keys})}"
-
-
-def _members(quorum: Quorum | None) -> list[str]:
-    keys = quorum.keys if quorum else ()
-    return [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
+    sizes, members = list[str](), list[list[str]]()
+    for one in (before, after):
+        keys = one.keys if one else ()
+        holders = len({key.holder for key in keys})
+        sizes.append(f"{one.threshold} of {holders}" if one else "none")
+        members.append(
+            [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
+        )
+    yield f"~ {name}: {' -> '.join(sizes)}"
+    yield from _texts(name, *members)
 
 
 def _keys(before: tuple[IssuerKey, ...], after: tuple[IssuerKey, ...]) -> Iterator[str]:
@@ -125,15 +132,9 @@ def _key(key: IssuerKey) -> str:
     )
 
 
-def _texts(
-    name: str, before: list[str] | tuple[str, ...], after: list[str] | tuple[str, ...]
-) -> Iterator[str]:
-    for text in before:
-        if text not in after:
-            yield f"- {name} {text}"
-    for text in after:
-        if text not in before:
-            yield f"+ {name} {text}"
+def _texts(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    yield from (f"- {name} {text}" for text in before if text not in after)
+    yield from (f"+ {name} {text}" for text in after if text not in before)
 
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
@@ -221,107 +222,44 @@ class QuorumSignatures:
         return max(0, self.quorum.threshold - len(self.signed))
 
 
-def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
-    """Return who can still sign for a quorum, as far as a store knows: not with an ended key."""
-    ended = {key.thumbprint for key in state.keys if key.state in ENDED}
-    return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
-
-
-def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
-    """Say whether the issuer ended on purpose: of each role the last key was revoked as ceased.
-
-    Keys that another holder keeps, and that the keyset lists, let it go on.
-    """
-    online = [key for key in state.keys if key.rotates]
-    ours = {key.thumbprint for key in online}
-    if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
-        return False
-    last: dict[str, tuple[datetime, bool]] = {}  # when it was revoked, and whether to go on
-    for key in online:
-        if key.state not in ENDED:
-            return False
-        if key.times.revoked is not None:
-            end = (key.times.revoked, key.revoked_because != "ceased")
-            last.update({role: max(last.get(role, end), end) for role in key.roles})
-    return bool(last) and not any(goes_on for _, goes_on in last.values())
-
-
-def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:
-    """Return the root keys of a store that a keyset does not list, as while a recovery waits."""
-    listed = {key.public.thumbprint for key in keyset.root.keys}
-    roots = (key for key in state.keys if "root" in key.roles and key.state == "active")
-    return tuple(key for key in roots if key.thumbprint not in listed)
-
-
-def awaits_recovery(state: StoreState, keyset: KeysetStatement) -> bool:
-    """Say whether a store was made anew, and the recovery that lists its keys is not kept yet."""
-    ours = {key.thumbprint for key in state.keys}
-    is_listed = any(key.public.thumbprint in ours for key in keyset.keys)
-    return not is_listed and bool(unlisted_roots(state, keyset))
-
-
-def keys_elsewhere(state: StoreState, keyset: KeysetStatement) -> tuple[IssuerKey, ...]:
-    """Return listed keys of the holders of a store that it lacks: another copy has made them."""
-    ours = {key.thumbprint for key in state.keys}
-    holders = {key.holder for key in state.keys if key.rotates}
-    return tuple(
-        key for key in keyset.keys if key.public.thumbprint not in ours and key.holder in holders
-    )
-
-
-def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
-    """Say whether too few holders are left without a root or recovery key to sign what is next."""
-    without = state.replacing([replace(key, state="retired")])
-    return any(
-        len(holders_left(quorum, without)) < quorum.threshold
-        for quorum in (keyset.root, keyset.recovery)
-        if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
-    )
-
-
-def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
-    """Refuse to end a root or recovery key without which no further statement can be signed.
-
-    Raises:
-        StoreFault: ``keystore.still_needed``.
-    """
-    if keyset is not None and is_needed(key, keyset, state):
-        raise StoreFault(
-            "keystore.still_needed",
-            f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "
-            "holders are left without it to sign the next",
-        )
-
-
 def draft_next(
     plan: KeysetPlan,
     previous: KeysetStatement | None,
     *,
     now: datetime,
     lifetime: timedelta = KEYSET_LIFETIME,
+    recovery: bool = False,
 ) -> KeysetStatement:
-    """Draft the first statement, or the next version; unsigned.
+    """Draft the first statement, the next version, or by `recovery` the next epoch; unsigned.
 
     Raises:
         StatementRefused: What a verifier would refuse once everybody has signed.
     """
-    number = (previous.epoch, previous.version + 1) if previous else (1, 1)
-    return _drafted(plan, previous, number, previous.digest if previous else None, now, lifetime)
-
-
-def draft_recovery(
-    plan: KeysetPlan,
-    previous: KeysetStatement,
-    *,
-    now: datetime,
-    lifetime: timedelta = KEYSET_LIFETIME,
-) -> KeysetStatement:
-    """Draft the statement with which the recovery keys open the next epoch; unsigned.
-
-    Raises:
-        StatementRefused: As :func:`draft_next`; ``statement.recovery``: nobody can open one.
-    """
-    return _drafted(plan, previous, (previous.epoch + 1, 1), None, now, lifetime)
+    epoch, version, prev = 1, 1, None
+    if previous is not None and recovery:
+        epoch = previous.epoch + 1
+    elif previous is not None:
+        epoch, version, prev = previous.epoch, previous.version + 1, previous.digest
+    iat = int(now.timestamp())
+    payload = keyset_payload(
+        {
+            "format": KEYSET_FORMAT,
+            "issuer": plan.issuer,
+            "origins": list(plan.origins),
+            "epoch": epoch,
+            "version": version,
+            "prev": prev,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "root": plan.root.to_json(),
+            "recovery": plan.recovery.to_json() if plan.recovery else None,
+            "keys": [key.to_json() for key in plan.keys],
+            "revoked": list[Json](sorted(plan.revoked)),
+        }
+    )
+    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    check_draft(statement, previous)
+    return statement
 
 
 def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
@@ -359,36 +297,6 @@ def quorum_signatures(
     )
 
 
-def _drafted(
-    plan: KeysetPlan,
-    previous: KeysetStatement | None,
-    number: tuple[int, int],
-    prev: str | None,
-    now: datetime,
-    lifetime: timedelta,
-) -> KeysetStatement:
-    iat = int(now.timestamp())
-    payload = keyset_payload(
-        {
-            "format": KEYSET_FORMAT,
-            "issuer": plan.issuer,
-            "origins": list(plan.origins),
-            "epoch": number[0],
-            "version": number[1],
-            "prev": prev,
-            "iat": iat,
-            "exp": iat + int(lifetime.total_seconds()),
-            "root": plan.root.to_json(),
-            "recovery": plan.recovery.to_json() if plan.recovery else None,
-            "keys": [key.to_json() for key in plan.keys],
-            "revoked": list[Json](sorted(plan.revoked)),
-        }
-    )
-    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
-    check_draft(statement, previous)
-    return statement
-
-
 def _listed(
     record: KeyRecord, before: IssuerKey | None, now: datetime, until: datetime
 ) -> IssuerKey:
@@ -412,12 +320,7 @@ def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:
 
 def write_draft(statement: KeysetStatement) -> bytes:
     """A draft as a file: General JSON as a statement is, with the signatures that there are."""
-    envelope = statement.envelope
-    document = {
-        "payload": base64url.encode(envelope.payload),
-        "signatures": [signature.to_json() for signature in envelope.signatures],
-    }
-    return json.dumps(document, indent=2).encode("ascii") + b"\n"
+    return statement.envelope.to_bytes(indent=2) + b"\n"
 
 
 def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
@@ -475,19 +378,19 @@ def keyset_due(
     are wanted once for them. `settings` foresee when that is; whether it is due now, the state says
     alone.
     """
-    number = previous.label
     following = f"{previous.epoch}.{previous.version + 1}"
-    ends = utc(previous.exp)
-    aged = previous.renew_at
+    ends, aged = utc(previous.exp), previous.renew_at
     changed = _changed(state, previous, now)
-    leaving = _leaving(state, previous)
+    listed = {key.public.thumbprint for key in previous.keys}
+    leaving = [key for key in state.keys if key.state == "retiring" and key.thumbprint in listed]
     if not changed or (leaving and all(key.state == "retired" for key in changed)):
         last = max((_leaves(state, key, settings, now) for key in leaving), default=now)
         if now < last < aged:
             why = f"{_kids((*changed, *leaving))} have retired by then"
             return KeysetDue(following, last, why, ends)
-        return KeysetDue(following, aged, f"keyset {number} ends at {second(ends)}", ends)
-    why = f"keyset {number} is out of date: {_kids(changed)} changed since"
+        why = f"keyset {previous.label} ends at {second(ends)}"
+        return KeysetDue(following, aged, why, ends)
+    why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
     return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)
 
 
@@ -605,12 +508,6 @@ def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tup
     return tuple(key for key in state.keys if key.thumbprint in names)
 
 
-def _leaving(state: StoreState, previous: KeysetStatement) -> tuple[KeyRecord, ...]:
-    """The listed keys that are about to retire."""
-    listed = {key.public.thumbprint for key in previous.keys}
-    return tuple(key for key in state.keys if key.state == "retiring" and key.thumbprint in listed)
-
-
 def _leaves(
     state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime
 ) -> datetime:
@@ -631,3 +528,168 @@ def _last_change(key: KeyRecord) -> datetime:
     times = key.times
     known = (times.prepublished, times.activated, times.retired, times.revoked)
     return max([key.created, *(time for time in known if time is not None)])
+
+
+# Releases.
+
+
+#: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
+RELEASE_LIFETIME: Final = timedelta(days=7)
+#: The clocks of the issuer's own hosts may differ by so much.
+SKEW: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """What the next release is to say besides what the one before said.
+
+    Attributes:
+        cards: (url, payload digest) of the cards to list; the listed ones stay.
+        settled: By url, the digest of the only card that caches can still hold: what was listed
+            before it no longer is, and the floor rises to it.
+        withdrawn: Urls of which nothing is current any more.
+        extended_floor: The least seq of an extended card that is still current, if it rises.
+        revoked: Thumbprints; those that are no keys of the keyset are left out.
+    """
+
+    cards: tuple[tuple[str, str], ...] = ()
+    settled: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
+    extended_floor: int | None = None
+    revoked: frozenset[str] = frozenset()
+    audit_head: str | None = None
+
+
+def settled_cards(
+    listed: Iterable[ListedCard], state: StoreState, settings: TimelineSettings, now: datetime
+) -> dict[str, str]:
+    """By url, the digest of the only card that caches can still hold, where there is just one.
+
+    It is the one that the newest records show, of publications or of looks at what is live, and the
+    first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
+    may never have been live.
+    """
+    urls: dict[str, set[str]] = {}
+    for card in listed:
+        urls.setdefault(card.payload_sha256, set()).add(card.url)
+    shown: dict[str, tuple[str, datetime]] = {}  # which card was recorded last, and since when
+    for publication in state.publications:
+        for digest in (card.payload_sha256 for card in publication.cards):
+            for url in urls.get(digest, ()):
+                if url not in shown or shown[url][0] != digest:
+                    shown[url] = digest, publication.at
+    turnover = settings.as_published(state).turnover
+    return {url: digest for url, (digest, at) in shown.items() if at + turnover <= now}
+
+
+def card_digest(card: bytes) -> str:
+    """SHA-256 of a card's ``served-as-is`` payload in lower-case hex, as releases list it.
+
+    Raises:
+        JsonRefused, CardRefused: It cannot be read in one way only.
+        CanonicalizationError: It has no such payload.
+    """
+    return hashlib.sha256(
+        canonicalize(Card.from_bytes(card).document, "served-as-is").data
+    ).hexdigest()
+
+
+def draft_following(
+    plan: ReleasePlan,
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    *,
+    seq: int,
+    now: datetime,
+    lifetime: timedelta = RELEASE_LIFETIME,
+) -> ReleaseStatement:
+    """Draft the next release, unsigned; `seq` is higher than any number that was used.
+
+    Raises:
+        StatementRefused: What a verifier would refuse however it is signed.
+    """
+    floor = dict(previous.floor) if previous else {}
+    if plan.extended_floor is not None:
+        floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
+    cards = _settled(_listed_cards(plan, previous, floor, seq), plan, floor)
+    # The floor outlives the card: so every later release knows that it was withdrawn.
+    for url in plan.withdrawn:
+        floor.setdefault(url, seq)
+    revoked = plan.revoked
+    if previous is not None and previous.keyset == keyset.id:
+        revoked = revoked | previous.revoked
+    iat = int(now.timestamp())
+    payload = release_payload(
+        {
+            "format": RELEASE_FORMAT,
+            "issuer": keyset.issuer,
+            "keyset": keyset.id.to_json(),
+            "seq": seq,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "cards": [
+                {
+                    "url": card.url,
+                    "kind": card.kind,
+                    "payload_sha256": card.payload_sha256,
+                    "seq": card.seq,
+                }
+                for card in cards
+            ],
+            "floor": dict(floor),
+            "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
+            "audit_head": plan.audit_head,
+        }
+    )
+    return release_of(Envelope(TYP_RELEASE, payload, ()))
+
+
+def says_something_new(
+    draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
+) -> bool:
+    """Whether a release says anything new, or the one before is half over, or not begun.
+
+    A longer audit log alone is nothing new: each release makes it longer itself.
+    """
+    if previous is None or now >= previous.renew_at or is_early(previous, now=now):
+        return True
+    said, before = (
+        (one.issuer, one.keyset, frozenset(one.cards), dict(one.floor), one.revoked)
+        for one in (draft, previous)
+    )
+    return said != before
+
+
+def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
+    """Whether nobody believes a release yet: the signer's clock was ahead."""
+    return now.timestamp() < release.iat - SKEW.total_seconds()
+
+
+def _listed_cards(
+    plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
+) -> list[ListedCard]:
+    """Cards that are current and those to come; who was listed first when stays so."""
+    listed = {
+        (card.url, card.payload_sha256): card
+        for card in (previous.cards if previous else ())
+        if card.seq >= floor.get(card.url, 0)
+    }
+    newest = {card.url: card for card in sorted(listed.values(), key=lambda card: card.seq)}
+    # To return to a card before the newest is to list it anew: else its floor would let the newer
+    # one pass for ever.
+    for url, digest in plan.cards:
+        if url not in newest or newest[url].payload_sha256 != digest:
+            listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)
+    return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
+
+
+def _settled(cards: list[ListedCard], plan: ReleasePlan, floor: dict[str, int]) -> list[ListedCard]:
+    """Leave out what no cache holds any more, and raise the floors to what is left."""
+    for card in cards:
+        if plan.settled.get(card.url) == card.payload_sha256:
+            floor[card.url] = max(floor.get(card.url, 0), card.seq)
+    return [
+        card
+        for card in cards
+        if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
+    ]
