@@ -11,36 +11,56 @@ import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card.convert import CardForm
-from cardsign.cli.arguments import STDIO, option, refuse_two_documents, write_output
+from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import printed, safe, say, say_notes
 from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 
-_VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
+
+def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """What ``--set`` says, by member."""
+    members: dict[str, str] = {}
+    for text in given:
+        member, equals, value = text.partition("=")
+        if not equals:
+            message = f"--set takes MEMBER=VALUE, found {text!r}"
+            raise UsageFault("usage.invalid", message, hint=SET_HINT)
+        if member in members:
+            message = f"--set names {member!r} twice"
+            raise UsageFault("usage.conflict", message, hint="Name it once.")
+        members[member] = value
+    return members
+
+
+_build_options: Final = option_group(
+    BuildOptions,
+    "options",
+    option(
+        "--a2a",
+        "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
+        "suffix [default: 0.3 from Forge, else 1.0].",
+        type=click.Choice(("0.2", "0.3", "1.0", "both")),
+    ),
+    option("--base-url URL", "Where the server is; the source's path follows."),
+    option("--url TEMPLATE", "Where the agent is; {name} stands for its name."),
+    option(
+        "--set MEMBER=VALUE...",
+        "A member of the card, such as description or skills.ID.name; wins over every source.",
+        into="members",
+        callback=_members,
+    ),
+    option("--agent NAME", "Which agent of Orloj, where the sources define several."),
+    option("--keep-going", "Leave out what is refused, and build the rest."),
+    option("--prompt-excerpt", "Take a missing description from a prompt's first sentence."),
+)
 
 
 @command(example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json")
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
 @option("-o --output CARD", "The card; '-' for stdout.", required=True)
-@option(
-    "--a2a",
-    "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
-    "suffix [default: 0.3 from Forge, else 1.0].",
-    type=click.Choice(_VERSIONS),
-)
-@option("--base-url URL", "Where the server is; the source's path follows.")
-@option("--url TEMPLATE", "Where the agent is; {name} stands for its name.")
-@option(
-    "--set MEMBER=VALUE...",
-    "A member of the card, such as description or skills.ID.name; wins over every source.",
-    into="members",
-)
-@option("--agent NAME", "Which agent of Orloj, where the sources define several.")
-@option("--keep-going", "Leave out what is refused, and build the rest.")
-@option("--prompt-excerpt", "Take a missing description from a prompt's first sentence.")
+@_build_options
 @option(
     "--ask-mcp URL...",
     "Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
@@ -56,13 +76,7 @@ _VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
 def build(
     sources: tuple[str, ...],
     output: str,
-    a2a: CardForm | None,
-    base_url: str | None,
-    url: str | None,
-    members: tuple[str, ...],
-    agent: str | None,
-    keep_going: bool,
-    prompt_excerpt: bool,
+    options: BuildOptions,
     asked: tuple[str, ...],
     run: tuple[str, ...],
     network: NetworkOptions,
@@ -79,14 +93,11 @@ def build(
     """
     refuse_two_documents(output)
     settings = project_config().build
-    options = BuildOptions(
-        a2a=a2a or settings.a2a,
-        base_url=base_url or settings.base_url,
-        url=url or (None if base_url else settings.url),
-        members=_members(members),
-        agent=agent,
-        keep_going=keep_going,
-        prompt_excerpt=prompt_excerpt,
+    options = replace(
+        options,
+        a2a=options.a2a or settings.a2a,
+        base_url=options.base_url or settings.base_url,
+        url=options.url or (None if options.base_url else settings.url),
         orloj=settings.orloj,
     )
     if asked or run:
@@ -99,25 +110,14 @@ def build(
         write_output(name, data)
     say_notes(built.reasons)
     if not printed(_to_json(built, list(written))) and explain:
-        click.echo("\n".join(_explained(built)), err=output == STDIO)
+        members = [".".join(one.target) for one in built.facts]
+        width = min(max(map(len, members), default=0), 48)
+        for member, one in zip(members, built.facts, strict=True):
+            click.echo(f"{safe(member):<{width}}  {safe(str(one.place))}", err=output == STDIO)
     for name in written:
         if name != STDIO:
             say(f"wrote {name}")
     return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
-
-
-def _members(given: tuple[str, ...]) -> dict[str, str]:
-    members: dict[str, str] = {}
-    for text in given:
-        member, equals, value = text.partition("=")
-        if not equals:
-            message = f"--set takes MEMBER=VALUE, found {text!r}"
-            raise UsageFault("usage.invalid", message, hint=SET_HINT)
-        if member in members:
-            message = f"--set names {member!r} twice"
-            raise UsageFault("usage.conflict", message, hint="Name it once.")
-        members[member] = value
-    return members
 
 
 def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
@@ -129,13 +129,6 @@ def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
             raise UsageFault("usage.conflict", "--a2a both writes two files, so -o - cannot be")
         path = Path(output)
         yield str(path.with_suffix(f".{version}{path.suffix}")), data
-
-
-def _explained(built: BuiltCard) -> Iterator[str]:
-    names = [".".join(one.target) for one in built.facts]
-    width = min(max(map(len, names), default=0), 48)
-    for name, one in zip(names, built.facts, strict=True):
-        yield f"{safe(name):<{width}}  {safe(str(one.place))}"
 
 
 def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:

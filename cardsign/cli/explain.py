@@ -182,8 +182,7 @@ def _keys_of(name: str, options: TrustOptions) -> JwkSet:
 
 
 def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator[str]:
-    yield f"{safe(name)}: {_kind(explanation)}"
-    yield f"  {_summary(explanation)}"
+    yield from _summary(safe(name), explanation)
     for one in explanation.predictions:
         yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
     for problem in explanation.problems:
@@ -214,33 +213,30 @@ def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator
             yield f"    and at {more} more; see --json"
 
 
-def _summary(explanation: Explanation) -> str:
-    """One sentence: which signatures fit, and what the SDKs would say."""
-    count = len(explanation.signatures)
+def _summary(name: str, explanation: Explanation) -> Iterator[str]:
+    """What the card is; then which signatures fit, and what the SDKs would say."""
     if explanation.portable is None:
-        return "No verifier reads this file as a card."
-    if not count:
-        return "The card is not signed, so a verifier that wants a signature refuses it."
-    fitting = sum(bool(one.profiles) for one in explanation.signatures)
-    fit = f"{fitting} of {count} signatures fit this card by the keys given"
-    if not explanation.predictions:
-        unread = all(one.verdict == "unknown-key" for one in explanation.signatures)
-        keys = "No signature was checked: give its keys with --jwks FILE or --issuer NAME."
-        return keys if unread else f"{fit}."
-    accepted = sum(one.outcome == "accepted" for one in explanation.predictions)
-    clients = len(explanation.predictions)
-    return f"{fit}; of {clients} clients {accepted} would accept it (predicted):"
-
-
-def _kind(explanation: Explanation) -> str:
-    if explanation.portable is None:
-        return "not a card that can be read"
+        yield f"{name}: not a card that can be read"
+        yield "  No verifier reads this file as a card."
+        return
     named = {"mixed": "A2A 1.0 and 0.3", "none": "of no known A2A version", None: "unclear"}
     kind = named.get(explanation.a2a_version, f"A2A {explanation.a2a_version}")
     portable = "portable" if explanation.portable else "not portable"
     count = len(explanation.signatures) + explanation.signatures_left_out
     signed = "not signed" if not count else f"{count} signature{'' if count == 1 else 's'}"
-    return f"{kind}, {portable}, {signed}"
+    yield f"{name}: {kind}, {portable}, {signed}"
+    clients, signatures = explanation.predictions, explanation.signatures
+    fitting = sum(bool(one.profiles) for one in signatures)
+    fit = f"{fitting} of {len(signatures)} signatures fit this card by the keys given"
+    if not signatures:
+        yield "  The card is not signed, so a verifier that wants a signature refuses it."
+    elif clients:
+        accepted = sum(one.outcome == "accepted" for one in clients)
+        yield f"  {fit}; of {len(clients)} clients {accepted} would accept it (predicted):"
+    elif all(one.verdict == "unknown-key" for one in signatures):
+        yield "  No signature was checked: give its keys with --jwks FILE or --issuer NAME."
+    else:
+        yield f"  {fit}."
 
 
 def _payload(payload: ProfilePayload) -> str:
@@ -309,10 +305,9 @@ def _header(signature: SignatureExplanation) -> str:
         return "no header that can be read"
     parts, first = [], ("alg", "kid", "typ")
     for name in first:
-        value = signature.header.get(name, "none")
-        parts.append(
-            f"{name} {safe(value if isinstance(value, str) else json.dumps(value), limit=64)}"
-        )
+        value = signature.header.get(name)
+        word = value if isinstance(value, str) else "none" if value is None else json.dumps(value)
+        parts.append(f"{name} {safe(word, limit=64)}")
     others = [safe(name, limit=40) for name in signature.header if name not in first]
     if others:
         parts.append(f"besides {', '.join(others[:_MAX_POINTERS])}")

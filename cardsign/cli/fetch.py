@@ -201,21 +201,17 @@ def call(
         complain(failure)  # the object above says the state
         return failure.exit_status
     if reply.state and not reply.state.endswith("_COMPLETED"):
-        say(f"task {safe(reply.task)} is {reply.state}{_next_step(url, reply)}")
+        step = ""
+        if reply.state.endswith("_INPUT_REQUIRED"):
+            context = f" --context {_id(reply.context)}" if reply.context else ""
+            step = f"; answer it: cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}"
+        say(f"task {safe(reply.task)} is {reply.state}{step}")
     if not reply.is_final and not about.get:
         say(
             "the answer ended before the task did: "
             f"cardsign call {safe(url)} --task {_id(reply.task)} --get"
         )
     return report.exit_status
-
-
-def _next_step(url: str, reply: Reply) -> str:
-    """How a task that waits for the user is answered."""
-    if not reply.state.endswith("_INPUT_REQUIRED"):
-        return ""
-    context = f" --context {_id(reply.context)}" if reply.context else ""
-    return f"; answer it: cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}"
 
 
 def _id(untrusted_id: str) -> str:

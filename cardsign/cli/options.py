@@ -10,7 +10,6 @@ import shlex
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -105,8 +104,16 @@ class KeystoreOptions:
         place = self._named(create=create)
         if isinstance(place, Path):
             return to_change(place)
-        copy = partial(_copy_database, place)
-        return to_change(Path(str(place)), copy=copy) if is_dry_run() else place
+        if not is_dry_run():
+            return place
+
+        def copy(_: Path, target: Path) -> None:
+            from cardsign.keys.backup import pack, restore, unpack
+
+            if is_taken(place):
+                restore(unpack(pack(open_store(place))), target, now=moment())
+
+        return to_change(Path(str(place)), copy=copy)
 
     def _named(self, *, create: bool = False) -> StorePlace:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
@@ -385,14 +392,6 @@ def leave(place: StorePlace) -> str:
     if isinstance(place, DatabaseUrl):
         line = f'databases = ["{place.server}"]'
     return f"{line} in {file} (mode 0600, format = 1) allows it"
-
-
-def _copy_database(place: DatabaseUrl, _: Path, copy: Path) -> None:
-    """Copy the key store of a database to a directory, if there is one."""
-    from cardsign.keys.backup import pack, restore, unpack
-
-    if is_taken(place):
-        restore(unpack(pack(open_store(place))), copy, now=moment())
 
 
 def user_heads() -> SeenHeads | None:

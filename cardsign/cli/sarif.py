@@ -35,12 +35,15 @@ def sarif_log(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     results = [result for one in outcomes for result in _results(one)]
     faults = [one for one in outcomes if isinstance(one.result, LocalFault)]
     invocation: dict[str, Any] = {"executionSuccessful": not faults, "exitCode": status}
-    if faults:
-        invocation["toolExecutionNotifications"] = [_notification(one) for one in faults]
+    for one in faults:
+        (reason,) = one.reasons
+        told = _result(reason.code, "error", f"{reason.message}. {reason.hint}", one.name)
+        notification = {"descriptor": {"id": told.pop("ruleId")}, **told}
+        invocation.setdefault("toolExecutionNotifications", []).append(notification)
     rules = [_rule(code) for code in dict.fromkeys(one["ruleId"] for one in results)]
     codes = dict.fromkeys(reason.code for one in faults for reason in one.reasons)
-    told = {"notifications": [_rule(code) for code in codes]}
-    return _log({"rules": rules, **told}, {"invocations": [invocation], "results": results})
+    driver = {"rules": rules, "notifications": [_rule(code) for code in codes]}
+    return _log(driver, {"invocations": [invocation], "results": results})
 
 
 def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]:
@@ -91,12 +94,6 @@ def _results(outcome: Outcome) -> Iterator[dict[str, Any]]:
         yield _result(reason.code, reason.severity, text, name, reason.path, position)
 
 
-def _notification(outcome: Outcome) -> dict[str, Any]:
-    reason = outcome.reasons[0]
-    told = _result(reason.code, "error", f"{reason.message}. {reason.hint}", outcome.name)
-    return {"descriptor": {"id": told.pop("ruleId")}, **told}
-
-
 def _rule(code: str) -> dict[str, Any]:
     if code == _TRUSTED:
         meaning = "The card is trusted: four times yes, or freshness is waived by name."
@@ -114,7 +111,13 @@ def _result(
     position: tuple[int, int | None] | None = None,
 ) -> dict[str, Any]:
     """What was found in the card `name`: at a member, and on a line and column, if known."""
-    physical: dict[str, Any] = {"artifactLocation": _artifact(name)}
+    artifact: dict[str, Any] = {"description": {"text": "standard input"}}
+    if is_url(name):
+        artifact = {"uri": quote(name, safe=_URL_MARKS)}
+    elif name not in ("(stdin)", "-"):
+        path = Path(name)
+        artifact = {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path))}
+    physical: dict[str, Any] = {"artifactLocation": artifact}
     if position is not None:
         physical["region"] = {"startLine": position[0], "startColumn": position[1]}
     location: dict[str, Any] = {"physicalLocation": physical}
@@ -122,15 +125,6 @@ def _result(
         place = {"fullyQualifiedName": safe(member, limit=_MAX_TEXT), "kind": "member"}
         location["logicalLocations"] = [place]
     return {"ruleId": rule, "level": level, "message": _text(text), "locations": [location]}
-
-
-def _artifact(name: str) -> dict[str, Any]:
-    if name in ("(stdin)", "-"):
-        return {"description": {"text": "standard input"}}
-    if is_url(name):
-        return {"uri": quote(name, safe=_URL_MARKS)}
-    path = Path(name)
-    return {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path))}
 
 
 def _text(text: str) -> dict[str, str]:
@@ -156,7 +150,11 @@ def junit_xml(outcomes: Sequence[Outcome]) -> str:
     for one in outcomes:
         first = next(iter(one.reasons), None)
         why = (first.code, first.message) if first else ("", "")
-        cases.append((one.name, kinds.get(one.result.exit_status, "error"), why, _body(one)))
+        if isinstance(one.result, LocalFault):
+            text = safe(one.reasons[0].hint, limit=300)
+        else:
+            text = render_verdict(one.name, one.result, verbose=True)
+        cases.append((one.name, kinds.get(one.result.exit_status, "error"), why, text))
     return junit_document("cardsign verify", cases)
 
 
@@ -184,9 +182,3 @@ def junit_document(suite: str, cases: Sequence[tuple[str, str, tuple[str, str], 
     ElementTree.indent(suites)
     document: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
     return document.decode("ascii")
-
-
-def _body(outcome: Outcome) -> str:
-    if isinstance(outcome.result, LocalFault):
-        return safe(outcome.reasons[0].hint, limit=300)
-    return render_verdict(outcome.name, outcome.result, verbose=True)

@@ -17,7 +17,7 @@ from cardsign.times import minute, second
 from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
 from cardsign.trust.state import IssuerState
 from cardsign.urls import is_url
-from cardsign.verify.report import Report, SignatureReport, StatementUsed
+from cardsign.verify.report import Report, SignatureReport
 
 if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.keyset import KeysetDraft
@@ -26,9 +26,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.tasks import Progress
     from cardsign.keys.audit import AuditEvent
     from cardsign.keys.doctor import Finding
-    from cardsign.keys.drafts import KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
-    from cardsign.keys.rotation import Step
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
 OLD_PIN: Final = timedelta(days=365)
@@ -41,17 +39,16 @@ def whole(text: str) -> str:
 
 def members(value: object, names: str) -> dict[str, Any]:
     """The named members of a value for programs: times as ISO 8601, and sets in order."""
-    return {name: _plain(getattr(value, name)) for name in names.split()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    found: dict[str, Any] = {}
+    for name in names.split():
+        one = found[name] = getattr(value, name)
+        if isinstance(one, datetime):
+            found[name] = one.isoformat()
+        elif isinstance(one, Mapping):
+            found[name] = dict(one)
+        elif isinstance(one, frozenset | tuple):
+            found[name] = sorted(one) if isinstance(one, frozenset) else list(one)
+    return found
 
 
 # Keys.
@@ -70,38 +67,16 @@ def key_json(record: KeyRecord) -> dict[str, Any]:
     }
 
 
-def step_json(step: Step) -> dict[str, Any]:
-    """A step of a rotation."""
-    return {**members(step, "action role alg due why"), "kid": step.key.kid if step.key else None}
-
-
-def step_text(step: Step, now: datetime) -> str:
-    """A step of a rotation, and when it is due."""
-    if step.is_due(now):
-        return f"{step.what}: now"
-    when = "" if step.due is None else f"from {second(step.due, now)}, "
-    return safe(f"{step.what}: {when}{step.why}", limit=400)
-
-
-def keyset_due_json(renewal: KeysetDue) -> dict[str, Any]:
-    """When the roots have to sign next."""
-    return members(renewal, "number due why ends")
-
-
-def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
-    """When the roots have to sign next."""
-    when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
-    text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
-    return safe(text, limit=400)
-
-
 def progress_json(progress: Progress) -> dict[str, Any]:
     """What a task of several steps came to."""
     return {
         "done": list(progress.done),
         "left": [members(one, "who what command until") for one in progress.left],
-        "ahead": [step_json(step) for step in progress.ahead],
-        "keyset": progress.renewal and keyset_due_json(progress.renewal),
+        "ahead": [
+            {**members(one, "action role alg due why"), "kid": one.key.kid if one.key else None}
+            for one in progress.ahead
+        ],
+        "keyset": progress.renewal and members(progress.renewal, "number due why ends"),
     }
 
 
@@ -127,9 +102,13 @@ def say_progress(progress: Progress, now: datetime) -> None:
     if first:
         return  # what comes by itself may wait
     for step in progress.ahead:
-        say(f"  {step_text(step, now)}")
-    if progress.renewal is not None:
-        say(f"  {keyset_due_text(progress.renewal, now)}")
+        when = "" if step.due is None else f"from {second(step.due, now)}, "
+        due = "now" if step.is_due(now) else f"{when}{step.why}"
+        say(f"  {safe(f'{step.what}: {due}', limit=400)}")
+    if (renewal := progress.renewal) is not None:
+        when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
+        text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
+        say(f"  {safe(text, limit=400)}")
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
@@ -190,13 +169,13 @@ def say_differences(changes: Iterable[str]) -> None:
 
 def signing_lines(draft: KeysetDraft) -> list[str]:
     """Who has signed a statement, and how many are missing."""
-    return [_signing_text(one) for one in draft.signings]
-
-
-def _signing_text(one: QuorumSignatures) -> str:
-    signed = ", ".join(sorted(one.signed)) or "nobody"
-    wanting = f"; {one.missing} missing" if one.missing else ""
-    return f"{one.whose}: {len(one.signed)} of {one.quorum.threshold} ({signed}){wanting}"
+    lines = []
+    for one in draft.signings:
+        signed = ", ".join(sorted(one.signed)) or "nobody"
+        wanting = f"; {one.missing} missing" if one.missing else ""
+        threshold = one.quorum.threshold
+        lines.append(f"{one.whose}: {len(one.signed)} of {threshold} ({signed}){wanting}")
+    return lines
 
 
 # Publications.
@@ -394,19 +373,17 @@ def render_verdict(
     """
     lines = _every_line(report) if verbose else _deciding_lines(report)
     told = "\n".join((first_line(name, report, policy), *lines))
-    return told.replace(_EXPLAIN, _explain(name, report, keys)) if _EXPLAIN in told else told
-
-
-def _explain(name: str, report: Report, keys: str | None) -> str:
-    """The command that explains this card, as far as its words are known."""
+    if _EXPLAIN not in told:
+        return told
     import shlex  # a trusted card needs no command
 
     card = "CARD" if name == STDIO else shlex.quote(name)
+    by = "--jwks FILE"
     if keys is not None and not is_url(keys):
-        return whole(f"cardsign explain {card} --jwks {shlex.quote(keys)}")
-    if keys is None and report.issuer is not None:
-        return whole(f"cardsign explain {card} --issuer {shlex.quote(report.issuer)}")
-    return whole(f"cardsign explain {card} --jwks FILE")
+        by = f"--jwks {shlex.quote(keys)}"
+    elif keys is None and report.issuer is not None:
+        by = f"--issuer {shlex.quote(report.issuer)}"
+    return told.replace(_EXPLAIN, whole(f"cardsign explain {card} {by}"))
 
 
 def first_line(name: str, report: Report, policy: str) -> str:
@@ -421,23 +398,16 @@ def first_line(name: str, report: Report, policy: str) -> str:
 def _deciding_lines(report: Report) -> Iterator[str]:
     """Of a trusted card what it calls itself and what was not checked; else what decided."""
     if report.verdict == "trusted":
-        until = (
-            ""
-            if report.valid_until is None
-            else f"; until {second(report.valid_until, report.checked_at)}"
-        )
+        ends = report.valid_until
+        until = "" if ends is None else f"; until {second(ends, report.checked_at)}"
         yield f"  {_claims(report.card or {})}{until}"
         if report.answers.current != "yes":
             yield f"  current: {_said(report, 'current', report.answers.current)}"
         if report.all_but is not None:
             yield f"  complete: {safe(report.all_but, limit=300)}"
-        shown = [one for one in _grouped(report.reasons) if one[0].severity == "warning"]
-    else:
-        shown = [one for one in _grouped(report.reasons) if one[0].severity == "error"]
-    for reason, paths in shown[:_MAX_DECISIVE]:
-        yield from _reason(reason, paths)
-    if len(shown) > _MAX_DECISIVE:
-        yield f"  and {len(shown) - _MAX_DECISIVE} more; see --verbose"
+    severity = "warning" if report.verdict == "trusted" else "error"
+    decisive = [one for one in report.reasons if one.severity == severity]
+    yield from _reasons(decisive, _MAX_DECISIVE, "--verbose")
 
 
 def _every_line(report: Report) -> Iterator[str]:
@@ -447,14 +417,21 @@ def _every_line(report: Report) -> Iterator[str]:
         yield f"  card says   {_claims(report.card)}"
     for question, answer in report.answers.to_json().items():
         yield f"  {question:<11} {answer:<8} {_said(report, question, str(answer))}"
-    yield from _grounds(report)
+    used = {"keyset": report.keyset, "release": report.release}
+    statements = [
+        f"{name} {one.number} until {second(one.exp)}"
+        for name, one in used.items()
+        if one is not None
+    ]
+    if statements:
+        yield f"  statements  {', '.join(statements)}"
+    if report.valid_until is not None:
+        yield f"  valid until {second(report.valid_until, report.checked_at)}"
+    if report.historic and report.checked_at is not None:
+        yield f"  historic    about {second(report.checked_at)}, a time of your choice"
     for signature in report.signatures:
         yield f"  signature {signature.index} {_signature(signature)}"
-    grouped = _grouped(report.reasons)
-    for reason, paths in grouped[:_MAX_REASONS]:
-        yield from _reason(reason, paths)
-    if len(grouped) > _MAX_REASONS:
-        yield f"  and {len(grouped) - _MAX_REASONS} more; see --json"
+    yield from _reasons(report.reasons, _MAX_REASONS, "--json")
 
 
 def _said(report: Report, question: str, answer: str) -> str:
@@ -478,31 +455,6 @@ def _said(report: Report, question: str, answer: str) -> str:
     return _ANSWERS[question][answer]
 
 
-def _grounds(report: Report) -> Iterator[str]:
-    """What the verdict rests on, and for how long it holds."""
-    used = {"keyset": report.keyset, "release": report.release}
-    statements = [_statement(name, one) for name, one in used.items() if one is not None]
-    if statements:
-        yield f"  statements  {', '.join(statements)}"
-    if report.valid_until is not None:
-        yield f"  valid until {second(report.valid_until, report.checked_at)}"
-    if report.historic and report.checked_at is not None:
-        yield f"  historic    about {second(report.checked_at)}, a time of your choice"
-
-
-def _statement(name: str, used: StatementUsed) -> str:
-    return f"{name} {used.number} until {second(used.exp)}"
-
-
-def _grouped(reasons: tuple[Reason, ...]) -> list[tuple[Reason, list[str]]]:
-    """Reasons that differ in their place alone, said once."""
-    places: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
-    for reason in reasons:
-        _, paths = places.setdefault((reason.code, reason.message), (reason, []))
-        paths.append(reason.path)
-    return list(places.values())
-
-
 def _claims(card: dict[str, Json]) -> str:
     name, version = (safe(str(card.get(member, ""))) for member in ("name", "version"))
     return f'"{name}", version {version or "not given"}'
@@ -518,11 +470,18 @@ def _signature(signature: SignatureReport) -> str:
     return f"{signature.verdict} ({signature.alg}, {kid}{holder}){profile}{counts}"
 
 
-def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:
-    shown = safe(reason.message, limit=300)
-    # The message names the place already where it is about a part of the card.
-    places = [safe(path, limit=120) for path in paths if path and safe(path) not in shown]
-    where = f" ({', '.join(places)})" if places else ""
-    yield f"  {reason.code}: {shown}{where}"
-    if reason.hint:
-        yield f"      {safe(reason.hint, limit=300)}"
+def _reasons(reasons: Iterable[Reason], limit: int, more: str) -> Iterator[str]:
+    """Reasons and what to do; those that differ in their place alone are said once."""
+    grouped: dict[tuple[str, str], list[Reason]] = {}
+    for reason in reasons:
+        grouped.setdefault((reason.code, reason.message), []).append(reason)
+    for alike in list(grouped.values())[:limit]:
+        shown = safe(alike[0].message, limit=300)
+        # The message names the place already where it is about a part of the card.
+        paths = [one.path for one in alike if one.path and safe(one.path) not in shown]
+        where = f" ({', '.join(safe(path, limit=120) for path in paths)})" if paths else ""
+        yield f"  {alike[0].code}: {shown}{where}"
+        if alike[0].hint:
+            yield f"      {safe(alike[0].hint, limit=300)}"
+    if len(grouped) > limit:
+        yield f"  and {len(grouped) - limit} more; see {more}"

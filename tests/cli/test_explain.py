@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_the_page_shows_what_is_printed(cardsign: Cardsign) -> None:
         beginning, cut, _ = shown.partition("...\n")
         assert ended.text.startswith(beginning) if cut else ended.text == beginning
         assert (ended.status, len(beginning.splitlines()) > 3) == (1, True)
+
+
+def test_a_header_member_without_a_value_is_none(cardsign: Cardsign) -> None:
+    """JSON's null says as little as a member that is not there."""
+    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":null}').decode()
+    card = {**PORTABLE, "signatures": [{"protected": header.rstrip("="), "signature": "AAAA"}]}
+    ended = cardsign("explain", written(card), "--jwks", "jwks.json")
+    assert "signature 0: alg ES256, kid none, typ none\n" in ended.text
 
 
 STATUSES: dict[str, tuple[Any, int]] = {
