@@ -9,7 +9,7 @@ failure never replaces a good answer. A kept answer is as untrusted as it was on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
@@ -79,7 +79,9 @@ def freshness(
     """
     if sum(len(value) for name, value in headers if name in _STORED) > MAX_SAID:
         return Freshness(0, may_be_stored=False, may_be_stale=False)
-    directives = _directives(values(headers, "cache-control"))
+    directives: dict[str, set[str]] = {}  # with all arguments of each (RFC 9111 5.2)
+    for name, argument in _DIRECTIVE.findall(",".join(values(headers, "cache-control"))):
+        directives.setdefault(name.lower(), set()).add(argument.strip().strip('"'))
     keep = "no-store" not in directives
     stale = directives.keys().isdisjoint({"no-store", "no-cache", "must-revalidate"})
     varies = "*" in map(str.strip, ",".join(values(headers, "vary")).split(","))
@@ -141,14 +143,6 @@ def _age(headers: Headers, asked_at: datetime, answered_at: datetime) -> int | N
     delay = (answered_at - asked_at).total_seconds()
     corrected = int(ages[0] if ages else 0) + delay
     return max(0, -int(-max(apparent, corrected) // 1))
-
-
-def _directives(values: Iterable[str]) -> dict[str, set[str]]:
-    """Each directive with all its arguments (RFC 9111 5.2), without quotes."""
-    found: dict[str, set[str]] = {}
-    for name, argument in _DIRECTIVE.findall(",".join(values)):
-        found.setdefault(name.lower(), set()).add(argument.strip().strip('"'))
-    return found
 
 
 MAX_ENTRIES: Final = 4096  # a thousand peers with card, release, keyset and JWK Set each
@@ -323,14 +317,6 @@ class DocumentFetcher:
         last = self._hurried.get(url)
         return last is not None and timedelta(0) <= self._now() - last < self._cooldown
 
-    def _may_hurry(self, url: Url) -> bool:
-        """Whether a URL may be asked out of turn; from now on the next one has to wait."""
-        with self._lock:
-            if self._is_cooling(url):
-                return False
-            self._hurried.put(url, self._now())
-            return True
-
     def fetch(
         self,
         url: str,
@@ -357,7 +343,10 @@ class DocumentFetcher:
         if not fresh and (found := kept()) is not None:
             return found
         in_turn, out_of_turn = (key, max_bytes, False), (key, max_bytes, True)
-        hurries = fresh and self._may_hurry(asked)
+        with self._lock:
+            hurries = fresh and not self._is_cooling(asked)
+            if hurries:  # the next one has to wait
+                self._hurried.put(asked, self._now())
         return self._flights.do(
             (out_of_turn,) if hurries else (out_of_turn, in_turn),
             partial(self._request, key, max_bytes, hurries),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
-from cardsign.card.security import Scheme, requirements_of, schemes_of
+from cardsign.card.security import requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import InputRefused, ServeFault
 from cardsign.publish.generation import Generation
@@ -27,142 +27,6 @@ from cardsign.server.providers import RETRY_SECONDS, Asked, Denied, Provider, Un
 
 #: The realm where the card declares no scheme that a provider takes.
 FALLBACK_REALM: Final = "extended-agent-card"
-
-
-class Callers:
-    """Who the callers of one generation are.
-
-    Args:
-        providers: The chain, in its order.
-        schemes: Those of the public card, after which challenges are named.
-        requirements: Its alternatives, each the names of schemes that are demanded together.
-
-    Attributes:
-        providers: As given.
-    """
-
-    def __init__(
-        self,
-        providers: tuple[Provider, ...],
-        schemes: Mapping[str, Scheme],
-        requirements: Iterable[Iterable[str]] = (),
-    ) -> None:
-        self.providers = providers
-        self._schemes = schemes
-        self._alternatives = [frozenset(one) for one in requirements]
-        #: By provider: the names of the schemes of the card that it takes, and as they are shown.
-        self._taken = [
-            frozenset(name for name, each in schemes.items() if one.gives(each))
-            for one in providers
-        ]
-        self._realms = [
-            [re.sub(r"[^ -~]", "?", name) for name in schemes if name in names]
-            for names in self._taken
-        ]
-
-    def problems(self, audiences: Sequence[str], *, are_all: bool) -> Iterator[str]:
-        """What does not fit the published audiences, a line each.
-
-        Args:
-            audiences: Those that have an extended card.
-            are_all: Whether no other agent may have the audience that a provider opens.
-        """
-        tables = [one.settings.tokens for one in self.providers]
-        if all(table is not None and not table.entries for table in tables):
-            yield "there is no token, so the extended card cannot be asked for"
-        for table in tables:
-            if table is not None and (problem := table.without_card(audiences)):
-                yield problem
-        if self.providers and not any(self._realms):
-            yield (
-                "the public card declares no security scheme that the server takes, "
-                "so clients cannot know how to ask for the extended card"
-            )
-        for one in self.providers if audiences and are_all else ():
-            for audience in sorted(one.settings.audiences.difference(audiences)):
-                yield (
-                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
-                    f"not published; the audiences are {', '.join(audiences)}"
-                )
-
-    def check_schemes(self) -> None:
-        """Check that some provider takes each scheme that the card demands.
-
-        Raises:
-            ServeFault: ``serve.schemes``.
-        """
-        taken = frozenset[str]().union(*self._taken)
-        for alternative in self._alternatives:
-            if len(alternative) == 1 and not alternative & self._schemes.keys():
-                continue  # lint says that there is no such scheme
-            for name in sorted(alternative - taken):
-                raise ServeFault(
-                    "serve.schemes",
-                    f"the public card demands {name!r}, and no provider of the server takes it",
-                )
-
-    def _opens_alone(self, names: frozenset[str]) -> bool:
-        """Whether a provider that takes these schemes does all that some alternative demands.
-
-        One whose schemes no alternative names is the operator's own, and opens the card too.
-        """
-        demanded = [one for one in self._alternatives if one & names]
-        return not demanded or any(one <= names for one in demanded)
-
-    def audience(self, request: Asked) -> str:
-        """Whose card the caller gets.
-
-        By the first provider that knows the credential, if it is all that the card demands; by
-        several that agree where the card demands schemes together.
-        """
-        denied: Denied | None = None
-        is_unreachable = False
-        found: dict[str, set[str]] = {}
-        for provider, names in zip(self.providers, self._taken, strict=True):
-            try:
-                if (audience := provider.audience(request)) is None:
-                    continue
-            except Denied as exc:
-                denied = exc if denied is None or denied.scopes is None else denied
-                continue
-            except Unreachable:
-                is_unreachable = True
-                continue
-            known = found.setdefault(audience, set())
-            known |= names
-            if self._opens_alone(names) or any(one <= known for one in self._alternatives if one):
-                self._check_one_place(request)
-                return audience
-        if is_unreachable:
-            what = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
-            raise Refused(UNAVAILABLE, what, retry_after=RETRY_SECONDS)
-        if denied is None:
-            what = "send all credentials that the card demands together" if found else ""
-            raise Refused(UNAUTHENTICATED, what or "send a credential", self._challenges(""))
-        self._check_one_place(request)
-        if denied.scopes is None:
-            challenges = self._challenges("invalid_token")
-            raise Refused(UNAUTHENTICATED, "the credential is not valid", challenges)
-        wanted = f"; it lacks {' or '.join(denied.scopes)}" if denied.scopes else ""
-        challenges = self._challenges("insufficient_scope", denied.scopes)
-        raise Refused(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
-
-    def _check_one_place(self, request: Asked) -> None:
-        """Refuse a token in the query: queries end up in logs (RFC 6750 2)."""
-        if "access_token" in request.args:
-            challenges = self._challenges("invalid_request")
-            raise Refused(BAD_CREDENTIALS, "send one token, in the header", challenges)
-
-    def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """One challenge for each scheme that the card declares, named after it (RFC 6750 3)."""
-        if not any(self._realms):
-            return (self.providers[0].challenge(FALLBACK_REALM, error, scopes),)
-        found = [
-            provider.challenge(realm, error, scopes)
-            for provider, realms in zip(self.providers, self._realms, strict=True)
-            for realm in realms
-        ]
-        return tuple(dict.fromkeys(found))
 
 
 # A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
@@ -200,12 +64,28 @@ class ExtendedCards:
     ) -> None:
         #: Whether there is any, also one that cannot be served.
         self.are_there = bool(generation.extended)
+        self._providers, self._now = providers, now
         card = parse_object(generation.card)
         self._is_declared = declares_extended_card(card)
-        self._callers = Callers(providers, schemes_of(card), requirements_of(card))
-        self._now = now
-        if self.are_there and providers:
-            self._callers.check_schemes()
+        schemes = schemes_of(card)
+        #: What the card demands: alternatives, each the names of schemes that go together.
+        self._alternatives = [frozenset(one) for one in requirements_of(card)]
+        #: By provider: the names of the schemes of the card that it takes, and as they are shown.
+        self._taken = [
+            frozenset(name for name, each in schemes.items() if one.gives(each))
+            for one in providers
+        ]
+        self._realms = [
+            [re.sub(r"[^ -~]", "?", name) for name in schemes if name in names]
+            for names in self._taken
+        ]
+        taken = frozenset[str]().union(*self._taken)
+        for alternative in self._alternatives if self.are_there and providers else ():
+            if len(alternative) == 1 and not alternative & schemes.keys():
+                continue  # lint says that there is no such scheme
+            for name in sorted(alternative - taken):
+                what = f"the public card demands {name!r}, and no provider of the server takes it"
+                raise ServeFault("serve.schemes", what)
         self._cards: dict[str, tuple[Representation, int]] = {}
         self._broken: dict[str, str] = {}
         for audience, body in generation.extended.items():
@@ -230,9 +110,9 @@ class ExtendedCards:
         """
         if not self._is_declared:
             raise Refused(UNSUPPORTED_OPERATION, "this agent has no extended card")
-        if not self._callers.providers:
+        if not self._providers:
             raise Refused(NOT_CONFIGURED, "no extended card is configured")
-        audience = self._callers.audience(request)
+        audience = self._audience(request)
         if audience not in self._cards:
             what = "there is no extended card for the audience of this caller"
             raise Refused(NOT_CONFIGURED, what)
@@ -249,7 +129,7 @@ class ExtendedCards:
             are_all: No other agent of the host has extended cards for the same callers.
         """
         if not self._is_declared:
-            if self._callers.providers:
+            if self._providers:
                 yield "the public card declares no extended card, so no credential opens anything"
             return
         for audience, why in self._broken.items():
@@ -259,4 +139,78 @@ class ExtendedCards:
                 yield f"the extended card of audience {audience} has expired and is not served"
         if not self.are_there:
             yield "the public card declares an extended card, but none was published"
-        yield from self._callers.problems(sorted([*self._cards, *self._broken]), are_all=are_all)
+        audiences = sorted([*self._cards, *self._broken])
+        tables = [one.settings.tokens for one in self._providers]
+        if all(table is not None and not table.entries for table in tables):
+            yield "there is no token, so the extended card cannot be asked for"
+        for table in tables:
+            if table is not None and (problem := table.without_card(audiences)):
+                yield problem
+        if self._providers and not any(self._realms):
+            yield (
+                "the public card declares no security scheme that the server takes, "
+                "so clients cannot know how to ask for the extended card"
+            )
+        for one in self._providers if audiences and are_all else ():
+            for audience in sorted(one.settings.audiences.difference(audiences)):
+                yield (
+                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
+                    f"not published; the audiences are {', '.join(audiences)}"
+                )
+
+    def _audience(self, request: Asked) -> str:
+        """Whose card the caller gets.
+
+        By the first provider that knows the credential, if it is all that the card demands; by
+        several that agree where the card demands schemes together.
+        """
+        denied: Denied | None = None
+        is_unreachable = False
+        found: dict[str, set[str]] = {}
+        for provider, names in zip(self._providers, self._taken, strict=True):
+            try:
+                if (audience := provider.audience(request)) is None:
+                    continue
+            except Denied as exc:
+                denied = exc if denied is None or denied.scopes is None else denied
+                continue
+            except Unreachable:
+                is_unreachable = True
+                continue
+            known = found.setdefault(audience, set())
+            known |= names
+            # One whose schemes no alternative names is the operator's own, and opens the card too.
+            is_own = not any(one & names for one in self._alternatives)
+            if is_own or any(one <= known for one in self._alternatives if one):
+                self._check_one_place(request)
+                return audience
+        if is_unreachable:
+            what = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
+            raise Refused(UNAVAILABLE, what, retry_after=RETRY_SECONDS)
+        if denied is None:
+            what = "send all credentials that the card demands together" if found else ""
+            raise Refused(UNAUTHENTICATED, what or "send a credential", self._challenges(""))
+        self._check_one_place(request)
+        if denied.scopes is None:
+            challenges = self._challenges("invalid_token")
+            raise Refused(UNAUTHENTICATED, "the credential is not valid", challenges)
+        wanted = f"; it lacks {' or '.join(denied.scopes)}" if denied.scopes else ""
+        challenges = self._challenges("insufficient_scope", denied.scopes)
+        raise Refused(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
+
+    def _check_one_place(self, request: Asked) -> None:
+        """Refuse a token in the query: queries end up in logs (RFC 6750 2)."""
+        if "access_token" in request.args:
+            challenges = self._challenges("invalid_request")
+            raise Refused(BAD_CREDENTIALS, "send one token, in the header", challenges)
+
+    def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """One challenge for each scheme that the card declares, named after it (RFC 6750 3)."""
+        if not any(self._realms):
+            return (self._providers[0].challenge(FALLBACK_REALM, error, scopes),)
+        found = [
+            provider.challenge(realm, error, scopes)
+            for provider, realms in zip(self._providers, self._realms, strict=True)
+            for realm in realms
+        ]
+        return tuple(dict.fromkeys(found))

@@ -106,7 +106,10 @@ class Host:
         self._absent: AbstractSet[str] = frozenset()
         self._views: list[Views] = []
         self._below = _template(settings.agent_path)
-        _check_free(settings.catalogue)
+        taken = settings.catalogue in (PAGE_PATH, HEALTH_PATH, READY_PATH, EXTENDED_PATH)
+        if taken or settings.catalogue.startswith("/.well-known/"):
+            problem = f"catalogue = {settings.catalogue!r}: something else is at this path"
+            raise UsageFault("config.malformed", problem, hint='catalogue = "/a2a/agents"')
         self._is_one = (directory / CURRENT_FILE).exists() or not (
             directory.is_dir() and _agents_in(directory)
         )
@@ -366,13 +369,6 @@ def _agents_in(directory: Path) -> list[str]:
             f"the directory cannot be read: {exc.strerror}",
             path=str(directory),
         ) from exc
-
-
-def _check_free(catalogue: str) -> None:
-    taken = (PAGE_PATH, HEALTH_PATH, READY_PATH, EXTENDED_PATH)
-    if catalogue in taken or catalogue.startswith("/.well-known/"):
-        problem = f"catalogue = {catalogue!r}: something else is at this path"
-        raise UsageFault("config.malformed", problem, hint='catalogue = "/a2a/agents"')
 
 
 def _template(agent_path: str) -> re.Pattern[str]:

@@ -290,7 +290,9 @@ class Introspection(RemoteProvider):
             return known
         form = {"token": untrusted_token, "token_type_hint": "access_token"}
         encoded = urlencode(form, errors="surrogateescape").encode()
-        claims = self.answer_about(self.settings.url, _BAD, form=encoded, who=self._authorization())
+        secret = os.environ.get(self.settings.client.removeprefix("env:"), "")
+        who = "Basic " + base64.b64encode(secret.encode()).decode() if secret else None
+        claims = self.answer_about(self.settings.url, _BAD, form=encoded, who=who)
         now = self._now()
         end = claims.get("exp", now + ANSWER_SECONDS)
         if claims.get("active") is not True or not isinstance(end, int | float) or end <= now:
@@ -302,12 +304,6 @@ class Introspection(RemoteProvider):
             raise Denied
         self._known.put(digest, claims, min(end, now + ANSWER_SECONDS))
         return claims
-
-    def _authorization(self) -> str | None:
-        """Who we are, for the server (RFC 6749 2.3.1)."""
-        name = self.settings.client.removeprefix("env:")
-        secret = os.environ.get(name, "") if name else ""
-        return "Basic " + base64.b64encode(secret.encode()).decode() if secret else None
 
 
 class AwsSts(RemoteProvider):

@@ -18,20 +18,18 @@ import tempfile
 import threading
 import time
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cardsign.errors import ServeFault
 from cardsign.server.answers import MAX_REQUEST_BYTES, Answer, error_answer
@@ -69,16 +67,6 @@ Gate: TypeAlias = Callable[[Any], Awaitable[Answer | None]]
 Witness: TypeAlias = Callable[[Any, Answer, float], None]
 
 
-class Exchange(Protocol):
-    """What granian gives with a request: its body in pieces, and what takes the answer."""
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-    def response_bytes(
-        self, status: int, headers: Sequence[tuple[str, str]], body: bytes
-    ) -> None: ...
-
-
 class RsgiApplication:
     """Answers HTTP requests by a WSGI application that only computes.
 
@@ -87,7 +75,8 @@ class RsgiApplication:
     whatever becomes of those hosts, the public card is answered.
 
     Args:
-        application: Gets a POST with its whole body; any other method without one.
+        application: Gets a POST with its body, which is cut off one byte after
+            :data:`MAX_REQUEST_BYTES`; any other method without one.
         prepared: Answers a GET by its path and headers alone; None where it cannot.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
@@ -96,7 +85,6 @@ class RsgiApplication:
         gate: May refuse a request; it gets the scope of RSGI.
         witnesses: Are told of each answer once it is given.
         clock: Seconds, monotonic.
-        max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
     """
 
     def __init__(
@@ -111,13 +99,11 @@ class RsgiApplication:
         gate: Gate | None = None,
         witnesses: tuple[Witness, ...] = (),
         clock: Callable[[], float] = time.perf_counter,
-        max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._application = application
         self._prepared = prepared
         self._body_seconds = body_seconds
         self._body_rate = body_rate
-        self._max_bytes = max_bytes
         self._at_once = at_once
         self._may_wait = may_wait
         self._gate = gate
@@ -125,7 +111,7 @@ class RsgiApplication:
         self._clock = clock
         self._threads = PeerThreads()
 
-    async def __rsgi__(self, scope: Any, exchange: Exchange) -> None:
+    async def __rsgi__(self, scope: Any, exchange: Any) -> None:
         """Answer one request."""
         began = self._clock()
         answer = await self._gate(scope) if self._gate else None
@@ -139,7 +125,7 @@ class RsgiApplication:
         for witness in self._witnesses:
             witness(scope, answer, self._clock() - began)
 
-    async def _answer(self, scope: Any, exchange: Exchange) -> Answer:
+    async def _answer(self, scope: Any, exchange: Any) -> Answer:
         """What the application answers."""
         body = b""
         if scope.method == "POST":
@@ -156,7 +142,7 @@ class RsgiApplication:
             return await self._threads.run(self._application, environ)
         return answered(self._application, environ)
 
-    async def _received(self, exchange: Exchange) -> bytes:
+    async def _received(self, exchange: Any) -> bytes:
         """The body; less of it where the client has gone, who gets no answer.
 
         Raises:
@@ -167,10 +153,10 @@ class RsgiApplication:
             first = limit.when() or 0.0
             async for piece in exchange:
                 body += piece
-                if len(body) > self._max_bytes:
+                if len(body) > MAX_REQUEST_BYTES:
                     break
                 limit.reschedule(first + len(body) / self._body_rate)
-        return bytes(body[: self._max_bytes + 1])
+        return bytes(body[: MAX_REQUEST_BYTES + 1])
 
 
 class PeerThreads:
@@ -385,7 +371,10 @@ def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool, uns
     A worker left alone would go on answering at the port, and nothing would stop it.
     """
     deadline = time.monotonic() + _START_SECONDS
-    while not _accepts(address) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection(address, timeout=1).close()
+            break
         time.sleep(_LOOK_SECONDS)
     if unsaid.acquire(block=False):
         number, count, url = live.number, len(live.agents), _url(address)
@@ -397,14 +386,6 @@ def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool, uns
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
-
-
-def _accepts(address: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(address, timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
