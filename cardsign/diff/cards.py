@@ -197,16 +197,26 @@ def _identity(spiffe_id: Json) -> str | None:
 
 
 def _interfaces(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
-    before, after = ({_called(i): i for i in current_interfaces(card)} for card in (old, new))
-    for key, one in before.items():
-        if key not in after:
-            yield Change("breaking", one.pointer, f"the interface {_shown(one)} was removed")
-    for key, one in after.items():
-        if key not in before:
-            yield Change("additive", one.pointer, f"the interface {_shown(one)} is new")
+    before, after = (
+        {_called(one): (one.pointer, f"the interface {_shown(one)}") for one in found}
+        for found in map(current_interfaces, (old, new))
+    )
+    yield from _gone_and_new(before, after)
     if before.keys() == after.keys() and list(before) != list(after):
-        one = next(iter(after.values()))
-        yield Change("additive", one.pointer, f"the interface {_shown(one)} is preferred now")
+        path, said = next(iter(after.values()))
+        yield Change("additive", path, f"{said} is preferred now")
+
+
+def _gone_and_new(
+    before: Mapping[Any, tuple[str, str]], after: Mapping[Any, tuple[str, str]]
+) -> Iterator[Change]:
+    """What of the one is not in the other, given by what it is: its place, and how it is called."""
+    for key, (path, said) in before.items():
+        if key not in after:
+            yield Change("breaking", path, f"{said} was removed")
+    for key, (path, said) in after.items():
+        if key not in before:
+            yield Change("additive", path, f"{said} is new")
 
 
 def _called(one: Interface) -> tuple[str, ...]:
@@ -222,34 +232,32 @@ def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[
     before, after = members_of(old.get("capabilities")), members_of(new.get("capabilities"))
     path = pointer("capabilities")
     was, now = _flags(old, before), _flags(new, after)
+    effect: Effect
     for name in dict.fromkeys((*was, *now)):
         if was.get(name, False) != now.get(name, False):
-            effect: Effect = "additive" if now.get(name) else "breaking"
+            effect = "additive" if now.get(name) else "breaking"
             how = "is offered now" if now.get(name) else "is no longer offered"
             yield Change(effect, append(path, name), f"`{name}` {how}")
     there = append(path, "extensions")
     known = _by(before.get("extensions"), "uri"), _by(after.get("extensions"), "uri")
-    for uri, (place, one) in known[0].items():
+    for uri in {**known[0], **known[1]}:
+        place, one = known[1].get(uri) or known[0][uri]
+        where, needed = there + place, bool(one.get("required"))
+        effect = "breaking" if needed else "additive"
         if uri not in known[1]:
-            yield Change("breaking", there + place, f"the extension {uri} was removed")
+            yield Change("breaking", where, f"the extension {uri} was removed")
             continue
-        place, other = known[1][uri]
-        needed = bool(other.get("required"))
-        if bool(one.get("required")) != needed:
-            how = "is required now" if needed else "is optional now"
-            yield Change(
-                "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
-            )
-        known_members = frozenset({"uri", "required", "params"})
-        yield from _others(there + place, one, other, frozenset({"description"}), known_members)
-        yield from _params(append(there + place, "params"), one.get("params"), other.get("params"))
-    for uri, (place, one) in known[1].items():
         if uri not in known[0]:
-            needed = bool(one.get("required"))
             how = "is new and required" if needed else "is new"
-            yield Change(
-                "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
-            )
+            yield Change(effect, where, f"the extension {uri} {how}")
+            continue
+        _, other = known[0][uri]
+        if bool(other.get("required")) != needed:
+            how = "is required now" if needed else "is optional now"
+            yield Change(effect, where, f"the extension {uri} {how}")
+        known_members = frozenset({"uri", "required", "params"})
+        yield from _others(where, other, one, frozenset({"description"}), known_members)
+        yield from _params(append(where, "params"), other.get("params"), one.get("params"))
 
 
 def _params(path: str, old: Json, new: Json) -> Iterator[Change]:
@@ -378,10 +386,7 @@ def _flattened(value: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
 def _skills(
     old: Mapping[str, Json], new: Mapping[str, Json], changed: Set[str]
 ) -> Iterator[Change]:
-    before, after = (
-        _by(old.get("skills"), "id", "skill_id"),
-        _by(new.get("skills"), "id", "skill_id"),
-    )
+    before, after = (_by(card.get("skills"), "id", "skill_id") for card in (old, new))
     come = {name: one for name, one in after.items() if name not in before}
     alike: dict[str, list[str]] = {}
     for name, (_, one) in come.items():
@@ -408,12 +413,10 @@ def _skills(
             del come[heir]
             yield Change("breaking", path, f"the id of skill {name!r} is {heir!r} now")
             continue
-        warned = (
-            " after it was deprecated"
-            if skill.get("deprecated") is True or name in announced
-            else (", and was not marked as deprecated before")
-        )
-        yield Change("breaking", path, f"skill {name!r} was removed{warned}")
+        how = "was removed, and was not marked as deprecated before"
+        if skill.get("deprecated") is True or name in announced:
+            how = "was removed after it was deprecated"
+        yield Change("breaking", path, f"skill {name!r} {how}")
     for name, (place, _) in come.items():
         yield Change("additive", append("", "skills") + place, f"skill {name!r} is new")
     for key in dict.fromkeys((*were, *are)):
@@ -473,13 +476,11 @@ def _contract(
 
 
 def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
-    was, now = (dict.fromkeys(map(repr, elements_of(modes))) for modes in (before, after))
-    for mode in was:
-        if mode not in now:
-            yield Change("breaking", path, f"{what} mode {mode} was removed")
-    for mode in now:
-        if mode not in was:
-            yield Change("additive", path, f"{what} mode {mode} is new")
+    was, now = (
+        {mode: (path, f"{what} mode {mode}") for mode in map(repr, elements_of(modes))}
+        for modes in (before, after)
+    )
+    yield from _gone_and_new(was, now)
 
 
 def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:

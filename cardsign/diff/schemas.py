@@ -15,9 +15,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.strictjson import Json, append, elements_of
+from cardsign.card.strictjson import Json, append, elements_of, members_of
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
@@ -46,14 +47,11 @@ _STEPS_OF_A_LOOK: Final = 8  # that a pair of schemas costs, however small they 
 MAX_OPEN: Final = 16
 
 _TYPES: Final = ("null", "boolean", "integer", "fraction", "string", "array", "object")
-#: Of each keyword that limits one type: whether a larger value admits more.
-_LIMITS: Final[dict[str, bool]] = {
-    "minLength": False,
-    "maxLength": True,
-    "minItems": False,
-    "maxItems": True,
-    "minProperties": False,
-    "maxProperties": True,
+#: By the type of the values: the keyword of which a larger value admits less, and that of more.
+_LIMITS: Final = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
 }
 # fmt: off
 _NOTES: Final = frozenset({
@@ -66,16 +64,14 @@ _SUBSCHEMAS: Final = frozenset({
     "allOf", "anyOf", "oneOf", "$defs", "definitions",
 })
 # fmt: on
-#: Each refuses values by itself, so that adding it narrows and removing it widens.
-_CONDITIONS: Final = (
-    "pattern",
-    "contains",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "propertyNames",
-    "not",
-)
+#: By the type of the values: each refuses some by itself, so that adding it narrows and removing
+#: it widens. The last is of values of any type.
+_CONDITIONS: Final[dict[str, tuple[str, ...]]] = {
+    "string": ("pattern",),
+    "array": ("contains",),
+    "object": ("dependentRequired", "dependentSchemas", "dependencies", "propertyNames"),
+    "": ("not",),
+}
 #: What they mean depends on other keywords, so that no change of them is decided here.
 # fmt: off
 _ENTANGLED: Final = (
@@ -87,16 +83,9 @@ _DECIDED: Final = frozenset({
     "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "multipleOf", "uniqueItems", "required", "properties", "additionalProperties", "items",
     "prefixItems", "additionalItems", "allOf", "anyOf", "oneOf", "$ref",
-    *_LIMITS, *_CONDITIONS, *_ENTANGLED, *_NOTES,
+    *chain.from_iterable((*_LIMITS.values(), *_CONDITIONS.values())), *_ENTANGLED, *_NOTES,
 })
 # fmt: on
-_PER_TYPE: Final[dict[str, str]] = {
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
-    **dict.fromkeys(("minItems", "maxItems", "uniqueItems", "contains"), "array"),
-    **dict.fromkeys(("minProperties", "maxProperties", "propertyNames"), "object"),
-    **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies"), "object"),
-}
-
 _Schema: TypeAlias = Mapping[str, Json]
 #: What changed, where as a JSON pointer, and in words.
 _Step: TypeAlias = tuple[_Kind, str, str]
@@ -162,6 +151,10 @@ def compare_schemas(
     return list(dict.fromkeys(Change(effects[kind], *told) for kind, *told in found))
 
 
+def _kind(*, wider: bool) -> _Kind:
+    return "wider" if wider else "narrower"
+
+
 def _hurts(step: _Step) -> bool:
     """Whether something that was valid may not be valid any more."""
     return step[0] in ("narrower", "removed", "unclear")
@@ -196,22 +189,15 @@ class _Comparison:
                 self.open.discard(pair)
             return
         choices = self._choices(old), self._choices(new)
+        before, after = ({} if one is True else one for one in (old, new))
         if choices != ([old], [new]):
             yield from self._alternatives(*choices, path)
-        elif isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from self._objects(old, new, path)
-        elif old is False or new is False:
-            if old is not new:
-                wider = old is False
-                yield (
-                    "wider" if wider else "narrower",
-                    path,
-                    "something is taken here now" if wider else "nothing is taken here any more",
-                )
-        elif isinstance(old, Mapping) and new is True:
-            yield from self._objects(old, {}, path)
-        elif isinstance(new, Mapping) and old is True:
-            yield from self._objects({}, new, path)
+        elif isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from self._objects(before, after, path)
+        elif old is False:
+            yield "wider", path, "something is taken here now"
+        elif new is False:
+            yield "narrower", path, "nothing is taken here any more"
         elif old != new:
             yield "unclear", path, "this is no JSON Schema"
 
@@ -225,15 +211,16 @@ class _Comparison:
         yield from _values(old, new, path)
         if shared & {"integer", "fraction"}:
             yield from _numbers(old, new, path)
-        for name, more in _LIMITS.items():
-            if _PER_TYPE[name] in shared:
+        for kind, limits in _LIMITS.items():
+            for name in limits if kind in shared else ():
+                more = name == limits[1]
                 yield from _limit(name, old.get(name), new.get(name), path, more=more)
         if "array" in shared:
             yield from self._arrays(old, new, path)
         if "object" in shared:
             yield from self._members(old, new, path)
-        for name in _CONDITIONS:
-            if name not in _PER_TYPE or _PER_TYPE[name] in shared:
+        for kind, names in _CONDITIONS.items():
+            for name in names if kind in shared or not kind else ():
                 yield from _condition(name, old, new, path)
         for name in _ENTANGLED:
             if old.get(name) != new.get(name):
@@ -245,11 +232,8 @@ class _Comparison:
     def _arrays(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
         if bool(old.get("uniqueItems")) != bool(new.get("uniqueItems")):
             unique = bool(new.get("uniqueItems"))
-            yield (
-                "narrower" if unique else "wider",
-                path,
-                f"its items {'have to differ now' if unique else 'may be equal now'}",
-            )
+            how = "have to differ now" if unique else "may be equal now"
+            yield _kind(wider=not unique), path, f"its items {how}"
         (first_old, rest_old), (first_new, rest_new) = _items(old), _items(new)
         for index in range(max(len(first_old), len(first_new))):
             before = first_old[index] if index < len(first_old) else rest_old
@@ -258,7 +242,7 @@ class _Comparison:
         yield from self.compare(rest_old, rest_new, append(path, "items"))
 
     def _members(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
-        before, after = _named(old), _named(new)
+        before, after = (members_of(one.get("properties")) for one in (old, new))
         was_needed, is_needed = _strings(old.get("required")), _strings(new.get("required"))
         there = append(path, "properties")
         for name in [*before, *(name for name in after if name not in before)]:
@@ -266,7 +250,11 @@ class _Comparison:
             if name not in after:
                 yield "removed", place, f"{name!r} was removed"
             elif name not in before:
-                yield from self._new_member(name, old, after[name], place)
+                rest = old.get("additionalProperties")
+                if rest is None or rest is False:
+                    yield "added" if rest is None else "wider", place, f"{name!r} is new"
+                else:
+                    yield from self.compare(rest, after[name], place)
             else:
                 yield from self.compare(before[name], after[name], place)
         for name in sorted(is_needed - was_needed):
@@ -274,24 +262,15 @@ class _Comparison:
             yield "narrower", append(there, name), f"{name!r} {what}"
         for name in sorted((was_needed - is_needed) & set(after)):
             yield "wider", append(there, name), f"{name!r} is optional now"
-        rest = (old.get("additionalProperties", True), new.get("additionalProperties", True))
-        yield from self.compare(*rest, append(path, "additionalProperties"))
-
-    def _new_member(self, name: str, old: _Schema, after: Json, place: str) -> Iterator[_Step]:
-        rest = old.get("additionalProperties")
-        if rest is None or rest is False:
-            kind: _Kind = "added" if rest is None else "wider"
-            yield kind, place, f"{name!r} is new"
-        else:
-            yield from self.compare(rest, after, place)
+        others = (old.get("additionalProperties", True), new.get("additionalProperties", True))
+        yield from self.compare(*others, append(path, "additionalProperties"))
 
     def _branches(self, name: str, old: Json, new: Json, path: str) -> Iterator[_Step]:
         before, after = elements_of(old), elements_of(new)
         if not before and not after:
             return
         if not before or not after:
-            kind: _Kind = "wider" if before else "narrower"
-            yield kind, path, f"`{name}` is {'gone' if before else 'new'}"
+            yield _kind(wider=bool(before)), path, f"`{name}` is {'gone' if before else 'new'}"
             return
         if name == "anyOf" or (
             name == "oneOf" and self._disjoint(before) and self._disjoint(after)
@@ -400,9 +379,8 @@ def _values(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
     if before is None and after is None:
         return
     if before is None or after is None:
-        narrower = before is None
-        said = "only listed values are taken now" if narrower else "any value is taken now"
-        yield "narrower" if narrower else "wider", path, said
+        which = "only listed values are" if before is None else "any value is"
+        yield _kind(wider=after is None), path, f"{which} taken now"
         return
     if gone := [value for key, value in before.items() if key not in after]:
         yield "narrower", path, f"no longer taken: {_shown(gone)}"
@@ -416,19 +394,17 @@ def _numbers(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
         if before == after:
             continue
         sign = 1 if more else -1
-        if after is None or (
+        wider = after is None or (
             before is not None
             and (sign * after[0], not after[1]) > (sign * before[0], not before[1])
-        ):
-            yield "wider", path, f"its {name} was {_edge(before)}, and is {_edge(after)}"
-        else:
-            yield "narrower", path, f"its {name} was {_edge(before)}, and is {_edge(after)}"
+        )
+        said = f"its {name} was {_edge(before)}, and is {_edge(after)}"
+        yield _kind(wider=wider), path, said
     before_of, after_of = _number(old.get("multipleOf")), _number(new.get("multipleOf"))
     if before_of != after_of:
-        if not after_of or (before_of and before_of % after_of == 0):
-            yield "wider", path, "fewer numbers are refused by `multipleOf`"
-        else:
-            yield "narrower", path, "more numbers are refused by `multipleOf`"
+        wider = not after_of or (before_of is not None and before_of % after_of == 0)
+        how = "fewer" if wider else "more"
+        yield _kind(wider=wider), path, f"{how} numbers are refused by `multipleOf`"
 
 
 def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterator[_Step]:
@@ -438,22 +414,17 @@ def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterato
     if before == after:
         return
     grew = before is not None and (after is None or after > before)
-    said = f"`{name}` was {old if old is not None else 'not set'}, and is "
-    yield (
-        "wider" if grew == more else "narrower",
-        path,
-        said + f"{new if new is not None else 'not set'}",
-    )
+    was, now = ("not set" if one is None else one for one in (old, new))
+    yield _kind(wider=grew == more), path, f"`{name}` was {was}, and is {now}"
 
 
 def _condition(name: str, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
     if (name in old) == (name in new):
         if old.get(name) != new.get(name):
             yield "unclear", append(path, name), f"`{name}` changed"
-    elif name in new:
-        yield "narrower", append(path, name), f"`{name}` is new"
     else:
-        yield "wider", append(path, name), f"`{name}` is gone"
+        how = "new" if name in new else "gone"
+        yield _kind(wider=name in old), append(path, name), f"`{name}` is {how}"
 
 
 def _notes(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
@@ -560,11 +531,6 @@ def _items(schema: _Schema) -> tuple[list[Json], Json]:
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
     return elements_of(prefix), items
-
-
-def _named(schema: _Schema) -> _Schema:
-    named = schema.get("properties")
-    return named if isinstance(named, Mapping) else {}
 
 
 def _strings(value: Json) -> set[str]:
