@@ -296,11 +296,10 @@ def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
     if signatures is None:
         return ()
     if not isinstance(signatures, list):
-        raise CardRefused(
-            "card.signatures_shape",
-            f"expected a list of signature objects, found {_kind(signatures)}",
-            path="/signatures",
-        )
+        kinds = {dict: "an object", str: "a string", bool: "true or false"}
+        found = kinds.get(type(signatures), "a number")
+        expected = f"expected a list of signature objects, found {found}"
+        raise CardRefused("card.signatures_shape", expected, path="/signatures")
     _check_count(signatures, MAX_SIGNATURES)
     return tuple(signatures)
 
@@ -312,11 +311,6 @@ def _check_count(signatures: Sequence[Json], most: int) -> None:
             f"{len(signatures)} signatures; at most {most} are read",
             path="/signatures",
         )
-
-
-def _kind(value: Json) -> str:
-    kinds = {dict: "an object", str: "a string", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 def _spellings(

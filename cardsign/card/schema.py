@@ -380,7 +380,12 @@ def _field(name: str, hint: Any, version: str) -> Field | None:
     hint, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if (OLD if version == NEW else NEW) in marks:
         return None
-    shape, kind_type = _shape(hint)
+    shape: Shape = "one"
+    kind_type = hint
+    if get_origin(hint) is list:
+        shape, kind_type = "list", get_args(hint)[0]
+    elif get_origin(hint) is dict and hint != Struct:  # get_type_hints builds an equal alias
+        shape, kind_type = "map", get_args(hint)[1]
     message = _message(kind_type, version) if is_typeddict(kind_type) else None
     kind: Kind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
     if message:
@@ -396,16 +401,6 @@ def _field(name: str, hint: Any, version: str) -> Field | None:
         oneof=ONEOF in marks,
         inherits=INHERITS in marks,
     )
-
-
-def _shape(hint: Any) -> tuple[Shape, Any]:
-    if get_origin(hint) is list:
-        return "list", get_args(hint)[0]
-    if hint == Struct:  # get_type_hints builds an equal alias, not the same one
-        return "one", hint
-    if get_origin(hint) is dict:
-        return "map", get_args(hint)[1]
-    return "one", hint
 
 
 CARD_1_0: Final = _message(AgentCard, NEW)

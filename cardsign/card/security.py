@@ -83,10 +83,8 @@ class Scheme:
     def gives(self, other: Scheme) -> bool:
         """Whether a caller with a credential of this scheme has done what the other one says."""
         if self.type in ("apiKey", "mutualTLS"):
-            where, names = (
-                self.members.get("in"),
-                [str(one.members.get("name")) for one in (self, other)],
-            )
+            where = self.members.get("in")
+            names = [str(one.members.get("name")) for one in (self, other)]
             if where == "header":
                 names = [one.lower() for one in names]
             same = self.type == other.type and where == other.members.get("in")
@@ -98,8 +96,15 @@ class Scheme:
 
 def schemes_of(document: Mapping[str, Json]) -> dict[str, Scheme]:
     """The schemes that a card declares, by name; those of no known form have no type."""
-    declared = members_of(document.get("securitySchemes"))
-    return {name: _scheme(name, value) for name, value in declared.items()}
+    schemes = {}
+    for name, value in members_of(document.get("securitySchemes")).items():
+        declared = members_of(value)
+        if found := unwrapped(declared):
+            schemes[name] = Scheme(name, found[0].name, found[1])
+            continue
+        kind = next((one.name for one in SCHEME_TYPES if one.name == declared.get("type")), None)
+        schemes[name] = Scheme(name, kind, {k: v for k, v in declared.items() if k != "type"})
+    return schemes
 
 
 def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[str]]]:
@@ -110,12 +115,8 @@ def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[s
     for member in ("securityRequirements", "security"):
         for _, one in objects_in(owner.get(member)):
             schemes = members_of(one.get("schemes", one if member == "security" else {}))
-            yield {name: _scopes(value) for name, value in schemes.items()}
-
-
-def _scopes(value: Json) -> frozenset[str]:
-    listed = value.get("list") if isinstance(value, dict) else value
-    return frozenset(map(str, elements_of(listed)))
+            listed = {n: s.get("list") if isinstance(s, dict) else s for n, s in schemes.items()}
+            yield {name: frozenset(map(str, elements_of(s))) for name, s in listed.items()}
 
 
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
@@ -133,16 +134,6 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
             return None
         flat.append({n: s.get("list", []) for n, s in schemes.items() if isinstance(s, dict)})
     return flat
-
-
-def _scheme(name: str, value: Json) -> Scheme:
-    if not isinstance(value, dict):
-        return Scheme(name, None, {})
-    if found := unwrapped(value):
-        return Scheme(name, found[0].name, found[1])
-    kind = value.get("type")
-    known = next((one.name for one in SCHEME_TYPES if one.name == kind), None)
-    return Scheme(name, known, {k: v for k, v in value.items() if k != "type"})
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from semver import Version
@@ -89,14 +89,11 @@ def missing(subject: Subject) -> Iterator[Found]:
             tokens = tuple(split(problem.pointer))
             if is_said and tokens in _ENDPOINTS:
                 continue  # meaning.no-interface says what that comes to
-            yield tokens, problem.message + _said_otherwise(subject.document, tokens)
-
-
-def _said_otherwise(document: Mapping[str, Json], tokens: tuple[str, ...]) -> str:
-    """A hint at the member's protobuf spelling, where the card has that."""
-    other = snake(tokens[-1])
-    is_there = other != tokens[-1] and other in members_of(value_at(document, tokens[:-1]))
-    return f"; the card spells it {other}, which few readers know" if is_there else ""
+            other = snake(tokens[-1])
+            owner = members_of(value_at(subject.document, tokens[:-1]))
+            is_there = other != tokens[-1] and other in owner
+            hint = f"; the card spells it {other}, which few readers know" if is_there else ""
+            yield tokens, problem.message + hint
 
 
 @card_rule(

@@ -59,10 +59,6 @@ def unknown_member(spot: Spot) -> str | None:
     return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
 
 
-def _says_nothing(spot: Spot) -> bool:
-    return spot.value is None and not spot.security
-
-
 @rule(
     "portable.legacy-member",
     "warning",
@@ -73,7 +69,7 @@ def _says_nothing(spot: Spot) -> bool:
     "it looks at the signature.",
     fix="Serve clients of 0.3 a document of their own, or leave it out. --fix drops it only if "
     "it is null.",
-    fixable=_says_nothing,
+    fixable=lambda spot: spot.value is None and not spot.security,
 )
 def legacy_member(spot: Spot) -> str | None:
     """A member of 0.3 alone, where 1.0 knows the object in which it stands."""

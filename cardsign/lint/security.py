@@ -309,16 +309,6 @@ def _refused(subject: Subject) -> Iterator[tuple[Tokens, SignatureRefused]]:
             yield tokens, refusal
 
 
-def _header(entry: Json) -> dict[str, Json]:
-    """What the protected header says, and the other one, if they can be read."""
-    found = dict(members_of(members_of(entry).get("header")))
-    protected = members_of(entry).get("protected")
-    if isinstance(protected, str):
-        with suppress(base64url.Base64urlError, JsonRefused):
-            found |= parse_object(base64url.decode(protected))
-    return found
-
-
 @card_rule(
     "meaning.signature",
     "error",
@@ -384,8 +374,13 @@ def signature_kid(subject: Subject) -> Iterator[Found]:
 def signature_key(subject: Subject) -> Iterator[Found]:
     """In either header; cardsign's verifier follows none of them."""
     for tokens, entry in _entries(subject):
+        header = dict(members_of(members_of(entry).get("header")))
+        protected = members_of(entry).get("protected")
+        if isinstance(protected, str):
+            with suppress(base64url.Base64urlError, JsonRefused):
+                header |= parse_object(base64url.decode(protected))
         for name in _KEYS_IN_HEADER:
-            if name in _header(entry):
+            if name in header:
                 yield tokens, f"the header holds {name}"
 
 
@@ -477,11 +472,8 @@ _INTERNAL_NAMES: Final = frozenset(
 
 def is_secret_name(name: str) -> bool:
     """Whether a member of that name holds a secret, by the words of the name."""
-    return bool(_SECRET_NAME.search(_snake(name)))
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: "_" + m[0], name).replace("-", "_").lower()
+    words = re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: "_" + m[0], name).replace("-", "_").lower()
+    return bool(_SECRET_NAME.search(words))
 
 
 def _text(spot: Spot) -> str:
