@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from cardsign.net.fetcher import MAX_COOLING as MAX_COOLING
     from cardsign.net.fetcher import MAX_SAID as MAX_SAID
     from cardsign.net.fetcher import AnswerCache as AnswerCache
+    from cardsign.net.fetcher import CachedAnswer as CachedAnswer
     from cardsign.net.fetcher import DocumentFetcher as DocumentFetcher
-    from cardsign.net.fetcher import Entry as Entry
     from cardsign.net.fetcher import Freshness as Freshness
     from cardsign.net.fetcher import freshened as freshened
     from cardsign.net.fetcher import freshness as freshness

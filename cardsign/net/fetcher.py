@@ -154,7 +154,7 @@ _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,256}"')
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedAnswer:
     """A good answer of before.
 
     Attributes:
@@ -206,7 +206,7 @@ def same_version(said: Headers, asked: Headers) -> bool:
     )
 
 
-class AnswerCache(Lru[Hashable, Entry]):
+class AnswerCache(Lru[Hashable, CachedAnswer]):
     """Good answers of before, fresh or not.
 
     Args:
@@ -218,7 +218,7 @@ class AnswerCache(Lru[Hashable, Entry]):
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         if max_entries < 1 or max_bytes < 1:
             raise ValueError("a cache holds at least one entry and one byte")
-        super().__init__(max_entries, room=max_bytes, cost=Entry.cost)
+        super().__init__(max_entries, room=max_bytes, cost=CachedAnswer.cost)
 
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
@@ -435,7 +435,7 @@ class DocumentFetcher:
             checks = checks or entry.validators
         lasting = freshness(said, asked_at=asked_at, answered_at=now, ceiling=self._ceiling)
         if lasting.may_be_stored:
-            self._cache.put(key, Entry(body, now, lasting, checks, stored(said)))
+            self._cache.put(key, CachedAnswer(body, now, lasting, checks, stored(said)))
         else:
             self._cache.drop(key)
         return FetchResult(str(url), "found", body, lasting.seconds)
@@ -451,7 +451,7 @@ def card_url(url: str) -> str:
     return str(replace(parsed, path=CARD_PATH) if bare else parsed)
 
 
-def _failed(url: Url, failure: FetchFailed, entry: Entry | None = None) -> FetchResult:
+def _failed(url: Url, failure: FetchFailed, entry: CachedAnswer | None = None) -> FetchResult:
     """Nothing new; with what was kept, where that may be used beyond its time."""
     if isinstance(failure, Absent):
         return FetchResult(str(url), "absent", failure=failure)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from cardsign.server.live import LiveApplication as LiveApplication
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
+    from cardsign.server.providers import AudienceRule as AudienceRule
     from cardsign.server.providers import ProviderSettings as ProviderSettings
-    from cardsign.server.providers import Rule as Rule
     from cardsign.server.remote import make_providers as make_providers
     from cardsign.server.run import RsgiApplication as RsgiApplication
     from cardsign.server.run import serve as serve

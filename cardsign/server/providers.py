@@ -99,7 +99,7 @@ class MustWait(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AudienceRule:
     """Which callers get the card of an audience, by what was said of them.
 
     Attributes:
@@ -145,7 +145,7 @@ class ProviderSettings:
 
     type: ProviderType
     opens: Audience | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AudienceRule, ...] = ()
     tokens: TokenTable | None = None
     issuer: str = ""
     tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""

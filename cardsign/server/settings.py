@@ -24,7 +24,7 @@ from pydantic import (
 from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.records import dataclass
-from cardsign.server.providers import Audience, Networks, ProviderSettings, Rule
+from cardsign.server.providers import Audience, AudienceRule, Networks, ProviderSettings
 from cardsign.server.remote import KNOWERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
@@ -170,7 +170,7 @@ def _provider(given: Any, path: Path, number: int) -> ProviderSettings:
     members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file"})
     members["typ"] = tuple(one.lower().removeprefix("application/") for one in given.typ)
     table = None if given.token_file is None else TokenTable.read(path.parent / given.token_file)
-    rules = tuple(Rule(one.claim, one.value, one.opens) for one in given.rule)
+    rules = tuple(AudienceRule(one.claim, one.value, one.opens) for one in given.rule)
     found = ProviderSettings(**members, rules=rules, tokens=table)
     for name in KNOWERS[given.type][0]:
         if not getattr(found, name):

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net import ENTRY_COST, AnswerCache, Entry, Freshness, same_version, validators
+from cardsign.net import ENTRY_COST, AnswerCache, CachedAnswer, Freshness, same_version, validators
 from cardsign.urls import Url, parse_url
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SUNDAY = "Sun, 22 Nov 2026 12:00:00 GMT"
 
 
-def entry(body: bytes = b"{}", seconds: int = 60) -> Entry:
-    return Entry(body, NOW, Freshness(seconds), ())
+def entry(body: bytes = b"{}", seconds: int = 60) -> CachedAnswer:
+    return CachedAnswer(body, NOW, Freshness(seconds), ())
 
 
 def url(text: str) -> Url:
@@ -85,7 +85,7 @@ def test_what_is_too_large_for_all_of_it() -> None:
 def test_what_was_said_takes_room() -> None:
     """What is kept of the headers counts as the body does."""
     said = (("cache-control", "max-age=60"),)
-    kept = Entry(b"{}", NOW, Freshness(60), (), said)
+    kept = CachedAnswer(b"{}", NOW, Freshness(60), (), said)
     room = ENTRY_COST + len(b"{}") + len("cache-control") + len("max-age=60")
     for spare, is_kept in ((0, True), (-1, False)):
         cache = AnswerCache(max_bytes=room + spare)
@@ -129,7 +129,7 @@ def test_what_is_used_stays() -> None:
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 40))))
 
 
-def cost(pair: tuple[str, Entry]) -> int:
+def cost(pair: tuple[str, CachedAnswer]) -> int:
     return ENTRY_COST + len(pair[1].untrusted_body)
 
 

@@ -15,10 +15,10 @@ from werkzeug.test import create_environ
 
 from cardsign.jose import PrivateKey
 from cardsign.server import (
+    AudienceRule,
     Host,
     LiveApplication,
     ProviderSettings,
-    Rule,
     ServerSettings,
     TokenTable,
     create_token,
@@ -67,7 +67,7 @@ def live(
     schemes = {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
     card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": [{"schemes": {}}]}
     publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
-    rules = Rule("scope", "crew", "crew"), Rule("scope", "late", "nobody")
+    rules = AudienceRule("scope", "crew", "crew"), AudienceRule("scope", "late", "nobody")
     table = TokenTable.from_bytes(token[1].encode())
     jwts = ProviderSettings(
         "oidc", issuer=issuer.url, insecure_loopback_http=True, aud=AUD, rules=rules

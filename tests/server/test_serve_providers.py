@@ -34,9 +34,9 @@ from cardsign.card import (
 from cardsign.errors import FetchFailed, ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.server import (
+    AudienceRule,
     LiveApplication,
     ProviderSettings,
-    Rule,
     ServerSettings,
     TokenTable,
     create_token,
@@ -310,7 +310,7 @@ def test_keys_beyond_their_time_open_nothing(serve: Serve, issuer: Issuer) -> No
 
 def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None:
     """The first rule that holds."""
-    rules = (Rule("groups", "sailors", "crew"), Rule("scope", "card.read", "staff"))
+    rules = (AudienceRule("groups", "sailors", "crew"), AudienceRule("scope", "card.read", "staff"))
     served = serve(oidc(issuer, opens=None, rules=rules))
     assert audience_of(served.bearer(issuer.token(groups=["x", "sailors"]))) == "crew"
     assert audience_of(served.bearer(issuer.token(scope="a card.read"))) == "staff"
@@ -319,7 +319,7 @@ def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None
 @pytest.mark.parametrize("scope", [None, "", "card.readonly", "card read"])
 def test_403_names_the_missing_scope(serve: Serve, issuer: Issuer, scope: str | None) -> None:
     """In the challenge, as RFC 6750 has it, and in words."""
-    served = serve(oidc(issuer, opens=None, rules=(Rule("scope", "card.read", "staff"),)))
+    served = serve(oidc(issuer, opens=None, rules=(AudienceRule("scope", "card.read", "staff"),)))
     answer = served.bearer(issuer.token(scope=scope))
     assert answer.status_code == 403
     assert answer.headers["WWW-Authenticate"] == (
@@ -372,7 +372,7 @@ def test_schemes_that_are_demanded_together_open_the_card_together(
     token, line = create_token("staff")
     table = TokenTable.from_bytes(line.encode())
     key = ProviderSettings("api_key", tokens=table, key="door")
-    rules = (Rule("scope", "crew", "crew"),)
+    rules = (AudienceRule("scope", "crew", "crew"),)
     schemes = {
         "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "door"}},
@@ -409,7 +409,7 @@ def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
     serve: Serve, issuer: Issuer
 ) -> None:
     """With those that there are; its callers get an error, and everybody the public card."""
-    rules = (Rule("scope", "card.read", "stuff"),)
+    rules = (AudienceRule("scope", "card.read", "stuff"),)
     served = serve(oidc(issuer, opens=None, rules=rules))
     assert any("'stuff'" in one and "crew, staff" in one for one in served.log)
     answer = served.bearer(issuer.token(scope="card.read"))
@@ -536,7 +536,7 @@ def test_a_token_may_be_introspected(
         url=f"{peer.url}/introspect",
         client="env:VERIFIER",
         aud=AUD,
-        rules=(Rule("scope", "card.read", "staff"),),
+        rules=(AudienceRule("scope", "card.read", "staff"),),
         insecure_loopback_http=True,
     )
     served = serve(settings)
@@ -568,7 +568,7 @@ def test_aws_says_who_signed(serve: Serve, peer: Counterpart) -> None:
     settings = ProviderSettings(
         "aws_sigv4",
         url=peer.url,
-        rules=(Rule("account", "123456789012", "staff"),),
+        rules=(AudienceRule("account", "123456789012", "staff"),),
         insecure_loopback_http=True,
     )
     served = serve(settings)
@@ -730,7 +730,7 @@ def made_certificate(*uris: str, ended: bool = False, extensions: int = 0) -> x5
 
 def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
     """As the proxy says it, and from the proxy alone (B24)."""
-    settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+    settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
     served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
 
     def ask(text: str, peer: str = "127.0.0.1", **more: str) -> Any:
@@ -782,7 +782,7 @@ def test_a_certificate_that_is_not_clear_opens_nothing(
     serve: Serve, make: Callable[[], str]
 ) -> None:
     """401 for what cannot be read, and for what may be another's; its twins are below."""
-    settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+    settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
     served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
     local = {"REMOTE_ADDR": "127.0.0.1"}
 
@@ -934,7 +934,7 @@ def test_G15_each_kind_of_scheme_is_built_and_guards_the_extended_card(
             issuer.token(aud="https://other.example"),
         )
     if kind == "mutualTLS":
-        settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+        settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
         good, bad = certificate(), certificate(ended=True)
     demanded = card["securityRequirements"]
     served = serve(settings, schemes=card["securitySchemes"], demanded=demanded)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.server import Rule, ServerSettings, create_token, read_server_settings
+from cardsign.server import AudienceRule, ServerSettings, create_token, read_server_settings
 
 
 def read(tmp_path: Path, text: str) -> ServerSettings:
@@ -88,7 +88,7 @@ def test_an_issuer_takes_few_lines(tmp_path: Path) -> None:
         "https://login.example",
         "https://tides.example",
     )
-    assert found.rules == (Rule("scope", "card.read", "9f2c"),)
+    assert found.rules == (AudienceRule("scope", "card.read", "9f2c"),)
 
 
 def test_the_guides_provider_is_read(tmp_path: Path) -> None:
