@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -59,9 +60,8 @@ from cardsign.keys.drafts import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
-from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootKey, digest_words
+from cardsign.statements.keyset import KeysetStatement, Role, RootKey, digest_words
 from cardsign.statements.members import HOLDER
 from cardsign.times import day, minute
 
@@ -88,61 +88,24 @@ def read_statement(name: str) -> KeysetStatement:
 # ``cardsign keyset draft``.
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeOptions:
-    """Changes to the next keyset as they were typed; keys as HOLDER=KEY."""
-
-    issuer: str | None
-    origins: tuple[str, ...]
-    days: int | None
-    add_root: tuple[str, ...]
-    remove_root: tuple[str, ...]
-    threshold: int | None
-    recovery: tuple[str, ...]
-    recovery_threshold: int | None
-    add_card: tuple[str, ...]
-    add_release: tuple[str, ...]
-    drop: tuple[str, ...]
-    revoke: tuple[str, ...]
-
-    @property
-    def lifetime(self) -> timedelta:
-        """How long it is valid."""
-        return timedelta(days=self.days or KEYSET_LIFETIME.days)
-
-    def read(self, store: KeyStore) -> KeysetChanges:
-        """The changes, with the keys found in the store or read from files."""
-        return KeysetChanges(
-            issuer=self.issuer,
-            origins=self.origins,
-            add_roots=tuple(_named_key(store, one, "--add-root") for one in self.add_root),
-            remove_roots=self.remove_root,
-            threshold=self.threshold,
-            recovery=tuple(_named_key(store, one, "--recovery") for one in self.recovery),
-            recovery_threshold=self.recovery_threshold,
-            add_keys=(
-                *(("card", _named_key(store, one, "--add-card")) for one in self.add_card),
-                *(("release", _named_key(store, one, "--add-release")) for one in self.add_release),
-            ),
-            drop=self.drop,
-            revoke=tuple(_public(store, name) for name in self.revoke),
-        )
-
-
-def _named_key(store: KeyStore, text: str, option: str) -> RootKey:
-    """``HOLDER=KEY``, where KEY is a kid of the key store or a file with a public JWK."""
-    holder, equals, name = text.partition("=")
-    if not equals or not HOLDER.fullmatch(holder):
-        raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
-    return RootKey(_public(store, name), holder)
+def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[RootKey, ...]:
+    """Of each ``HOLDER=KEY``: KEY is a kid of the key store, or a file with a public JWK."""
+    found = []
+    for text in texts:
+        holder, equals, name = text.partition("=")
+        if not equals or not HOLDER.fullmatch(holder):
+            raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
+        found.append(RootKey(_public(store, name), holder))
+    return tuple(found)
 
 
 def _public(store: KeyStore, name: str) -> PublicKey:
     return find_public(store, name) or read_public(name)
 
 
+#: What needs no key store goes into `changes`; names of keys are parameters of their own.
 _change_options = option_group(
-    ChangeOptions,
+    KeysetChanges,
     "changes",
     option("--issuer TEXT", "The issuer's name [default: the host of the first origin]."),
     option(
@@ -154,11 +117,12 @@ _change_options = option_group(
     option(
         "--add-root HOLDER=KEY...", "Add a root key: a kid of the key store, or a file with a JWK."
     ),
-    option("--remove-root HOLDER...", "Remove the root keys of this holder."),
+    option("--remove-root HOLDER...", "Remove the root keys of this holder.", into="remove_roots"),
     option("--threshold", "How many root holders must sign.", type=click.IntRange(min=1)),
     option(
         "--recovery HOLDER=KEY...",
         "A recovery key; replaces all earlier ones, and those must sign this too.",
+        into="recovery_keys",
     ),
     option(
         "--recovery-threshold",
@@ -175,6 +139,7 @@ _change_options = option_group(
     option(
         "--revoke KID...",
         "Revoke this key, which is not in this key store. For others use cardsign keys revoke.",
+        into="revoked",
     ),
 )
 
@@ -185,19 +150,42 @@ _change_options = option_group(
 @option("-o --output DRAFT", DRAFT_HELP)
 @_change_options
 @keystore_options
-def draft(output: str | None, changes: ChangeOptions, keystore: KeystoreOptions) -> None:
+def draft(
+    output: str | None,
+    changes: KeysetChanges,
+    days: int | None,
+    add_root: tuple[str, ...],
+    recovery_keys: tuple[str, ...],
+    add_card: tuple[str, ...],
+    add_release: tuple[str, ...],
+    revoked: tuple[str, ...],
+    keystore: KeystoreOptions,
+) -> None:
     """Draft the next statement from the key store's keys and the options.
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
     refuse_two_documents(output)
     store = keystore.open()
+    online: tuple[tuple[Role, tuple[str, ...]], ...]
+    online = (("card", add_card), ("release", add_release))
+    changes = replace(
+        changes,
+        add_roots=_named_keys(store, add_root, "--add-root"),
+        recovery=_named_keys(store, recovery_keys, "--recovery"),
+        add_keys=tuple(
+            (role, key)
+            for role, texts in online
+            for key in _named_keys(store, texts, f"--add-{role}")
+        ),
+        revoke=tuple(_public(store, name) for name in revoked),
+    )
     drafted = draft_keyset(
         store,
         now=moment(),
-        changes=changes.read(store),
+        changes=changes,
         origin=project_config().issuer,
-        lifetime=changes.lifetime,
+        lifetime=timedelta(days=days or KEYSET_LIFETIME.days),
     )
     file = output or f"keyset-{drafted.number}.json"
     write_output(file, drafted.data)
@@ -428,8 +416,8 @@ def publish(
         say(f"  next: cardsign keyset publish {file}, with the key store that has them")
     else:
         say_updated(told.published, directory)
-    published = told.published is not None and number in told.published.generation.keysets
-    printed({"created": told.is_new, "published": published, **keyset_json(told.statement)})
+    view = {"created": told.is_new, "published": told.is_published}
+    printed({**view, **keyset_json(told.statement)})
 
 
 # ``cardsign keyset show`` and ``verify``.

@@ -37,12 +37,12 @@ from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
-from cardsign.issuer.publishing import Published, newest_generation, publish_cards, usual_max_age
+from cardsign.issuer.publishing import Published, publish_cards, usual_max_age
 from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Task
 from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import Generation, export_files
+from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 from cardsign.times import minute
 
@@ -122,8 +122,7 @@ def publish(
     config = project_config()
     directory = _named_directory(output, config)
     cards = needed_cards(config) if card is None else ()
-    before, now = newest_generation(directory), moment()
-    store, target = keystore.open(), to_change(directory)
+    store, target, now = keystore.open(), to_change(directory), moment()
     config = replace(config, publish=target)
     public, others, older = _read_cards(card, cards, store, keystore, config, now)
     published = publish_cards(
@@ -143,7 +142,7 @@ def publish(
     generation = published.generation
     if export_to is not None:
         export_files(generation, to_change(export_to), now=now)
-    _tell(published, _changes(before, generation), directory, export_to)
+    _tell(published, directory, export_to)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
 
@@ -181,15 +180,13 @@ def _named_directory(output: Path | None, config: ProjectConfig) -> Path:
     return directory
 
 
-def _tell(
-    published: Published, changes: dict[str, str], directory: Path, export_to: Path | None
-) -> None:
+def _tell(published: Published, directory: Path, export_to: Path | None) -> None:
     generation, changes_at = published.generation, published.generation.changes_at
     view = {"generation": generation.number, **members(generation, "created published_at kids")}
-    shown = printed({**view, "left_out": list(published.left_out), "changes": changes})
+    shown = printed({**view, "left_out": list(published.left_out), "changes": published.changes})
     if generation.created and not shown:
         say(f"{done('published', 'publish')} generation {generation.number} in {directory}")
-        for name, what in changes.items():
+        for name, what in published.changes.items():
             say(f"  {what}: {name}")
     elif not shown:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
@@ -200,15 +197,6 @@ def _tell(
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
-
-
-def _changes(before: Generation | None, after: Generation) -> dict[str, str]:
-    """What becomes of each file whose bytes are not the same."""
-    old, new = before.files if before else {}, after.files
-    changes = {
-        name: "changed" if name in old else "new" for name in new if old.get(name) != new[name]
-    }
-    return changes | {name: "gone" for name in old if name not in new}
 
 
 def _read_cards(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +46,7 @@ from cardsign.errors import (
 from cardsign.files import read_bytes
 from cardsign.gateway import is_copy, is_over, is_past, resign_card
 from cardsign.inputs import Inputs
-from cardsign.issuer.publishing import Published, newest_generation, publish_cards
+from cardsign.issuer.publishing import newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
@@ -149,16 +148,13 @@ def resign(
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            told = _publish(keystore, signed.document, publication, now)
+            store, target = keystore.open(), to_change(publication)
+            told = publish_cards(store, signed.document, directory=target, now=now)
             if told.generation.created or not watching.watch:
                 say_updated(told, publication)
         return EXIT_OK
 
     return watching.repeat(copies.in_time(look))
-
-
-def _publish(keystore: UnlockOptions, card: bytes, publication: Path, now: datetime) -> Published:
-    return publish_cards(keystore.open(), card, directory=to_change(publication), now=now)
 
 
 def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:

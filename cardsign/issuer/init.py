@@ -177,10 +177,8 @@ def init_issuer(
     recovery, text = _make_recovery(secrets, recovery_out, random)
     private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
     store = create_store(keystore, actor=actor, heads=heads)
-    is_apart = root_keystore not in (None, keystore)
-    roots = store
-    if root_keystore and is_apart:
-        roots = create_store(root_keystore, actor=actor, heads=heads)
+    apart = None if root_keystore == keystore else root_keystore
+    roots = create_store(apart, actor=actor, heads=heads) if apart else store
     for role, key in private.items():
         where, secret = roots if role == "root" else store, getattr(secrets, role)
         where.add_key(key, secret, now=now, random=random, roles=(role,), holder=holder)
@@ -190,16 +188,13 @@ def init_issuer(
         Quorum(1, (RootKey(private["root"].public, holder),)),
         Quorum(1, (RootKey(recovery.public, holder),)) if recovery else None,
     )
-    keyset = _sign_first(plan, (store, roots) if is_apart else (store,), private, now)
+    keyset = _sign_first(plan, (store, roots) if apart else (store,), private, now)
     _write_config(folder, keystore, checked, publish, card)
-    shared = ["root"] if secrets.root == secrets.card and not is_apart else []
+    shared = ["root"] if secrets.root == secrets.card and not apart else []
     shared += ["release"] if secrets.release == secrets.card else []
     shared += ["recovery"] if secrets.recovery == secrets.card else []
-    return NewIssuer(_kids(private), keyset, text, tuple(shared))
-
-
-def _kids(private: dict[Role, PrivateKey]) -> dict[str, str]:
-    return {role: key.public.kid for role, key in private.items()}
+    kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
+    return NewIssuer(kids, keyset, text, tuple(shared))
 
 
 def _make_recovery(

@@ -176,6 +176,12 @@ class PublishedKeyset:
     is_only_kept: bool
     published: Published | None
 
+    @property
+    def is_published(self) -> bool:
+        """Whether verifiers are given it."""
+        keysets = self.published.generation.keysets if self.published else ()
+        return self.statement.label in keysets
+
 
 # Drafting.
 

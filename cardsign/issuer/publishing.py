@@ -6,7 +6,7 @@ The key store notes every publication, because all waits of a key rotation run f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -51,6 +51,7 @@ class Published:
         withheld: The number of the keyset that waits for a release, or an empty text.
         left_out: Kids that the key store would publish, and the key set lacks.
         ended: Kids that the key set holds, and the key store publishes no longer.
+        changes: For each file whose bytes are not those before: ``new``, ``changed`` or ``gone``.
         refusal: Why a verifier does not trust the published card now; None if it does, or if
             that was not looked at.
         withdrawn: The newest release has withdrawn the published card, so nobody shall trust it.
@@ -60,21 +61,27 @@ class Published:
     withheld: str
     left_out: tuple[str, ...]
     ended: tuple[str, ...]
+    changes: Mapping[str, str]
     refusal: PublishRefused | None = None
     withdrawn: bool = False
 
     @classmethod
-    def of(cls, store: KeyStore, generation: Generation) -> Published:
-        """Compare a generation with the key store that it was made from."""
+    def of(cls, store: KeyStore, generation: Generation, before: Generation | None) -> Published:
+        """Compare a generation with the key store that it was made from, and the one before."""
         keyset = kept_keyset(store)
         number = keyset.label if keyset else ""
         ours = [key.kid for key in store.state.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
+        old, new = before.files if before else {}, generation.files
+        changes = {name: "changed" if name in old else "new" for name in new}
+        changes = {name: what for name, what in changes.items() if old.get(name) != new[name]}
+        changes |= {name: "gone" for name in old if name not in new}
         return cls(
             generation=generation,
             withheld="" if number in generation.keysets else number,
             left_out=tuple(kid for kid in ours if kid not in generation.kids),
             ended=tuple(sorted(gone.intersection(generation.kids))),
+            changes=changes,
         )
 
 
@@ -142,7 +149,7 @@ def publish_cards(
     )
     if is_live:
         record_publication(store, generation, now=now)
-    return Published.of(store, generation)
+    return Published.of(store, generation, newest)
 
 
 def _check_extended(card: bytes, named: Collection[str], newest: Generation | None) -> None:
@@ -201,7 +208,7 @@ def update_publication(
     noted = {one.generation for one in store.load().publications if one.series == series}
     if noted & {before.number, generation.number - 1}:
         record_publication(store, generation, now=now)
-    return _with_fate(Published.of(store, generation), now)
+    return _with_fate(Published.of(store, generation, before), now)
 
 
 def _with_fate(published: Published, now: datetime) -> Published:
@@ -267,10 +274,12 @@ def newest_generation(directory: Path | None) -> Generation | None:
         raise
 
 
-def examine_publication(store: KeyStore, directory: Path | None) -> tuple[Finding, ...]:
-    """Say whether what is published is damaged, or not what the key store has published.
+def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Finding]:
+    """What is published and damaged, or not of this key store; and who is trusted who shall not be.
 
-    An issuer that has published nothing is healthy.
+    An issuer that has published nothing is healthy. Once it has ended, it is asked no more which
+    revoked keys verifiers trust. A key store that cannot be read is none of this: see
+    `examine_store`.
     """
     try:
         if directory is not None:
@@ -278,10 +287,17 @@ def examine_publication(store: KeyStore, directory: Path | None) -> tuple[Findin
             check_ours(store, directory)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
-            return (Finding(fault.code, "alarm", fault.message, fault.path),)
-    except StoreFault:  # as `examine_store` says
-        pass
-    return ()
+            yield Finding(fault.code, "alarm", fault.message, fault.path)
+    except StoreFault:
+        return
+    with suppress(StoreFault, FileFault):
+        state, keyset = store.load(), kept_keyset(store)
+        revoked = [key for key in state.keys if key.state == "revoked"]
+        kept = still_trusted(store, directory, revoked)
+        if kept and not has_ended(state, keyset):
+            names = ", ".join(one.named for one in kept)
+            message = f"verifiers still trust {names}: nothing that is published revokes them yet"
+            yield Finding("doctor.still_trusted", "alarm", message)
 
 
 def published_extended(directory: Path | None) -> tuple[Path, ...]:
@@ -406,21 +422,3 @@ def still_trusted(
     state = store.load()
     found = [state.find(record.thumbprint) for record in records]
     return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
-
-
-def examine_revocations(store: KeyStore, directory: Path | None) -> tuple[Finding, ...]:
-    """Say which revoked keys verifiers still trust; not once the issuer has ended.
-
-    A key store that has moved or cannot be read is none of this: see `examine_store`.
-    """
-    try:
-        state, keyset = store.load(), kept_keyset(store)
-        revoked = [key for key in state.keys if key.state == "revoked"]
-        kept = still_trusted(store, directory, revoked)
-    except (StoreFault, FileFault):
-        return ()
-    if has_ended(state, keyset) or not kept:
-        return ()
-    names = ", ".join(one.named for one in kept)
-    message = f"verifiers still trust {names}: nothing that is published revokes them yet"
-    return (Finding("doctor.still_trusted", "alarm", message),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -210,10 +209,35 @@ def draft_release(
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
     """
-    history = StatementHistory.of(store)
+    history, changes = StatementHistory.of(store), changes or ReleaseChanges()
     previous = history.newest_release()
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
-    plan = _plan(store, keyset, previous, changes or ReleaseChanges(), settings, now)
+    listed: list[tuple[str, str]] = []
+    for path, card in changes.cards:
+        url = path or CARD_PATH
+        url = keyset.origins[0] + url if url.startswith("/") else url
+        with of_the_user(f"the card at {url}"):
+            digest = card_digest(card)
+        # Cron has the project's cards at hand; it must not undo what a person has decided.
+        if changes.by_name or previous is None or not previous.is_withdrawn(url):
+            listed.append((url, digest))
+    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in changes.withdrawn if url not in known]:
+        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
+    if unknown := [kid for kid in changes.revoked if kid not in {*kids, *kids.values()}]:
+        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
+    state = store.load()
+    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
+    settled = settled_cards(previous.cards if previous else (), state, settings, now)
+    plan = ReleasePlan(
+        cards=tuple(listed),
+        settled=dict(listed) if changes.raise_floor else settled,
+        withdrawn=frozenset(changes.withdrawn),
+        extended_floor=changes.extended_floor,
+        revoked=frozenset(revoked.union(kids.get(kid, kid) for kid in changes.revoked)),
+        audit_head=state.audit.digest,
+    )
     seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
     with of_the_user("the release"):
         draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
@@ -231,50 +255,6 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
     except StatementRefused as refusal:
         hint = f"Check this machine's clock. If it is right, {todo}: cardsign keys rotate"
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
-
-
-def _plan(
-    store: KeyStore,
-    keyset: KeysetStatement,
-    previous: ReleaseStatement | None,
-    changes: ReleaseChanges,
-    settings: TimelineSettings,
-    now: datetime,
-) -> ReleasePlan:
-    """What the key store knows, and what the changes add."""
-    state = store.load()
-    usual = ReleasePlan(
-        settled=settled_cards(previous.cards if previous else (), state, settings, now),
-        revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
-        audit_head=state.audit.digest,
-    )
-    listed = tuple(_listed(url, card, keyset) for url, card in changes.cards)
-    if previous is not None and not changes.by_name:
-        # Cron has the project's cards at hand; it must not undo what a person has decided.
-        listed = tuple(one for one in listed if not previous.is_withdrawn(one[0]))
-    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in changes.withdrawn if url not in known]:
-        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
-    kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
-    unknown = [kid for kid in changes.revoked if kid not in kids and kid not in kids.values()]
-    if unknown:
-        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
-    return replace(
-        usual,
-        cards=listed,
-        settled=dict(listed) if changes.raise_floor else usual.settled,
-        withdrawn=frozenset(changes.withdrawn),
-        extended_floor=changes.extended_floor,
-        revoked=usual.revoked.union(kids.get(kid, kid) for kid in changes.revoked),
-    )
-
-
-def _listed(url: str | None, card: bytes, keyset: KeysetStatement) -> tuple[str, str]:
-    """The URL and the payload digest of a card."""
-    url = url or CARD_PATH
-    url = keyset.origins[0] + url if url.startswith("/") else url
-    with of_the_user(f"the card at {url}"):
-        return url, card_digest(card)
 
 
 def release_signers(

@@ -385,8 +385,7 @@ def _publish_keyset(work: Work, draft: KeysetDraft) -> None:
     if (roots := work.unlocking.roots) is not None:
         publish_keyset(roots, draft.statement, b"", now=work.now, is_overtaken=True)
     if told.is_new:
-        is_told = told.published and draft.number in told.published.generation.keysets
-        work.done.append(f"{'published' if is_told else 'kept'} keyset {draft.number}")
+        work.done.append(f"{'published' if told.is_published else 'kept'} keyset {draft.number}")
     if told.release is not None:
         work.done.append(f"signed release {told.release.seq}, which names it")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.model import KeyRecord, suspects
+from cardsign.keys.model import suspects
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import custody_of, is_local, open_signer
 from cardsign.keys.stores.base import KeyStore
@@ -71,12 +71,10 @@ def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> C
     if not active:
         raise _no_active_key(store)
     chosen = StatementHistory.of(store).listed(active, "card")
-    signers = tuple(_OpenedLate(key.public, _opening(store, key, access)) for key in chosen)
+    signers = tuple(
+        _OpenedLate(key.public, cache(partial(store.signer, key, access))) for key in chosen
+    )
     return CardSigners(signers, store.state.ever_held_kids())
-
-
-def _opening(store: KeyStore, record: KeyRecord, access: Access | bytes) -> Callable[[], Signer]:
-    return cache(lambda: store.signer(record, access))
 
 
 def named_signers(
@@ -110,7 +108,10 @@ def named_signers(
     """
     signers = list[Signer]()
     for uri in uris:
-        record = None if store is None or public else _at(uri, store.state.signing_keys(now))
+        record = None
+        if store is not None and public is None:
+            able, custody = store.state.signing_keys(now), custody_of(uri)
+            record = next((one for one in able if one.custody == custody), None)
         if store is not None and record is not None:
             if kid not in (None, record.kid):
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
@@ -145,8 +146,3 @@ def _no_active_key(store: KeyStore) -> SigningRefused:
                     f"have this one too: cardsign keys activate {key.kid} --same-custody-accepted."
                 )
     return SigningRefused("sign.no_key", message, path=store.place, hint=hint)
-
-
-def _at(uri: str, active: Sequence[KeyRecord]) -> KeyRecord | None:
-    custody = custody_of(uri)
-    return next((record for record in active if record.custody == custody), None)

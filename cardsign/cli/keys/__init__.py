@@ -31,7 +31,6 @@ from cardsign.cli.views import audit_json, finding_json, key_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.issuer.publishing import (
     examine_publication,
-    examine_revocations,
     published_extended,
 )
 from cardsign.jose.jwks import JwkSet
@@ -148,8 +147,7 @@ def doctor(
         draft=draft,
         fix=fix,
     )
-    findings += examine_publication(store, config.publish)
-    findings += examine_revocations(store, config.publish)
+    findings += tuple(examine_publication(store, config.publish))
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
