@@ -64,7 +64,7 @@ from cardsign.trust.policy import Extended, Holder, Policy
 from cardsign.trust.resolve import IssuerTrust, resolve_issuer
 from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.signature import matching_payload
-from cardsign.verify.verdict import judge
+from cardsign.verify.verdict import verdict_on
 
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -223,7 +223,8 @@ def sign_with_notes(
         signed, members = with_signatures(card.document, entries, written)
     known = None
     if members is not None and not is_paranoid():
-        known = replace(card, document=members, signatures=tuple(entries)), payloads
+        as_signed = Card(members, card.a2a_version, tuple(entries), card.unproven)
+        known = as_signed, payloads
     check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=known)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     algs = frozenset(signer.public.alg for signer in signers)
@@ -252,7 +253,7 @@ def check_as_an_outsider(
     """
     expect = Holder() if marker is None else Extended(Holder(), marker.audience)
     policy, trust = _holder(tuple(signer.public for signer in signers))
-    report = judge(signed, expect, policy, trust, _ANY_TIME, known)
+    report = verdict_on(signed, expect, policy, trust, _ANY_TIME, known)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
     is_bad = any(one.verdict == "invalid" for one in report.signatures)
@@ -577,7 +578,12 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
 def _signature(payload: Payload, signer: Signer) -> dict[str, Json]:
     """A new one. A full one is checked by the outsider."""
     typ = _typ(payload.profile)
-    return {**sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)}
+    will_verify = typ == TYP_JOSE
+    return {
+        **sign_payload(
+            payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
+        )
+    }
 
 
 def _reuse(card: Card, payload: Payload, signer: Signer) -> Json:

@@ -34,9 +34,8 @@ from cardsign.trust.supplied import (
     read_bundle,
 )
 from cardsign.urls import is_url
-from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import examine_card, examine_extended
 
 if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
     from cardsign.net.discovery import Discoverer, Discovery

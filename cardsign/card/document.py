@@ -117,7 +117,8 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
     """
     document = parse_object(untrusted_bytes, max_bytes=max_bytes)
     # Each value but the root follows a comma, or opens what it stands in: few need to be counted.
-    most = sum(map(untrusted_bytes.count, (b",", b"[", b"{")))
+    is_short = len(untrusted_bytes) < 2 * MAX_CARD_VALUES
+    most = 0 if is_short else sum(map(untrusted_bytes.count, (b",", b"[", b"{")))
     if most >= MAX_CARD_VALUES and has_too_many_values(document):
         raise JsonRefused(
             "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
@@ -229,21 +230,24 @@ def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
 def _is_message(value: Any, message: Message, unproven: list[Json]) -> bool:
     if not value or type(value) is not dict:
         return False
-    fields, texts, oneofs = message.fields, message.texts, 0
+    fields, texts, text_lists, oneofs = message.fields, message.texts, message.text_lists, 0
     for name, child in value.items():
-        if type(child) is str:  # as most are
+        kind = type(child)
+        if kind is str:  # as most are
             if name not in texts or not child:
                 return False
-            continue
-        field = fields.get(name)
-        if field is None or not _is_of(field, child, unproven):
+        elif kind is list and name in text_lists:
+            if not child or not all(child) or set(map(type, child)) != _TEXTS:
+                return False
+        elif (field := fields.get(name)) is not None and _is_of(field, child, unproven):
+            oneofs += field.oneof
+        else:
             return False
-        oneofs += field.oneof
     return oneofs < 2
 
 
 def _is_of(field: Field, value: Any, unproven: list[Json]) -> bool:
-    """Whether what is no text is the list, map, object or truth value of its field."""
+    """Whether what is neither a text nor a list of texts is what its field says."""
     if field.shape == "one":
         if field.message is not None:
             return _is_message(value, field.message, unproven)

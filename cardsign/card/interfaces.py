@@ -73,9 +73,13 @@ def interfaces_of(
             underscores; else only as the schemas spell them.
     """
     root, spelled = _by_name(document, any_spelling)
-    for name, value in document.items():
-        member = _MEMBERS.get(_FOLDED.get(fold(name), "") if spelled else name)
-        if member is None or value is None:
+    members = _MEMBERS
+    if spelled:
+        known = ((name, _FOLDED.get(fold(name), "")) for name in document)
+        members = {name: _MEMBERS[one] for name, one in known if one in _MEMBERS}
+    for name in filter(members.__contains__, document):
+        member, value = members[name], document[name]
+        if value is None:
             continue
         if member == "url":
             binding = root.get("preferredTransport")

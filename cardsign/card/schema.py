@@ -340,8 +340,16 @@ class Message:
     @cached_property
     def texts(self) -> frozenset[str]:
         """The names of the fields that are one text."""
-        single = (f for f in self.fields.values() if f.shape == "one")
-        return frozenset(f.name for f in single if f.kind == "string")
+        return self._texts("one")
+
+    @cached_property
+    def text_lists(self) -> frozenset[str]:
+        """The names of the fields that are a list of texts."""
+        return self._texts("list")
+
+    def _texts(self, shape: Shape) -> frozenset[str]:
+        texts = (f for f in self.fields.values() if f.kind == "string")
+        return frozenset(f.name for f in texts if f.shape == shape)
 
     @cached_property
     def folded(self) -> dict[str, Field]:

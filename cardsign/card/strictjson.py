@@ -505,7 +505,8 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
         opened = text.count("{") + text.count("[")
         if opened > max_depth and is_deeper(value, max_depth):
             return None
-        if "\\ud" in text or "\\uD" in text:  # the only way to a surrogate in decoded UTF-8
+        # An escape is the only way to a surrogate in decoded UTF-8.
+        if "\\" in text and ("\\ud" in text or "\\uD" in text):
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None

@@ -62,8 +62,8 @@ class Algorithm:
                 key.verify(signature, signing_input)
             elif self.kty == "EC":
                 half = len(signature) // 2
-                r, s = (int.from_bytes(part) for part in (signature[:half], signature[half:]))
-                key.verify(encode_dss_signature(r, s), signing_input, ec.ECDSA(self.hash))
+                r, s = int.from_bytes(signature[:half]), int.from_bytes(signature[half:])
+                key.verify(encode_dss_signature(r, s), signing_input, _ECDSA[self.name])
             elif self.name.startswith("PS"):
                 salted = PSS(MGF1(self.hash), self.hash.digest_size)
                 key.verify(signature, signing_input, salted, self.hash)
@@ -80,6 +80,7 @@ class Algorithm:
 
 
 _HASHES: Final[dict[str, HashAlgorithm]] = {"256": SHA256(), "384": SHA384(), "512": SHA512()}
+_ECDSA: Final = {name: ec.ECDSA(_HASHES[name[2:]]) for name in ("ES256", "ES384", "ES512")}
 
 #: By name, in the order in which refusals list them.
 ALGORITHMS: Final[dict[str, Algorithm]] = {

@@ -58,6 +58,7 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 # What decides how a signature is checked, or what it means, must itself be signed.
 _PROTECTED_ONLY: Final = ("alg", "kid", "typ")
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,9 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
+@lru_cache(maxsize=MAX_HEADERS)
 def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
-    header = _header_of(untrusted_protected, accepted)
-    # A caller who changed a list in a header that is kept would change the next reader's.
-    if any(isinstance(one, dict | list) for one in header.members.values()):
-        return _header_of.__wrapped__(untrusted_protected, accepted)
-    return header
-
-
-@lru_cache(maxsize=MAX_HEADERS)
-def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     algorithms = choose(accepted)
     members = header_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
@@ -114,8 +107,6 @@ def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> Protected
 
 def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
     """Refuse an unprotected header that is malformed, or that repeats a protected member."""
-    if untrusted_header is None:
-        return
     if not isinstance(untrusted_header, dict):
         raise SignatureRefused("sig.shape", "`header` is no object", path="/header")
     _refuse_extensions(untrusted_header, "/header")
@@ -195,6 +186,7 @@ def _refused(
 
 #: Characters of base64url. joserfc's own limit, so what we sign beyond it many could not verify.
 MAX_EMITTED_HEADER_CHARS: Final = 512
+_HEADERS: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +241,11 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
     protected = _text(untrusted_entry, "protected")
     signature = decode_part(_text(untrusted_entry, "signature"), "signature")
     header = _read_protected(protected, tuple(algorithms))
-    _check_unprotected(untrusted_entry.get("header"), header)
+    # A caller who changed a list in a header that is kept would change the next reader's.
+    if not _SCALARS.issuperset(map(type, header.members.values())):
+        header = _read_protected.__wrapped__(protected, tuple(algorithms))
+    if (unprotected := untrusted_entry.get("header")) is not None:
+        _check_unprotected(unprotected, header)
     return Entry(protected, signature, header)
 
 
@@ -279,7 +275,13 @@ def check_entry(
 
 
 def sign_payload(
-    payload: bytes, signer: Signer, *, typ: str, kid: str | None = None, will_verify: bool = False
+    payload: bytes,
+    signer: Signer,
+    *,
+    typ: str,
+    kid: str | None = None,
+    encoded: bytes | None = None,
+    will_verify: bool = False,
 ) -> dict[str, str]:
     """Sign `payload`; returned is what goes into ``signatures`` (A2A 1.0 8.4.2).
 
@@ -291,6 +293,7 @@ def sign_payload(
         signer: Holds a private key for ES256, RS256 or EdDSA.
         typ: What the payload is; each kind of document has its own.
         kid: What the header calls the key; by default as it is published.
+        encoded: The payload in base64url without padding, where that is at hand.
         will_verify: The caller verifies this very signature before anybody gets it. Then only
             what a signer outside of this process answers is verified here.
 
@@ -307,8 +310,7 @@ def sign_payload(
             path="/alg",
         )
     header = {"alg": key.alg, "kid": kid or key.kid, "typ": typ}
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
-    protected = base64url.encode(text.encode("ascii"))
+    protected = base64url.encode(_HEADERS.encode(header).encode("ascii"))
     if len(protected) > MAX_EMITTED_HEADER_CHARS:
         raise SigningRefused(
             "sign.header_too_long",
@@ -316,7 +318,7 @@ def sign_payload(
             f"expected at most {MAX_EMITTED_HEADER_CHARS}",
             path="/kid",
         )
-    signing_input = _signing_input(protected, payload)
+    signing_input = _signing_input(protected, payload, encoded)
     signature = signer.sign(signing_input)
     if not (will_verify and type(signer) is PrivateKey):
         check_answer(key, signing_input, signature)

@@ -57,9 +57,8 @@ from cardsign.urls import (
     parse_url,
     without_userinfo,
 )
-from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import VerdictCache, examine_card
 
 # Nobody vouches for the card. Not softened once a signed card of the issuer was seen, since
 # anybody in between could take a signature away, or sign with a key of their own.

@@ -28,9 +28,8 @@ from cardsign.times import second
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
-from cardsign.verify.extended import beside_its_public_card
 from cardsign.verify.report import VerificationError, ask_again
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import beside_its_public_card, examine_card
 
 #: Bytes around a card in an answer: some members, and white space.
 MAX_WRAPPING: Final = 16 * 1024

@@ -54,9 +54,8 @@ from cardsign.trust.policy import (
 from cardsign.trust.state import TransientStates
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import examine_card, examine_extended
 
 _OLDER: Final = "the card for clients of A2A 0.3"
 _PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}

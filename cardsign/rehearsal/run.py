@@ -36,7 +36,7 @@ from cardsign.rehearsal.world import Copies, KeysetPeer, MemoryStore, Site, beli
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
-from cardsign.verify.cache import VerdictCache
+from cardsign.verify.verdict import VerdictCache
 
 PeerName = Literal["pinned keys", "JWK Set", "keyset"]
 Who = Literal["cron", "person"]

@@ -43,9 +43,8 @@ from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, refresh_issuer
 from cardsign.trust.state import IssuerState, TransientStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
-from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import VerdictCache, examine_card
 
 
 class Site:

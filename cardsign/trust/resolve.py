@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import inf
+from operator import is_
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
@@ -90,17 +91,17 @@ class IssuerTrust:
     def _of(self, weight: Weight) -> tuple[Reason, ...]:
         return tuple(reason for its_weight, reason in self.weighed if its_weight == weight)
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[Reason, ...]:
         """Why nothing can be trusted, whatever the policy waives."""
         return self._of("blocks")
 
-    @property
+    @cached_property
     def hindrances(self) -> tuple[Reason, ...]:
         """Why it is not known whether a card is current."""
         return self._of("hinders")
 
-    @property
+    @cached_property
     def notes(self) -> tuple[Reason, ...]:
         """What else was found; it decides nothing."""
         return self._of("notes")
@@ -115,7 +116,7 @@ class IssuerTrust:
 
     def at(self, now: datetime) -> IssuerTrust:
         """The same at another time, at which nothing else in it has changed."""
-        _ = self._by_kid  # made once, for all times
+        _ = self._by_kid, self.blocks, self.hindrances, self.notes  # made once, for all times
         other = object.__new__(IssuerTrust)
         vars(other).update(vars(self), now=now, _at_first=self)
         return other
@@ -239,9 +240,8 @@ def _resolved_before(about: _About, now: datetime) -> IssuerTrust | None:
     before = _RESOLVED.get((about[0].policy, about[0].name))
     if before is None:
         return None
-    (issuer, state, reserved, *others), trust, until = before
-    is_same = about[0] is issuer and about[1] is state and about[2] is reserved
-    if not is_same or [*about[3:]] != others:
+    kept, trust, until = before
+    if not all(map(is_, about[:3], kept)) or about[3:] != kept[3:]:
         return None
     return trust.at(now) if trust.now <= now and now.timestamp() < until else None
 

@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.verify.cache import Matter as Matter
-    from cardsign.verify.cache import VerdictCache as VerdictCache
-    from cardsign.verify.extended import examine_extended as examine_extended
     from cardsign.verify.policy_line import Decision as Decision
     from cardsign.verify.policy_line import decided_by as decided_by
     from cardsign.verify.report import Answer as Answer
@@ -23,6 +20,9 @@ if TYPE_CHECKING:
     from cardsign.verify.report import ask_again as ask_again
     from cardsign.verify.report import trusted_card as trusted_card
     from cardsign.verify.signature import matching_payload as matching_payload
+    from cardsign.verify.verdict import Matter as Matter
+    from cardsign.verify.verdict import VerdictCache as VerdictCache
     from cardsign.verify.verdict import examine_card as examine_card
+    from cardsign.verify.verdict import examine_extended as examine_extended
 
 __getattr__ = lazy_names(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
@@ -155,9 +154,10 @@ class StatementUsed:
 
 
 class _FoundLater:
-    """Members that are found out when they are first asked for."""
+    """Members that are put in their place, or found out, when they are first asked for."""
 
-    __slots__ = ("_find",)
+    __slots__ = ("_find", "_known")
+    _known: Mapping[str, Any]
     _find: Callable[[str], Any]
 
     if not TYPE_CHECKING:
@@ -166,7 +166,7 @@ class _FoundLater:
             """A member that is not there yet."""
             if name not in self.__dataclass_fields__:
                 raise AttributeError(name)
-            found = self._find(name)
+            found = self._known[name] if name in self._known else self._find(name)
             object.__setattr__(self, name, found)
             return found
 
@@ -268,22 +268,17 @@ class Report(_FoundLater):
         }
 
 
-def found_later(find: Callable[[str], Any], **known: Any) -> Report:
+def found_later(known: Mapping[str, Any], find: Callable[[str], Any]) -> Report:
     """A report of which these members are known, and the others found when asked for."""
     made = Report.__new__(Report)
+    object.__setattr__(made, "_known", known)
     object.__setattr__(made, "_find", find)
-    for name, value in known.items():
-        object.__setattr__(made, name, value)
     return made
 
 
-def without_card(report: Report, now: datetime) -> Report:
-    """A copy of that time, for which nothing is found out that is not known yet."""
-    known: dict[str, Any] = {"_find": None}
-    for name in ("_find", *Report.__match_args__):
-        with suppress(AttributeError):
-            known[name] = object.__getattribute__(report, name)
-    return found_later(known.pop("_find"), **{**known, "checked_at": now, "card": None})
+def without_card(report: Report) -> Report:
+    """A copy of what :func:`found_later` made; nothing is found out for it."""
+    return found_later({**report._known, "card": None}, report._find)
 
 
 class VerificationError(CardsignError):

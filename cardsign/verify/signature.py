@@ -3,15 +3,16 @@
 (1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
 (2) its kid names a key of the source that the anchor names          :func:`examine_signature`
 (3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payload`
-(4) typ and profile are ones that may count (rule V3)                :func:`_may_count`
-(5) the four answers, from this signature's payload alone (rule V2)  :func:`_judge`
+(4) typ and profile are ones that may count (rule V3)                :func:`_worth`
+(5) the four answers, from this signature's payload alone (rule V2)  :func:`_worth`
+(6) whether the payload is of the kind asked for, and current (V5)   :func:`_freshness`
+
+What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from cardsign.card.canonical import (
@@ -23,7 +24,7 @@ from cardsign.card.canonical import (
 )
 from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
-from cardsign.card.extensions import ExtendedMarker
+from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, SignatureRefused
@@ -33,11 +34,20 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.reasons import Reason, weighed
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
-from cardsign.times import utc
-from cardsign.trust.policy import ACCEPTED, Expectation, Policy, TrustedIssuer
+from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
+from cardsign.times import minute, utc
+from cardsign.trust.policy import (
+    ACCEPTED,
+    AtOrigin,
+    CardUrl,
+    Expectation,
+    Extended,
+    Policy,
+    TrustedIssuer,
+)
 from cardsign.trust.resolve import IssuerTrust
-from cardsign.verify.freshness import currency, may_sign_now, read_marker
-from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
+from cardsign.urls import parse_origin, parse_url
+from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
 
 #: Kids that a message names; a policy may hold hundreds.
 MAX_KIDS: Final = 3
@@ -97,8 +107,7 @@ def examine_signature(
         )
         bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    # (4), (5) whether it may count, and its answers
-    return _judge(index, entry.header, key, payload, payloads, expect, trust)
+    return _worth(index, entry.header, key, payload, payloads, expect, trust)
 
 
 def _worthless(
@@ -206,7 +215,7 @@ def _fitting(
 # ------------------------------------------------------------------ what it is worth
 
 
-def _judge(
+def _worth(
     index: int,
     header: ProtectedHeader,
     key: IssuerKey,
@@ -216,27 +225,33 @@ def _judge(
     trust: IssuerTrust,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
-    issuer = trust.issuer
-    allowed = _may_count(header, payload, issuer)  # (4)
+    # (4) a compat typ never counts, and JWT only for a payload without a token's claims
+    allowed = payload.profile in trust.issuer.profiles and (
+        header.kind == "full" or (header.kind == "jwt" and not token_claims(payload.value))
+    )
+    # (5) its answers
     opened = left_open(payload, accept_lossy=allowed)
-    marker, other_kind = read_marker(payload, expect)  # (5)
-    refusals = [may_sign_now(key, trust), other_kind, *_no_card_of(payload, trust)]
-    against = [reason for reason in refusals if reason is not None]
-    whole = payloads.of("served-as-is")
-    current, why = currency(whole.data if whole else None, marker, trust, expect)
+    marker, other_kind = _read_marker(payload, expect)
+    against = [one for one in (_why_not_now(key, trust), other_kind) if one is not None]
+    against += _no_card_of(payload, trust)
+    current, why = _freshness(payloads.of("served-as-is"), marker, trust, expect)
     verdict: SignatureVerdict = "valid"
-    reasons = [*against, *([why] if why else [])]
+    reasons = [*against, why] if why else [*against]
     if key.public.thumbprint in trust.revoked:
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
-        verdict, why_not = _why_not(header, payload, issuer, path)
+        verdict, why_not = _why_not(header, payload, trust.issuer, path)
         reasons.insert(0, why_not)
     counts = allowed and verdict == "valid"
-    open_parts = tuple(_coverage_reasons(opened, payload.profile))
-    # What the policy accepts unsigned speaks against nothing (R12).
-    is_accepted = counts and not opened.fails
-    reasons.extend(weighed(open_parts, trusted=True) if is_accepted else open_parts)
+    if opened.first:
+        open_parts = tuple(_coverage_reasons(opened, payload.profile))
+        # What the policy accepts unsigned speaks against nothing (R12).
+        is_accepted = counts and not opened.fails
+        reasons.extend(weighed(open_parts, trusted=True) if is_accepted else open_parts)
+    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]  # rule V8
+    if marker is not None:
+        ends.append(marker.exp)
     return SignatureReport(
         index=index,
         kid=header.kid,
@@ -249,30 +264,15 @@ def _judge(
         uncovered=opened.listed.pointers,
         uncovered_count=opened.listed.count,
         holder=key.holder or None,
-        payload_sha256=hashlib.sha256(payload.data).hexdigest(),
+        payload_sha256=payload.sha256,
         answers=Answers(
             integrity="yes" if allowed else "no",
             authorised="no" if against else "yes",
             current=current,
             complete="no" if opened.fails else "yes",
         ),
-        ends=_ends(key, marker, trust),
+        ends=utc(min(ends)) if ends else None,
     )
-
-
-def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
-    """The earliest deadline (rule V8)."""
-    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
-    if marker is not None:
-        ends.append(marker.exp)
-    return utc(min(ends)) if ends else None
-
-
-def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer) -> bool:
-    """Rule V3: a compat typ never counts, and JWT only for a payload without a token's claims."""
-    if payload.profile not in issuer.profiles or header.kind == "compat":
-        return False
-    return header.kind == "full" or not token_claims(payload.value)
 
 
 def _why_not(
@@ -309,17 +309,19 @@ def _not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
     return Reason.of("sig.other_profile", message, path, hint)
 
 
-def _no_card_of(payload: Payload, trust: IssuerTrust) -> Iterator[Reason]:
+def _no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
     """Why the payload's interfaces are not the subject's (rule V4), and why it is no Agent Card
     (decision E1: whatever the typ)."""
+    found = []
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
     except CardRefused as refusal:
-        yield Reason.from_error(refusal, payload.received_at(refusal.path))
+        found.append(Reason.from_error(refusal, payload.received_at(refusal.path)))
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:
-        yield Reason.from_error(refusal)
+        found.append(Reason.from_error(refusal))
+    return found
 
 
 def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
@@ -333,3 +335,124 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
     if opened.listed.left_out:
         more = f"{opened.listed.left_out} more places are not signed"
         yield Reason.of("coverage.uncovered", more)
+
+
+# ------------------------------------------------------------------ is it current?
+
+
+def _read_marker(
+    payload: Payload, expect: Expectation | None
+) -> tuple[ExtendedMarker | None, Reason | None]:
+    """Hold what a payload says of itself against what was asked for (threat 12).
+
+    Returns:
+        The extended card's marker, or None for a public card; and why the card is not of the kind
+        that was asked for, or None if it is.
+    """
+    try:
+        marker = None if cannot_name_us(payload.data) else find_marker(payload.value)
+    except CardRefused as refusal:
+        return None, Reason.of(refusal.code, refusal.message, refusal.path)
+    if not isinstance(expect, Extended):
+        if marker is None:
+            return None, None
+        public = f"this is the extended card of audience {marker.audience!r}, not a public one"
+        return marker, Reason.of("extended.served_as_public", public)
+    if marker is None:
+        return None, Reason.of("extended.not_marked", "the card has no extended-card marker")
+    if marker.audience != expect.audience:
+        other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
+        return marker, Reason.of("extended.audience_mismatch", other)
+    return marker, None
+
+
+def _why_not_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
+    """Why a key may not sign cards now (rule V4), or None if it may."""
+    kid, seconds = key.public.kid, trust.now.timestamp()
+    if not key.signs_cards:
+        return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
+    early = seconds < key.nbf - trust.skew.total_seconds()
+    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
+        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
+    if seconds >= key.exp:
+        return Reason.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
+    return None
+
+
+def _freshness(
+    whole: Payload | None,
+    marker: ExtendedMarker | None,
+    trust: IssuerTrust,
+    expect: Expectation | None,
+) -> tuple[Answer, Reason | None]:
+    """Whether a card is known to be current, and if not, why.
+
+    Args:
+        whole: The received document's payload as served, if it has one.
+        marker: That of an extended card.
+        trust: Who may speak, and what has been said.
+        expect: What was asked for.
+    """
+    if marker is not None and trust.now.timestamp() >= marker.exp:
+        expired = f"the extended card expired at {minute(marker.exp)}"
+        return "no", Reason.of("extended.expired", expired)
+    release = trust.release
+    if release is None:
+        return "unknown", None
+    if marker is None:
+        against = _public(whole, release, trust, expect)
+    else:
+        against = _extended(marker, release)
+    if against is not None:
+        return "no", against
+    return ("unknown", None) if trust.hindrances else ("yes", None)
+
+
+def _public(
+    whole: Payload | None,
+    release: ReleaseStatement,
+    trust: IssuerTrust,
+    expect: Expectation | None,
+) -> Reason | None:
+    digest = whole.sha256 if whole is not None else ""
+    listed = [card for card in release.cards if card.payload_sha256 == digest]
+    if not listed:
+        missing = f"release {release.seq} does not list this card (payload {digest})"
+        return Reason.of("card.digest_unlisted", missing)
+    here = [card for card in listed if _is_at(card, trust, expect)]
+    if not here:
+        elsewhere = (
+            f"release {release.seq} lists this card for {', '.join(card.url for card in listed)}"
+        )
+        return Reason.of("card.listed_elsewhere", elsewhere)
+    if all(card.seq < release.floor.get(card.url, 0) for card in here):
+        newest = max(here, key=lambda card: card.seq)
+        floor = release.floor[newest.url]
+        old = f"the card is of release {newest.seq}, and the oldest still accepted is {floor}"
+        return Reason.of("card.rollback", old)
+    return None
+
+
+def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> bool:
+    """Whether a card is listed for where it was asked from, or at least for where it may stand."""
+    try:
+        url = parse_url(card.url)
+    except CardRefused:  # nobody can have asked there
+        return False
+    match expect:
+        case CardUrl(asked):
+            return url == parse_url(asked)
+        case AtOrigin(origin) if url.origin != parse_origin(origin):
+            return False
+    return trust.may_stand_at(url)
+
+
+def _extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
+    least = release.floor.get(FLOOR_EXTENDED, 0)
+    if marker.seq < least:
+        old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"
+        return Reason.of("extended.rollback", old)
+    if marker.seq > release.seq:
+        ahead = f"the card is of release {marker.seq}, and the newest is {release.seq}"
+        return Reason.of("extended.ahead", ahead)
+    return None

@@ -6,25 +6,29 @@
 (2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
 (3) the bytes are read strictly, as one card                    ``Card.from_bytes``
 (4) each signature is examined by itself, until one decides     :mod:`cardsign.verify.signature`
-(5) the best single one decides (rule V2)                       :func:`_concluded`
+(5) the best single one decides (rule V2)                       :class:`_Conclusion`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache as once
 from functools import partial
+from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
-from cardsign.card.strictjson import is_paranoid
-from cardsign.errors import InputRefused
-from cardsign.reasons import Reason
+from cardsign.card.interfaces import current_interfaces
+from cardsign.card.strictjson import Json, is_paranoid
+from cardsign.errors import CardRefused, InputRefused
+from cardsign.lru import Lru
+from cardsign.reasons import Reason, weighed
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -32,13 +36,14 @@ from cardsign.trust.policy import (
     Extended,
     Issuer,
     Policy,
+    PublicSubject,
     TrustedIssuer,
     public_subject,
 )
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
 from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.verify.cache import VerdictCache, matter_of
+from cardsign.urls import interface_url
 from cardsign.verify.report import (
     Answers,
     Report,
@@ -46,6 +51,7 @@ from cardsign.verify.report import (
     StatementUsed,
     Verdict,
     found_later,
+    without_card,
 )
 from cardsign.verify.signature import examine_signature
 
@@ -88,7 +94,7 @@ def examine_card(
     # (1) whose card it should be
     issuer = policy.find(expect)
     if issuer is None:
-        return replace(judge(untrusted_bytes, expect, policy, None, now), historic=historic)
+        return replace(verdict_on(untrusted_bytes, expect, policy, None, now), historic=historic)
     states = NO_STATES if issuer.is_holder else states
     keep = partial(states.keep, issuer)
     with states.of(issuer) as state:
@@ -100,16 +106,16 @@ def examine_card(
         matter = None if cache is None else matter_of(untrusted_bytes, expect, policy, trust)
         report = None if cache is None or matter is None else cache.get(matter, now)
         if report is None:
-            report = judge(untrusted_bytes, expect, policy, trust, now)
+            report = verdict_on(untrusted_bytes, expect, policy, trust, now)
             if cache is not None and matter is not None:
-                cache.put(matter, now, report)
+                cache.put(matter, report)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
     return replace(report, historic=True) if historic else report
 
 
-def judge(
+def verdict_on(
     untrusted_bytes: bytes,
     expect: Expectation | None,
     policy: Policy,
@@ -122,34 +128,45 @@ def judge(
     `known` is what these bytes are proven to be read as.
     """
     subject = _subject(expect, trust.issuer if trust else None)
+    keyset, release = (trust.keyset, trust.release) if trust else (None, None)
+    told: dict[str, Any] = {
+        "subject": subject,
+        "checked_at": now,
+        "keyset": StatementUsed(keyset.label, keyset.digest, keyset.exp) if keyset else None,
+        "release": StatementUsed(str(release.seq), release.digest, release.exp)
+        if release
+        else None,
+    }
     # (3) the card, read strictly
     try:
         card, payloads = known or _read(untrusted_bytes, policy)
     except InputRefused as refusal:
-        report = Report.unread(refusal, subject, now)
-        notes = trust.notes if trust else ()
-        keyset, release = _used(trust)
-        reasons = (*report.reasons, *notes)
-        return replace(report, reasons=reasons, keyset=keyset, release=release)
+        unread = Report.unread(refusal, subject, now)
+        return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **told)
     # (4) each signature by itself, until one decides
     examine = partial(examine_signature, expect=expect, policy=policy, trust=trust)
-    conclude = partial(_concluded, trust=trust, expect=expect, subject=subject, now=now)
     all_at_once = known is not None or is_paranoid()
     signatures = _examined(card, payloads, examine, trust, all_at_once)
     # (5) the best single one decides
-    report = conclude(card, payloads, signatures)
+    found = _Conclusion(card, payloads, signatures, trust, expect)
+    told |= found.told()
+    signed = payloads.of(found.best.profile) if found.best and found.best.profile else None
+    if found.verdict != "trusted" or signed is None:
+        return Report(signatures=found.signatures, reasons=found.reasons(), **told)
+    told |= {"card": signed.value, "historic": False}
     if len(signatures) == len(card.signatures):
-        return report
+        told["signatures"] = found.signatures
+        return found_later(told, lambda _: found.reasons())
 
     @once
-    def whole() -> Report:
+    def whole() -> _Conclusion:
         """The same with the signatures before; of the bytes, for the card is its caller's now."""
         again = _read(untrusted_bytes, policy)
-        return conclude(*again, _examined(*again, examine, trust, True, signatures))
+        all_of_them = _examined(*again, examine, trust, True, signatures)
+        return _Conclusion(*again, all_of_them, trust, expect)
 
-    told = {name for name in Report.__match_args__ if name not in ("reasons", "signatures")}
     return found_later(
-        lambda name: getattr(whole(), name), **{name: getattr(report, name) for name in told}
+        told, lambda name: whole().signatures if name == "signatures" else whole().reasons()
     )
 
 
@@ -226,41 +243,89 @@ def _remember_signed(
 # ------------------------------------------------------------------ the best one decides
 
 
-def _concluded(
-    card: Card,
-    payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
-    trust: IssuerTrust | None,
-    expect: Expectation | None,
-    subject: str | None,
-    now: datetime,
-) -> Report:
-    """The verdict on a card whose signatures have been examined one by one."""
-    if trust is not None and trust.issuer.require:
-        signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
-    best = _best(signatures, trust)
-    verdict = _verdict(signatures, best, trust)
-    issuer = trust.issuer if trust else None
-    trusted = best if verdict == "trusted" else None
-    signed = payloads.of(trusted.profile) if trusted and trusted.profile else None
-    keyset, release = _used(trust)
-    return Report(
-        verdict=verdict,
-        subject=subject,
-        answers=best.answers if best else Answers(integrity="no"),
-        # Some reasons are given twice on purpose; the first place is the one that counts.
-        reasons=tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, trust, expect))),
-        signatures=signatures,
-        profile=best.profile if best else None,
-        uncovered=best.uncovered if best else (),
-        uncovered_count=best.uncovered_count if best else 0,
-        issuer=issuer.name if issuer and not issuer.is_holder else None,
-        valid_until=trusted.ends if trusted else None,
-        checked_at=now,
-        keyset=keyset,
-        release=release,
-        card=signed.value if signed else None,
-    )
+class _Conclusion:
+    """What the signatures of one card come to, which have been examined one by one.
+
+    It keeps no card, for a trusted one is its caller's to change.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        payloads: Payloads,
+        signatures: tuple[SignatureReport, ...],
+        trust: IssuerTrust | None,
+        expect: Expectation | None,
+    ) -> None:
+        if trust is not None and trust.issuer.require:
+            signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
+        self.signatures, self.trust, self.expect = signatures, trust, expect
+        self.best = best = _best(signatures, trust)
+        self.verdict = _verdict(signatures, best, trust)
+        self.unsigned = () if best else tuple(_unsigned_reasons(card, trust))
+        self.bad = [one for one in signatures if one.verdict == "invalid"]
+        self.is_whole = True
+        if self.bad and (whole := payloads.of("served-as-is")) is not None:
+            self.is_whole = best is not None and whole.sha256 == best.payload_sha256
+
+    def told(self) -> dict[str, Any]:
+        """The members of the report that a caller who has the card may ask for at once."""
+        best, issuer = self.best, self.trust.issuer if self.trust else None
+        return {
+            "verdict": self.verdict,
+            "answers": best.answers if best else Answers(integrity="no"),
+            "profile": best.profile if best else None,
+            "uncovered": best.uncovered if best else (),
+            "uncovered_count": best.uncovered_count if best else 0,
+            "issuer": issuer.name if issuer and not issuer.is_holder else None,
+            "valid_until": best.ends if best and self.verdict == "trusted" else None,
+        }
+
+    def reasons(self) -> tuple[Reason, ...]:
+        """The weightiest first; what a person should do about the card begins there."""
+        found = [*self.unsigned]
+        if self.expect is None:
+            found.append(
+                Reason.of("trust.no_expectation", "nothing says whose card this should be")
+            )
+        elif self.trust is None:
+            nobody = "the policy has no trusted issuer for this subject"
+            found.append(Reason.of("trust.no_anchor", nobody))
+        if self.best is not None:
+            found += self._signed(self.best, self.trust)
+        if self.trust is not None:
+            found += self.trust.notes
+        # Some are given twice on purpose; the first place is the one that counts.
+        return weighed(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
+
+    def _signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
+        # Bad signatures by keys that the policy accepts come first.
+        for one in self.bad:
+            yield from one.reasons
+        if not self.is_whole and best.profile is not None:
+            reduced = "a signature that covers more is bad, and the good one covers less"
+            yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{self.bad[0].index}")
+        # Without a source of keys nothing else can be said.
+        if trust is not None and not trust.has_source:
+            yield from trust.blocks
+            return
+        # An unknown key may be listed in statements that could not be had.
+        if trust is not None and _is_too_old_to_say(best, trust):
+            yield from (*trust.blocks, *trust.hindrances)
+        # Then what speaks against the best signature, and why none of the others counts.
+        if not best.counts or "no" in best.answers.to_json().values():
+            yield from best.reasons
+        if not best.counts:
+            for one in self.signatures:
+                yield from one.reasons[:1]
+        # Then what keeps an otherwise good card from a verdict, and last what is only told.
+        if trust is not None:
+            yield from trust.blocks
+            if best.counts and trust.issuer.freshness == "required":
+                yield from _about_freshness(best, trust)
+        yield from best.reasons
+        if trust is not None and best.counts:
+            yield from _about_freshness(best, trust)
 
 
 def _best(
@@ -273,15 +338,6 @@ def _best(
         if _decides(one, trust):
             return one
     return max(signatures, key=lambda one: one.rank, default=None)
-
-
-def _used(trust: IssuerTrust | None) -> tuple[StatementUsed | None, StatementUsed | None]:
-    """The keyset and the release on which a verdict rests."""
-    keyset, release = (trust.keyset, trust.release) if trust else (None, None)
-    return (
-        StatementUsed(keyset.label, keyset.digest, keyset.exp) if keyset else None,
-        StatementUsed(str(release.seq), release.digest, release.exp) if release else None,
-    )
 
 
 # ------------------------------------------------------------------ holders
@@ -345,8 +401,8 @@ def _verdict(
 
 def _is_too_old_to_say(best: SignatureReport, trust: IssuerTrust) -> bool:
     """Whether an unknown key may be one of a newer statement than could be had (rule V7)."""
-    given = best.answers.to_json()
-    if given["authorised"] != "unknown" or "no" in given.values():
+    answers = best.answers
+    if answers.authorised != "unknown" or "no" in answers.to_json().values():
         return False
     if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
@@ -361,73 +417,7 @@ def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
     )
 
 
-# ------------------------------------------------------------------ why
-
-
-def _reasons(
-    card: Card,
-    payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
-    best: SignatureReport | None,
-    trust: IssuerTrust | None,
-    expect: Expectation | None,
-) -> Iterator[Reason]:
-    """The weightiest first; what a person should do about the card begins there."""
-    if best is None:
-        yield from _unsigned_reasons(card, trust)
-    if expect is None:
-        yield Reason.of("trust.no_expectation", "nothing says whose card this should be")
-    elif trust is None:
-        yield Reason.of("trust.no_anchor", "the policy has no trusted issuer for this subject")
-    if best is not None:
-        yield from _signed_reasons(payloads, signatures, best, trust)
-    if trust is not None:
-        yield from trust.notes
-
-
-def _signed_reasons(
-    payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
-    best: SignatureReport,
-    trust: IssuerTrust | None,
-) -> Iterator[Reason]:
-    # Bad signatures by keys that the policy accepts come first.
-    bad = [one for one in signatures if one.verdict == "invalid"]
-    for one in bad:
-        yield from one.reasons
-    if bad and best.profile is not None and not _is_whole(best, payloads):
-        reduced = "a signature that covers more is bad, and the good one covers less"
-        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
-    # Without a source of keys nothing else can be said.
-    if trust is not None and not trust.has_source:
-        yield from trust.blocks
-        return
-    # An unknown key may be listed in statements that could not be had.
-    if trust is not None and _is_too_old_to_say(best, trust):
-        yield from (*trust.blocks, *trust.hindrances)
-    # Then what speaks against the best signature, and why none of the others counts.
-    if not best.counts or "no" in best.answers.to_json().values():
-        yield from best.reasons
-    if not best.counts:
-        for one in signatures:
-            yield from one.reasons[:1]
-    # Then what keeps an otherwise good card from a verdict, and last what is only told.
-    if trust is not None:
-        yield from trust.blocks
-        if best.counts and trust.issuer.freshness == "required":
-            yield from _about_currency(best, trust)
-    yield from best.reasons
-    if trust is not None and best.counts:
-        yield from _about_currency(best, trust)
-
-
-def _is_whole(one: SignatureReport, payloads: Payloads) -> bool:
-    """Whether a signature verifies the card as served, by whatever profile it was judged."""
-    whole = payloads.of("served-as-is")
-    return whole is not None and hashlib.sha256(whole.data).hexdigest() == one.payload_sha256
-
-
-def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
+def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
     if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
         unseen = "revocation and rollback were not checked"
         hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
@@ -456,3 +446,153 @@ def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]
     if "signature" in card.document:
         block = "the `signature` member is not an A2A signature and was ignored"
         yield Reason.of("card.single_signature_block", block, "/signature")
+
+
+# ------------------------------------------------------------------ verdicts of before
+
+
+#: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
+DEFAULT_CAPACITY: Final = 1024
+#: All that a verdict is about, but for the time; two that are equal get one verdict.
+Matter: TypeAlias = tuple[object, ...]
+
+
+def matter_of(
+    untrusted_bytes: bytes, expect: Expectation | None, policy: Policy, trust: IssuerTrust
+) -> Matter:
+    """What the verdict on a card would be about."""
+    digest = hashlib.sha256(untrusted_bytes).digest()
+    return digest, expect, policy.digest, trust.fingerprint
+
+
+class VerdictCache:
+    """A bounded cache of trusted verdicts, for any number of threads.
+
+    Verdicts other than ``trusted`` are not kept: what was missing may have come meanwhile.
+
+    Args:
+        capacity: Verdicts kept at most; the one used longest ago goes first.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError("capacity must be at least 1")
+        # Each with its card as JSON text, which no caller who changes his card can change.
+        self._verdicts: Lru[Matter, tuple[Report, str]] = Lru(capacity)
+
+    def __bool__(self) -> bool:
+        return True  # an empty cache is one
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def get(self, matter: Matter, now: datetime) -> Report | None:
+        """The verdict reached before in the same matter, if it still holds; as of now."""
+        report, card = self._verdicts.get(matter) or (None, "")
+        if report is None or not _holds(report, now):
+            return None
+        return found_later(
+            {"checked_at": now},
+            lambda name: json.loads(card) if name == "card" else getattr(report, name),
+        )
+
+    def put(self, matter: Matter, report: Report) -> None:
+        """Keep a verdict if it is ``trusted``."""
+        if report.verdict != "trusted":
+            return
+        self._verdicts.put(matter, (without_card(report), json.dumps(report.card)))
+
+
+def _holds(report: Report, now: datetime) -> bool:
+    """Not before it was reached, for a key may not have counted then; not after it ends."""
+    since, until = report.checked_at, report.valid_until
+    return (since is None or since <= now) and (until is None or now < until)
+
+
+# ------------------------------------------------------------------ extended cards
+
+
+def examine_extended(
+    untrusted_public: bytes,
+    untrusted_extended: bytes,
+    *,
+    of: PublicSubject,
+    audience: str,
+    policy: Policy,
+    now: datetime,
+    supplied: SuppliedStatements = NO_STATEMENTS,
+    states: IssuerStates = NO_STATES,
+    cache: VerdictCache | None = None,
+    historic: bool = False,
+) -> tuple[Report, Report]:
+    """Reach verdicts about a public card and the extended card beside it (threat 12).
+
+    The extended card is trusted only if the public one is: of the same subject, by the same
+    anchor, at the same time.
+
+    Args:
+        untrusted_public: The public card as received.
+        untrusted_extended: The extended card as received.
+        of: Whose cards they should be.
+        audience: The id of the audience, as the issuer gave it to this verifier.
+        policy, now, supplied, states, cache, historic: As for :func:`examine_card`, of both.
+
+    Returns:
+        The public card's report and the extended card's.
+
+    Raises:
+        Everything that :func:`examine_card` raises.
+    """
+    examine = partial(
+        examine_card,
+        policy=policy,
+        now=now,
+        supplied=supplied,
+        states=states,
+        cache=cache,
+        historic=historic,
+    )
+    public = examine(untrusted_public, expect=of)
+    extended = examine(untrusted_extended, expect=Extended(of, audience))
+    return public, beside_its_public_card(extended, public)
+
+
+def beside_its_public_card(extended: Report, public: Report) -> Report:
+    """The verdict on an extended card, given that on the public card beside it.
+
+    Credentials are sent, and an extended card is asked for, only on the word of a trusted public
+    card; an extended card that comes with any other is none that was asked for. An issuer's other
+    agents may have extended cards for the same audience: of this agent it is by an endpoint that
+    both cards name.
+    """
+    if public.card is None:  # it is not trusted
+        why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
+        reason = Reason.of("extended.public_untrusted", why)
+        if extended.card is None:
+            return replace(extended, reasons=(*extended.reasons, reason))
+    elif extended.card is None:
+        return extended
+    elif set(_endpoints(public.card)).isdisjoint(_endpoints(extended.card)):
+        why = "the extended card shares no endpoint with the public card beside it"
+        reason = Reason.of("extended.other_agent", why)
+    else:
+        ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
+        return replace(extended, valid_until=min(ends, default=None))
+    return replace(
+        extended,
+        verdict="indeterminate" if public.verdict == "indeterminate" else "untrusted",
+        reasons=(reason, *extended.reasons),
+        valid_until=None,
+        card=None,
+    )
+
+
+def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:
+    """Where a verified card can be called, and for which tenant, in the terms of 1.0."""
+    for one in current_interfaces(payload):
+        if isinstance(one.url, str):
+            tenant = str(one.tenant or "")
+            try:
+                yield interface_url(one.url, str(one.binding)), tenant
+            except CardRefused:  # only where no policy bounds the places was it not held before
+                yield one.url, tenant

@@ -124,7 +124,7 @@ def test_a_verdict_of_before_parses_no_card_and_checks_nothing(
     assert first.card is not None
     first.card.clear()
     checks = Checks(monkeypatch)
-    monkeypatch.setattr("cardsign.verify.cache.json.loads", lambda _: pytest.fail("parsed"))
+    monkeypatch.setattr("cardsign.verify.verdict.json.loads", lambda _: pytest.fail("parsed"))
     assert verdict_on(card, cache=cache).verdict == "trusted"
     assert checks.count == 0
     monkeypatch.undo()
