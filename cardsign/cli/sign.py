@@ -197,38 +197,30 @@ def sign(
     if card is None:
         if output != STDIO or options != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
-        _sign_project(keystore, now=now, explain=explain)
+        config = project_config()
+        cards, store, access = needed_cards(config), keystore.open(), keystore.access()
+        made = sign_cards(store, cards, access, now=now, build=config.build)
+        signed = [(str(one.source), signing) for one, signing in made]
+        chosen = card_signers(store, access, now=now)
+    else:
+        if is_json() and output == STDIO:
+            raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
+        signing_options = options.signing(card, now=now)
+        document = read_input(card)
+        chosen = options.signers(keystore, now=now)
+        signing_options = replace(signing_options, own_kids=chosen.own_kids)
+        signing = sign_with_notes(document, chosen.signers, signing_options)
+        signed = [(card, signing)]
+        write_output(output, signing.document)
+        # A device, such as /dev/null, cannot be read again.
+        is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
+        if is_file and read_input(output) != signing.document:
+            raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
+    shown = [_to_json(signing, chosen.kids) for _, signing in signed]
+    if printed(shown if card is None else shown[0]):
         return
-    if is_json() and output == STDIO:
-        raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
-    signing_options = options.signing(card, now=now)
-    document = read_input(card)
-    chosen = options.signers(keystore, now=now)
-    signing_options = replace(signing_options, own_kids=chosen.own_kids)
-    signing = sign_with_notes(document, chosen.signers, signing_options)
-    write_output(output, signing.document)
-    # A device, such as /dev/null, cannot be read again.
-    is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
-    if is_file and read_input(output) != signing.document:
-        raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
-    if printed(_to_json(signing, chosen.kids)):
-        return
-    for line in _lines(signing, card, chosen.signers, explain=explain):
-        say(line, asked=explain)
-    say_notes(signing.notes)
-
-
-def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool) -> None:
-    """Sign the cards of ``cardsign.toml``."""
-    config = project_config()
-    cards = needed_cards(config)
-    store = keystore.open()
-    signed = sign_cards(store, cards, keystore.access(), now=now, build=config.build)
-    signers = card_signers(store, keystore.access(), now=now)
-    if printed([_to_json(signing, signers.kids) for _, signing in signed]):
-        return
-    for one, signing in signed:
-        for line in _lines(signing, str(one.source), signers.signers, explain=explain):
+    for name, signing in signed:
+        for line in _lines(signing, name, chosen.signers, explain=explain):
             say(line, asked=explain)
         say_notes(signing.notes)
 
