@@ -19,7 +19,7 @@ from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_docum
 from cardsign.cli.commands import command
 from cardsign.cli.talk import complain, printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
-from cardsign.cli.views import render_verdict
+from cardsign.cli.views import members, render_verdict
 from cardsign.errors import CallFailed, UsageFault
 from cardsign.records import dataclass
 from cardsign.times import minute
@@ -282,11 +282,7 @@ def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, J
         "schema": SCHEMA,
         "input": public.url,
         "issuer": public.report.issuer,
-        "endpoint": {
-            "url": str(endpoint.url),
-            "binding": endpoint.binding,
-            "version": endpoint.version,
-        },
+        "endpoint": {"url": str(endpoint.url), **members(endpoint, "binding version")},
         "state": reply.state or None,
         "task": reply.task or None,
         "context": reply.context or None,

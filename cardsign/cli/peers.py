@@ -47,6 +47,7 @@ from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
 from cardsign.trust.state import IssuerStates
 from cardsign.verifier import Outcome, heaviest
+from cardsign.verify.report import EXIT_OF
 
 
 @group()
@@ -58,13 +59,6 @@ def peers() -> None:
 
 
 # What is known about issuers, without any request.
-
-_VERDICTS: Final = {
-    "trusted": EXIT_OK,
-    "untrusted": EXIT_NOT_TRUSTED,
-    "invalid": EXIT_NOT_TRUSTED,
-    "indeterminate": EXIT_NO_VERDICT,
-}
 
 
 @peers.command(
@@ -134,7 +128,7 @@ def _seen(
         ],
         "alarms": [one.to_json() for one in alarms],
     }
-    statuses = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in checks.values()]
+    statuses = [EXIT_OF.get(one.verdict, EXIT_LOCAL_FAULT) for one in checks.values()]
     statuses += [EXIT_NO_VERDICT] * (len(checks) < len(issuer.cards))
     statuses += [alarm] * bool(alarms)
     return seen, EXIT_OK if issuer.peer == "optional" else heaviest(statuses)

@@ -49,9 +49,7 @@ from cardsign.cli.verifier import (
 )
 from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import (
-    EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
-    EXIT_OK,
     FileFault,
     FileMissing,
     LocalFault,
@@ -63,12 +61,11 @@ from cardsign.records import dataclass
 from cardsign.trust.supplied import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
-from cardsign.verify.report import Report
+from cardsign.verify.report import EXIT_OF, Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
 FORMATS: Final = ("text", "json", "sarif", "junit")
-_EXIT: Final = {"trusted": EXIT_OK, "indeterminate": EXIT_NO_VERDICT}  # any other is not trusted
 
 
 def read_time(text: str) -> datetime:
@@ -396,7 +393,7 @@ def _append(
         names = dict.fromkeys(inputs.names)
         left = [name for name in names if name not in before]
         old = [before[name] for name in names if name in before]
-        statuses = [_EXIT.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
+        statuses = [EXIT_OF.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
         with Progress(len(left)) as progress, file.open("a", encoding="ascii") as lines:
             for name, one in zip(left, many(left, view=_whole), strict=True):
                 statuses.append(one.result.exit_status)

@@ -28,6 +28,13 @@ SignatureVerdict = Literal[
 ]
 
 SCHEMA: Final = "cardsign.verdict/2"
+#: The exit status of each verdict.
+EXIT_OF: Final = {
+    "trusted": EXIT_OK,
+    "untrusted": EXIT_NOT_TRUSTED,
+    "invalid": EXIT_NOT_TRUSTED,
+    "indeterminate": EXIT_NO_VERDICT,
+}
 _MAX_SHOWN: Final = 4  # places in a sentence
 
 
@@ -237,9 +244,7 @@ class Report(_FoundLater):
     @property
     def exit_status(self) -> int:
         """0 trusted, 1 untrusted or invalid, 3 indeterminate."""
-        if self.verdict == "trusted":
-            return EXIT_OK
-        return EXIT_NO_VERDICT if self.verdict == "indeterminate" else EXIT_NOT_TRUSTED
+        return EXIT_OF[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as ``cardsign verify --json`` prints it (schema cardsign.verdict/2)."""
