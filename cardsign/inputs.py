@@ -1,4 +1,4 @@
-"""The cards that somebody names: files, folders, bundles, URLs, and objects of stores.
+"""The cards that somebody names: files, folders, bundles, URLs, objects of stores, git revisions.
 
 Object stores are read by fsspec (extra ``cluster``): ``s3://bucket/cards/``. What it raises
 depends on the store, so it is turned into a fault of the file here.
@@ -13,14 +13,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import (
+    CardsignError,
+    FileFault,
+    FileMissing,
+    LocalFault,
+    ServeFault,
+    UsageFault,
+)
 from cardsign.files import read_bytes
 from cardsign.records import dataclass
 from cardsign.trust.supplied import MAX_BUNDLE_BYTES
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
+
+if TYPE_CHECKING:  # what a verdict on a file does not need
+    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.programs import Program
 
 #: Of the names that fsspec knows, those of stores that hold nothing of this machine.
 STORES: Final = ("abfs", "abfss", "az", "gcs", "gs", "s3")
@@ -214,3 +226,79 @@ def _opened(name: str) -> Iterator[tuple[Any, str]]:
         raise FileMissing("file.not_found", "the store has no such object", path=name) from exc
     except Exception as exc:  # what a store's own library raises
         raise FileFault("file.unreadable", f"the store says: {exc}"[:200], path=name) from exc
+
+
+# One card: a file, a URL, or a file in a git revision.
+
+#: Seconds; git reads one object, or its index.
+_GIT_SECONDS: Final = 10.0
+#: A repository is a stranger's word: git asks no remote, runs no helper and writes nothing.
+_NO_NETWORK: Final = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def load_card(source: str, fetcher: DocumentFetcher) -> bytes:
+    """The bytes of the card that a person names; nothing about them is checked.
+
+    Args:
+        source: A URL, or the path of a file, or REVISION:PATH in the git repository of the
+            working directory. Where a file has that very name, the file is read.
+        fetcher: Asks for a URL; it also says whether this machine may be asked.
+
+    Raises:
+        LocalFault: ``file.*``; ``file.not_found`` where git knows no such revision or path.
+        FetchFailed: ``fetch.*``.
+    """
+    if is_url(source):
+        answer = fetcher.fetch_card(source)
+        if answer.failure is not None:
+            raise answer.failure
+        return answer.untrusted_body
+    revision, colon, path = source.partition(":")
+    if not colon or Path(source).exists():
+        return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES)
+    return _from_git(revision, path)
+
+
+def ask_git(folder: Path, *question: str, max_answer: int) -> Program | None:
+    """What asks git about a folder that may be a stranger's; None where git is not installed.
+
+    Even reading the index may need objects that a partial clone lacks. Its settings say how git
+    would fetch them, by a program if they like.
+    """
+    import shutil  # most cards are no git's
+
+    from cardsign.programs import Program, inherited
+
+    git = shutil.which("git")
+    arguments = ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false", *question)
+    environment = inherited(os.environ) | _NO_NETWORK
+    return Program(git, arguments, environment, _GIT_SECONDS, max_answer) if git else None
+
+
+def _from_git(revision: str, path: str) -> bytes:
+    import shlex
+
+    from cardsign.programs import ProgramError, run
+
+    name = f"{revision}:{path if path.startswith('/') else './' + path}"
+    question = ("cat-file", "blob", "--", name)
+    program = ask_git(Path(), *question, max_answer=MAX_CARD_BYTES + 1)
+    if program is None:
+        raise LocalFault("file.not_found", "git is not installed", path=f"{revision}:{path}")
+    try:
+        return run(program)
+    except ProgramError as failure:
+        said = failure.complaint.removeprefix("fatal: ") or f"git {failure.what}"
+        tree = shlex.quote(revision or "HEAD")
+        raise FileMissing(
+            "file.not_found",
+            said,
+            path=f"{revision}:{path}",
+            hint=f"`git log --oneline` lists the revisions of a repository, and `git ls-tree "
+            f"--name-only {tree}` the files of one.",
+        ) from failure

@@ -18,11 +18,11 @@ from cardsign.card.security import PROVIDERS, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes
+from cardsign.inputs import ask_git, load_card
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.contract import is_contract
 from cardsign.lint.rules import Finding, LintSettings
-from cardsign.loading import ask_git, load_card
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import ProgramError, run
 
@@ -99,7 +99,7 @@ def card_files(folder: Path) -> Iterator[Path]:
             path = Path(place, name)
             if not name.endswith(".json") or path.is_symlink():
                 continue
-            if _NAMED.fullmatch(name) or _may_be_a_card(path):
+            if _NAMED.fullmatch(name) or _LIKE_A_CARD.search(_content(path)):
                 count += 1
                 if count > MAX_CARDS:  # the rest would be left out unsaid
                     what = f"the folder holds more than {MAX_CARDS:,} cards"
@@ -108,11 +108,12 @@ def card_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _may_be_a_card(path: Path) -> bool:
+def _content(path: Path, max_bytes: int = MAX_CARD_BYTES) -> bytes:
+    """What is in a file that nobody has named; nothing where that cannot be read."""
     try:
-        return bool(_LIKE_A_CARD.search(read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)))
+        return read_bytes(path, max_bytes=max_bytes, plain=True)
     except FileFault:
-        return False
+        return b""
 
 
 def _of_folder(
@@ -128,19 +129,14 @@ def _of_folder(
             continue
         report = lint_card(data, settings, name=str(path))
         yield with_findings(report, _beside(report, path, folder, tracked, read), settings)
-    for missing in _without_a_card(files):
-        finding = Finding(cards.NO_CARD, (), "there is no .well-known/agent-card.json")
-        yield with_findings(CardReport(str(missing), ()), [finding], settings)
-
-
-def _without_a_card(files: Sequence[Path]) -> Iterator[Path]:
-    """Folders of agents next to those that have a card in .well-known (row B2)."""
+    # Folders of agents next to those that have a card in .well-known (row B2).
     with_cards = {path.parents[1] for path in files if path.parent.name == _WELL_KNOWN}
     for above in sorted({agent.parent for agent in with_cards if agent.parent.name == "agents"}):
         for agent in sorted(above.iterdir()):
             plain = agent.is_dir() and not agent.is_symlink() and agent.name not in _SKIPPED
             if plain and not agent.name.startswith((".", "_")) and agent not in with_cards:
-                yield agent
+                finding = Finding(cards.NO_CARD, (), "there is no .well-known/agent-card.json")
+                yield with_findings(CardReport(str(agent), ()), [finding], settings)
 
 
 def _beside(
@@ -163,7 +159,7 @@ def _beside(
         yield Finding(cards.UNTRACKED, (), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
-        if code.is_file() and not _names_the_card(code):
+        if code.is_file() and b"AGENTCARD_PATH" not in _content(code, MAX_SOURCE_BYTES):
             yield Finding(cards.NO_CONSTANT, (), "agent.py does not name AGENTCARD_PATH")
     version = _application_version(path, folder, read)
     own = report.document.get("version")
@@ -197,13 +193,6 @@ def _source(path: Path) -> SourceDocument | None:
         return read_one(path) if path.is_file() and not path.is_symlink() else None
     except (BuildRefused, FileFault):
         return None
-
-
-def _names_the_card(code: Path) -> bool:
-    try:
-        return b"AGENTCARD_PATH" in read_bytes(code, max_bytes=MAX_SOURCE_BYTES, plain=True)
-    except FileFault:
-        return False
 
 
 def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:

@@ -13,7 +13,7 @@ from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.diff.schemas import Effect
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.loading import load_card
+from cardsign.inputs import load_card
 
 _TITLES: Final[dict[Effect, str]] = {
     "breaking": "Breaks a caller",

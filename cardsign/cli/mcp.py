@@ -33,9 +33,9 @@ from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import describe_card
+from cardsign.inputs import load_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
-from cardsign.loading import load_card
 from cardsign.records import dataclass
 from cardsign.urls import is_url
 

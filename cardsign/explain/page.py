@@ -83,11 +83,23 @@ def card_page(
         said = {**describe_card(card), "description": card.document.get("description")}
     except InputRefused:
         said = {}
+    facts = [
+        f"version {said['version']}" if said.get("version") else "",
+        f"A2A {said['a2a_version']}" if said.get("a2a_version") else "",
+        _count(len(report.signatures), "signature"),
+    ]
+    summary = html.joined(
+        html.paragraph(said.get("description") or "", "soft"),
+        html.paragraph(" · ".join(filter(None, facts)), "small"),
+    )
+    signatures = html.paragraph("There is none. Anyone on the way can change this card unseen.")
+    if report.signatures:
+        signatures = html.items(map(_signature, report.signatures), "items", "ol")
     sections = [
-        ("", _summary(said, report)),
+        ("", summary),
         ("What a verifier says", _verdict(report, issuer)),
         *([("The agent", _agent(said))] if said else []),
-        ("Signatures", _signatures(report)),
+        ("Signatures", signatures),
         ("Keys", _keys(issuer, now)),
         *([("Keysets", _chain(issuer))] if issuer.chain else []),
         ("Trust this issuer", _enrol(issuer)),
@@ -150,18 +162,6 @@ class _Shown:
 
 
 # ------------------------------------------------------------------ sections
-
-
-def _summary(said: dict[str, Any], report: Report) -> Html:
-    facts = [
-        f"version {said['version']}" if said.get("version") else "",
-        f"A2A {said['a2a_version']}" if said.get("a2a_version") else "",
-        _count(len(report.signatures), "signature"),
-    ]
-    return html.joined(
-        html.paragraph(said.get("description") or "", "soft"),
-        html.paragraph(" · ".join(filter(None, facts)), "small"),
-    )
 
 
 def _verdict(report: Report, issuer: _Shown) -> Html:
@@ -234,12 +234,6 @@ def _agent(said: dict[str, Any]) -> Html:
     ]
     heading = html.element("h3", _count(len(skills), "skill"))
     return html.joined(html.terms(pairs), heading, html.items(skills, "items"))
-
-
-def _signatures(report: Report) -> Html:
-    if not report.signatures:
-        return html.paragraph("There is none. Anyone on the way can change this card unseen.")
-    return html.items(map(_signature, report.signatures), "items", "ol")
 
 
 def _signature(one: SignatureReport) -> Html:

@@ -67,7 +67,7 @@ class FakeIssuer:
         self.t0 = int(now.timestamp())
         self.roots = tuple(roots)
         self.threshold = threshold
-        self._make_key = make_key or _fresh_key
+        self._make_key = make_key
         self._keys: dict[str, PrivateKey] = {}
 
     # -------------------------------------------------------------- keys
@@ -75,7 +75,11 @@ class FakeIssuer:
     def key(self, name: str) -> PrivateKey:
         """The key of that name: RS256 if the name begins with ``rsa``, otherwise ES256."""
         if name not in self._keys:
-            self._keys[name] = self._make_key(name)
+            self._keys[name] = (
+                self._make_key(name)
+                if self._make_key
+                else PrivateKey.generate("RS256" if name.startswith("rsa") else "ES256")
+            )
         return self._keys[name]
 
     def thumbprint(self, name: str) -> str:
@@ -230,10 +234,6 @@ def members_of(statement: bytes) -> Members:
 def digest_of(statement: bytes) -> str:
     """SHA-256 of the signed octets of a statement, in hex."""
     return hashlib.sha256(payload_of(statement)).hexdigest()
-
-
-def _fresh_key(name: str) -> PrivateKey:
-    return PrivateKey.generate("RS256" if name.startswith("rsa") else "ES256")
 
 
 def card_digest(card: Mapping[str, Any]) -> str:

@@ -39,22 +39,16 @@ def assert_card_valid(
         data = card if isinstance(card, bytes) else json.dumps(dict(card)).encode()
     order = ("error", "warning", "note")
     heavy = order[: order.index(fail_on) + 1]
-    found = [
-        _shown(
-            f"{one.severity}: {one.rule.id}: {one.pointer or 'the card'}: {one.message}. "
-            f"{one.rule.fix}"
-        )
-        for one in lint_card(data).findings
-        if one.severity in heavy
-    ]
+    found = []
+    for one in lint_card(data).findings:
+        if one.severity in heavy:
+            where = one.pointer or "the card"
+            text = f"{one.severity}: {one.rule.id}: {where}: {one.message}. {one.rule.fix}"
+            # For a terminal, and for a log of GitHub Actions, which obeys ``##[``.
+            shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+            found.append(shown.replace("##[", "#\\x23["))
     if found:
         raise AssertionError("the card is not valid:\n" + "\n".join(found))
-
-
-def _shown(text: str) -> str:
-    """A card's words for a terminal, and for a log of GitHub Actions, which obeys ``##[``."""
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return shown.replace("##[", "#\\x23[")
 
 
 @pytest.fixture
