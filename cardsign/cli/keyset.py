@@ -61,7 +61,7 @@ from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, Role, RootKey, digest_words
+from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey, digest_words
 from cardsign.statements.members import HOLDER
 from cardsign.times import day, minute
 
@@ -167,7 +167,7 @@ def draft(
     """
     refuse_two_documents(output)
     store = keystore.open()
-    online: tuple[tuple[Role, tuple[str, ...]], ...]
+    online: tuple[tuple[OnlineRole, tuple[str, ...]], ...]
     online = (("card", add_card), ("release", add_release))
     changes = replace(
         changes,

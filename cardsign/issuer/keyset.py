@@ -65,8 +65,8 @@ from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
+    OnlineRole,
     Quorum,
-    Role,
     RootKey,
     check_step,
     read_keyset,
@@ -78,7 +78,7 @@ from cardsign.urls import parse_origin
 
 #: How a recovery begins, for hints.
 RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
-_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+_ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
 #: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
     "Do not sign this one. Send back {}, to be put in the place of the draft. "
@@ -114,7 +114,7 @@ class KeysetChanges:
     threshold: int | None = None
     recovery: tuple[RootKey, ...] = ()
     recovery_threshold: int | None = None
-    add_keys: tuple[tuple[Role, RootKey], ...] = ()
+    add_keys: tuple[tuple[OnlineRole, RootKey], ...] = ()
     drop: tuple[str, ...] = ()
     revoke: tuple[PublicKey, ...] = ()
 

@@ -299,9 +299,8 @@ def sign_next_release(
         As :func:`renew_release`.
     """
     for attempt in range(ATTEMPTS):
-        history = StatementHistory.of(store)
         try:
-            with history.alone():
+            with store.adding_statements():
                 draft = draft_release(
                     store,
                     needed_keyset(store),
@@ -378,7 +377,7 @@ def _take_up_release(
     store: KeyStore, release: ReleaseStatement, data: bytes, now: datetime
 ) -> int | None:
     """Keep a published release unless every key that signed it has been revoked."""
-    with StatementHistory.of(store).alone():
+    with store.adding_statements():
         history = StatementHistory.of(store)
         newest, state = history.newest_release(), store.load()
         if newest is None and awaits_recovery(state, needed_keyset(store)):

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -132,21 +132,15 @@ def coming_findings(
     return (
         *_clock(known, now, settings),
         *_settings(settings),
-        *_keys(known.state, settings, now, within),
+        *_without_card_key(known.state),
+        *_due(known.state, settings, now, within),
         *_standbys(known.state),
         *_cards(known.state, now),
         *_extended_cards(known, now, within),
         *(_keyset(known, known.keyset, now, within) if known.keyset else ()),
         *(_listed_keys(known.keyset, now, within) if known.keyset else ()),
-        *(_release(known.release, known.keyset, now, within) if _releases(known) else ()),
+        *(_release(known, known.keyset, now, within) if known.keyset else ()),
     )
-
-
-def _releases(known: Examined) -> bool:
-    """Whether releases are signed here: a holder of nothing but a root key has none to renew."""
-    if known.keyset is None or awaits_recovery(known.state, known.keyset):
-        return False
-    return any("release" in key.roles for key in known.state.keys)
 
 
 def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
@@ -176,19 +170,13 @@ def _settings(settings: TimelineSettings) -> Iterator[Finding]:
         yield Finding("doctor.timeline", "note", message, "cardsign.toml")
 
 
-def _keys(
-    state: StoreState, settings: TimelineSettings, now: datetime, within: timedelta
-) -> Iterator[Finding]:
-    """What is due or waits for a person."""
+def _without_card_key(state: StoreState) -> Iterator[Finding]:
     if _no_card_key(state):
         message = "no key signs cards"
-        if any(key.state in _WAITING and "card" in key.roles for key in state.keys):
+        waiting = [key for key in state.keys if key.state in ("generated", "prepublished")]
+        if any("card" in key.roles for key in waiting):
             message += " until the next one is active; with roots, once they have listed it"
         yield Finding("doctor.no_active_key", "alarm", message)
-    yield from _due(state, settings, now, within)
-
-
-_WAITING: Final = ("generated", "prepublished")
 
 
 def _no_card_key(state: StoreState) -> bool:
@@ -327,12 +315,14 @@ def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> I
 
 
 def _release(
-    release: ReleaseStatement | None,
-    keyset: KeysetStatement | None,
-    now: datetime,
-    within: timedelta,
+    known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
-    if release is None or keyset is None:
+    release = known.release
+    if awaits_recovery(known.state, keyset):
+        return
+    if not any("release" in key.roles for key in known.state.keys):
+        return  # a holder of nothing but a root key has none to renew
+    if release is None:
         yield Finding("doctor.release_due", "alarm", "there is no release; no card is current")
         return
     ends = utc(release.exp)
@@ -381,9 +371,11 @@ def examine_store(
         moved = [*_moved(store, state, private)]
         found = [] if moved else [*_private_keys(store, state, private)]
         if isinstance(store, DirectoryStore):
-            found = [*_leftovers(store), *_strange_private_files(store), *found, *_modes(store)]
-        if fix:
-            found = [_fixed(finding) for finding in found]
+            found = [*_leftovers(store), *found, *_modes(store)]
+        for at, finding in enumerate(found):
+            if fix and finding.fix is not None:
+                finding.fix()
+                found[at] = replace(finding, level="note", fixed=True, fix=None)
     if moved:  # nothing is due here any more
         return (*moved, *found, *_log(store, Examined(state)))
     known, broken = _known(store, state, draft, cards)
@@ -428,13 +420,6 @@ def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
             return state, private
 
 
-def _fixed(finding: Finding) -> Finding:
-    if finding.fix is None:
-        return finding
-    finding.fix()
-    return Finding(finding.code, "note", finding.message, finding.path, fixed=True)
-
-
 def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
     """Files that a killed process left, and files that are not ours."""
     statements = store.path / STATEMENTS_DIRECTORY
@@ -448,11 +433,8 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
             elif folder == store.path and entry.name not in _OURS:
                 message = "cardsign did not write this"
                 yield Finding("doctor.stranger", "note", message, str(entry))
-
-
-def _strange_private_files(store: DirectoryStore) -> Iterator[Finding]:
-    directory = store.path / PRIVATE_DIRECTORY
-    for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
+    private = store.path / PRIVATE_DIRECTORY
+    for entry in sorted(private.iterdir()) if private.is_dir() else ():
         if not PRIVATE_FILE.fullmatch(entry.name):
             message = "this is not the file of a private key"
             yield Finding("doctor.stranger", "note", message, str(entry))
@@ -534,11 +516,9 @@ def _known(
         waiting = None
         if draft is not None and keyset is not None and draft.is_file():
             waiting = read_bytes(draft, max_bytes=MAX_STATEMENT_BYTES)
-        signed = {str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in _there(cards)}
+        signed = {
+            str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in cards if one.is_file()
+        }
     except (StoreFault, FileFault) as fault:
         return Examined(state), (Finding(fault.code, "alarm", fault.message, fault.path),)
     return Examined(state, keyset, release, waiting, str(draft or ""), signed), ()
-
-
-def _there(files: Iterable[Path]) -> Iterator[Path]:
-    return (file for file in files if file.is_file())

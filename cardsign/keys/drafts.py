@@ -44,8 +44,8 @@ from cardsign.statements.keyset import (
     KEYSET_FORMAT,
     IssuerKey,
     KeysetStatement,
+    OnlineRole,
     Quorum,
-    Role,
     check_step,
     keyset_of,
     keyset_payload,
@@ -144,7 +144,7 @@ KEY_LIFETIME: Final = timedelta(days=400)
 #: Who holds an online key whose record names nobody.
 DEFAULT_HOLDER: Final = "publisher"
 
-_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+_ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
 _LISTED: Final = PUBLISHED | {"generated"}
 
 

@@ -9,7 +9,6 @@ before the state names it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -23,8 +22,8 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
+    OnlineRole,
     Quorum,
-    Role,
     check_step,
     read_keyset,
 )
@@ -98,7 +97,7 @@ class StatementHistory:
             StatementRefused: It does not follow the newest, or too few have signed it.
             StoreFault: ``file.busy``, or as :meth:`keysets`.
         """
-        with self.alone():
+        with self._store.adding_statements():
             newest = self.newest_keyset()
             if newest is not None and newest.digest == statement.digest:
                 return False
@@ -107,7 +106,7 @@ class StatementHistory:
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
-        """Keep a release; call it within :meth:`alone`, as the reading of the release before.
+        """Keep a release, within :meth:`KeyStore.adding_statements`, as the one before is read.
 
         Else what another process lists meanwhile would be forgotten.
 
@@ -116,11 +115,7 @@ class StatementHistory:
         """
         self._store.add_statement("releases", (release.seq,), data)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Let no other process add a statement meanwhile; raises ``file.busy``."""
-        return self._store.adding_statements()
-
-    def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
+    def check_listed(self, keys: Iterable[PublicKey], role: OnlineRole) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
 
         This finds a key that a stranger has edited into the key store (threat 22).
@@ -134,7 +129,7 @@ class StatementHistory:
                 what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
                 raise StoreFault("keystore.not_listed", what)
 
-    def listed(self, keys: Iterable[KeyRecord], role: Role) -> tuple[KeyRecord, ...]:
+    def listed(self, keys: Iterable[KeyRecord], role: OnlineRole) -> tuple[KeyRecord, ...]:
         """Return those of some keys that the roots have listed: all, if there is no keyset.
 
         Raises:
@@ -246,7 +241,7 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
     """Take the release's number for it, before it is written: no two releases have one.
 
-    Call it within :meth:`StatementHistory.alone`, as :meth:`StatementHistory.keep_release`.
+    Call it within :meth:`KeyStore.adding_statements`, as :meth:`StatementHistory.keep_release`.
 
     Raises:
         StoreFault: ``keystore.changed``: the number is taken.

@@ -291,7 +291,7 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
 
 def keep_keyset(
     state: StoreState,
-    held: KeysetId,
+    keyset: KeysetId,
     listed: Collection[str],
     *,
     now: datetime,
@@ -303,13 +303,13 @@ def keep_keyset(
     before; an older one changes nothing.
     """
     now, known = _second(now), state.statements.keyset
-    if known is not None and held < known:
+    if known is not None and keyset < known:
         return state, ()
     events: tuple[AuditEvent, ...] = ()
-    if known != held:
-        details: dict[str, Json] = {"number": held.label, "digest": held.digest}
+    if known != keyset:
+        details: dict[str, Json] = {"number": keyset.label, "digest": keyset.digest}
         events = (AuditEvent("keyset.kept", None, details),)
-        state = replace(state, statements=replace(state.statements, keyset=held))
+        state = replace(state, statements=replace(state.statements, keyset=keyset))
     shown = [
         key.at("prepublished", prepublished=now)
         for key in state.keys

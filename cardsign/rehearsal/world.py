@@ -32,8 +32,8 @@ from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
     Quorum,
+    RootAnchor,
     RootKey,
-    RootPin,
     read_keyset,
 )
 from cardsign.statements.signing import sign_statement
@@ -141,7 +141,7 @@ class KeysetPeer:
         self,
         copies: Copies,
         home: str,
-        pin: KeysetId | RootPin,
+        pin: KeysetId | RootAnchor,
         *,
         at: Callable[[int], datetime],
         name: str = "issuer",

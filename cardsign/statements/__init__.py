@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import IssuerKey as IssuerKey
     from cardsign.statements.keyset import KeysetId as KeysetId
     from cardsign.statements.keyset import KeysetStatement as KeysetStatement
+    from cardsign.statements.keyset import OnlineRole as OnlineRole
     from cardsign.statements.keyset import Quorum as Quorum
-    from cardsign.statements.keyset import Role as Role
+    from cardsign.statements.keyset import RootAnchor as RootAnchor
     from cardsign.statements.keyset import RootKey as RootKey
-    from cardsign.statements.keyset import RootPin as RootPin
     from cardsign.statements.keyset import check_first as check_first
     from cardsign.statements.keyset import check_recovery as check_recovery
     from cardsign.statements.keyset import check_step as check_step

@@ -34,7 +34,8 @@ from cardsign.statements.envelope import (
 )
 from cardsign.times import utc
 
-Role: TypeAlias = Literal["card", "release"]
+#: What an online key may sign; roots and recovery keys have no such role.
+OnlineRole: TypeAlias = Literal["card", "release"]
 
 KEYSET_FORMAT: Final = "cardsign-keyset/1"
 #: Seconds. A year and a month: who renews once a year may be late.
@@ -47,7 +48,7 @@ _MEMBERS: Final = (
     *("root", "recovery", "keys", "revoked"),
 )
 # Every non-empty set of roles, in the one order that is written.
-_ROLES: Final[tuple[tuple[Role, ...], ...]] = (("card",), ("release",), ("card", "release"))
+_ROLES: Final[tuple[tuple[OnlineRole, ...], ...]] = (("card",), ("release",), ("card", "release"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class IssuerKey:
     """
 
     public: PublicKey
-    roles: tuple[Role, ...] = ("card",)
+    roles: tuple[OnlineRole, ...] = ("card",)
     holder: str = ""
     nbf: int = 0
     exp: int = read.MAX_TIME
@@ -212,7 +213,7 @@ class KeysetStatement:
         """The epoch, and the version within it: what statements are ordered by."""
         return self.epoch, self.version
 
-    def lists(self, thumbprint: str, role: Role) -> bool:
+    def lists(self, thumbprint: str, role: OnlineRole) -> bool:
         """Whether a key stands in `keys` with a role."""
         return any(key.public.thumbprint == thumbprint and role in key.roles for key in self.keys)
 
@@ -374,22 +375,22 @@ def _check_keys(statement: KeysetStatement) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RootPin:
+class RootAnchor:
     """An anchor: a statement with exactly this root set.
 
     Attributes:
         threshold: The root's threshold.
-        holders: (thumbprint, holder) of every root key. The holders belong to the pin: who has
+        holders: (thumbprint, holder) of every root key. The holders belong to it: who has
             two keys of one holder could otherwise relabel one and count twice. A lone
-            thumbprint is a pin of one pair with threshold 1, so it is no part of a larger set.
+            thumbprint is a set of one pair with threshold 1, so it is no part of a larger set.
     """
 
     threshold: int
     holders: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, root: Quorum) -> RootPin:
-        """The pin that fits exactly this root set."""
+    def of(cls, root: Quorum) -> RootAnchor:
+        """That of a statement."""
         return cls(
             root.threshold, frozenset((key.public.thumbprint, key.holder) for key in root.keys)
         )
@@ -402,20 +403,20 @@ def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> 
         StatementRefused: As the check that is made.
     """
     if previous is None:
-        check_first(statement, RootPin.of(statement.root))
+        check_first(statement, RootAnchor.of(statement.root))
     elif statement.epoch == previous.epoch:
         check_successor(previous, statement)
     else:
         check_recovery(previous, statement)
 
 
-def check_first(statement: KeysetStatement, anchor: KeysetId | RootPin) -> Counted:
+def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> Counted:
     """Check that a statement is one that the anchor means, and is signed by its own root (K8).
 
     Raises:
         StatementRefused: ``statement.anchor``; ``statement.unsigned``.
     """
-    found = statement.id if isinstance(anchor, KeysetId) else RootPin.of(statement.root)
+    found = statement.id if isinstance(anchor, KeysetId) else RootAnchor.of(statement.root)
     if found != anchor:
         raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
     counted = _counted(statement, statement.root)

@@ -37,7 +37,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.reasons import hint_for
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootPin, digest_words, read_words
+from cardsign.statements.keyset import KeysetStatement, RootAnchor, digest_words, read_words
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
@@ -88,7 +88,7 @@ def propose_keyset(
     keyset: KeysetStatement, release: ReleaseStatement | None, *, roots: bool, now: datetime
 ) -> Proposal:
     """Pin a keyset statement, or with `roots` its root set."""
-    pin = RootPin.of(keyset.root) if roots else keyset.id
+    pin = RootAnchor.of(keyset.root) if roots else keyset.id
     warnings = tuple(
         f"the {kind} statement has expired; ask for a newer one"
         for kind, statement in (("keyset", keyset), ("release", release))
@@ -368,8 +368,8 @@ def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor | 
 def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
     if isinstance(anchor, TofuAnchor):
         return KeysetAnchor(keyset.id, keyset.issuer)
-    if isinstance(anchor.pin, RootPin):
-        return KeysetAnchor(RootPin.of(keyset.root), anchor.issuer)
+    if isinstance(anchor.pin, RootAnchor):
+        return KeysetAnchor(RootAnchor.of(keyset.root), anchor.issuer)
     return KeysetAnchor(keyset.id, anchor.issuer)
 
 

@@ -28,7 +28,7 @@ from cardsign.statements.envelope import (
 from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
-    RootPin,
+    RootAnchor,
     check_first,
     check_recovery,
     check_step,
@@ -136,7 +136,7 @@ class Walk:
 
     def from_anchor(
         self,
-        pin: KeysetId | RootPin | None,
+        pin: KeysetId | RootAnchor | None,
         issuer: str | None,
         statements: Sequence[KeysetStatement],
     ) -> KeysetStatement | None:
@@ -155,7 +155,7 @@ class Walk:
             try:
                 if issuer is not None and statement.issuer != issuer:
                     raise StatementRefused("statement.issuer", f"expected {issuer!r}")
-                check_first(statement, pin or RootPin.of(statement.root))
+                check_first(statement, pin or RootAnchor.of(statement.root))
                 self._check_acceptable(statement)
             except StatementRefused as refusal:
                 others += refusal.code == "statement.anchor"
@@ -267,7 +267,7 @@ class Walk:
 def choose_keyset(
     walk: Walk,
     held: KeysetStatement | None,
-    pin: KeysetId | RootPin,
+    pin: KeysetId | RootAnchor,
     issuer: str | None,
     statements: Sequence[KeysetStatement],
 ) -> KeysetStatement | None:
@@ -281,12 +281,12 @@ def choose_keyset(
     return None if held is None else walk.onwards(held, statements)
 
 
-def _another(pin: KeysetId | RootPin, statements: Sequence[KeysetStatement]) -> str:
+def _another(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) -> str:
     """That statements came, and not the one that the policy pins."""
     first = min(statements, key=attrgetter("number"))
     got = f"keyset {first.label} ({first.digest[:4]}...)"
     got = got if len(statements) == 1 else f"{len(statements)} keysets, the oldest {got}"
-    if isinstance(pin, RootPin):
+    if isinstance(pin, RootAnchor):
         return f"the policy pins a root set, but no keyset with it came: got {got}"
     return f"pinned keyset {pin.label} ({pin.digest[:4]}...), but got {got}"
 

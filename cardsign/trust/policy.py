@@ -23,7 +23,7 @@ from cardsign.errors import StateFault, UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.records import dataclass
-from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootPin
+from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
 
@@ -83,13 +83,13 @@ class KeysetAnchor:
     which only a :class:`KeysetId` determines.
     """
 
-    pin: KeysetId | RootPin
+    pin: KeysetId | RootAnchor
     issuer: str | None = None
 
     def to_json(self) -> dict[str, Json]:
         """What it says, for its digest."""
         pin: dict[str, Json]
-        if isinstance(self.pin, RootPin):
+        if isinstance(self.pin, RootAnchor):
             holders = sorted([thumbprint, holder] for thumbprint, holder in self.pin.holders)
             pin = {"threshold": self.pin.threshold, "holders": [list(pair) for pair in holders]}
         else:

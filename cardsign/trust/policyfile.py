@@ -30,7 +30,7 @@ from cardsign.files import read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootPin
+from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import SPAN, read_span
@@ -588,7 +588,7 @@ class _Reading:
             return JwksAnchor(anchor.jwks)
         return TofuAnchor()
 
-    def _roots(self, table: RootSet, at: Location) -> RootPin:
+    def _roots(self, table: RootSet, at: Location) -> RootAnchor:
         self._check_once((key.thumbprint for key in table.keys), (*at, "keys"))
         holders = len({key.holder for key in table.keys})
         if table.threshold > holders:
@@ -598,7 +598,7 @@ class _Reading:
                 "A holder counts once, however many keys they have.",
             )
         pairs = frozenset((key.thumbprint, key.holder) for key in table.keys)
-        return RootPin(table.threshold, pairs)
+        return RootAnchor(table.threshold, pairs)
 
     def _keys(self, tables: list[PinnedKey], allowed: list[VerifyAlg], at: Location) -> KeysAnchor:
         holders = dict[str, str]()

@@ -20,7 +20,7 @@ from cardsign.errors import FetchFailed
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.keyset_choice import Walk
 from cardsign.trust.policy import Limits
@@ -148,7 +148,7 @@ class _Refresh:
 def refresh_issuer(
     limits: Limits,
     known: IssuerState | None,
-    pin: KeysetId | RootPin | None,
+    pin: KeysetId | RootAnchor | None,
     fetch: Fetcher,
     *,
     home: str,
@@ -184,7 +184,7 @@ def refresh_issuer(
     )
 
 
-def _first(refresh: _Refresh, walk: Walk, pin: KeysetId | RootPin) -> KeysetStatement | None:
+def _first(refresh: _Refresh, walk: Walk, pin: KeysetId | RootAnchor) -> KeysetStatement | None:
     """The statement that the anchor means; a root set may have become one in any version."""
     if isinstance(pin, KeysetId):
         statement = refresh.ask_keyset(pin.epoch, pin.version, is_pinned=True)

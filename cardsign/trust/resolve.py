@@ -23,7 +23,7 @@ from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_times
-from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootPin
+from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.times import minute
 from cardsign.trust.keyset_choice import (
@@ -326,7 +326,7 @@ class _Resolution:
             return self._without_source("trust.no_keys", missing, hint=hint)
         return self._bare(self.state.jwks)
 
-    def by_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> IssuerTrust:
+    def by_keyset(self, pin: KeysetId | RootAnchor, issuer: str | None) -> IssuerTrust:
         """The newest keyset statement that can be reached from the anchor, and its release."""
         supplied = self.supplied
         keysets, releases, reasons = receive(
@@ -402,7 +402,7 @@ class _Resolution:
         self.weigh("notes", Reason.of("trust.tofu_first", made, hint=hint + self.issuer.name))
 
     def _choose_keyset(
-        self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
+        self, pin: KeysetId | RootAnchor, issuer: str | None, keysets: Sequence[KeysetStatement]
     ) -> KeysetStatement | None:
         walk = Walk(self.now, self.skew, self._keep_keyset, self.floor)
         try:

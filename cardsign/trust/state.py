@@ -41,7 +41,7 @@ from cardsign.lazy import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements import members as read
-from cardsign.statements.keyset import KeysetId, KeysetStatement, RootPin, keyset_id, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.policy import (
     ISSUER_NAME,
@@ -546,8 +546,8 @@ def _continues(anchor: Anchor, state: IssuerState) -> bool:
         return False
     if anchor.issuer not in (None, held.issuer):
         return False
-    if isinstance(anchor.pin, RootPin):
-        return anchor.pin == RootPin.of(held.root)
+    if isinstance(anchor.pin, RootAnchor):
+        return anchor.pin == RootAnchor.of(held.root)
     return anchor.pin in state.way or (anchor.issuer is not None and held.id < anchor.pin)
 
 

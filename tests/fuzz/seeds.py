@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.statements import RootPin, read_keyset
+from cardsign.statements import RootAnchor, read_keyset
 from cardsign.trust import (
     LOCK_FORMAT,
     IssuerState,
@@ -216,9 +216,9 @@ def states() -> list[bytes]:
     return [state_bytes("tides", full), state_bytes("tides", blank)]
 
 
-def roots() -> RootPin:
+def roots() -> RootAnchor:
     """The root set that the chain begins with."""
-    return RootPin.of(read_keyset(chain()[0]).root)
+    return RootAnchor.of(read_keyset(chain()[0]).root)
 
 
 # ------------------------------------------------------------------ our own files

@@ -23,7 +23,7 @@ from cardsign.statements import (
     KeysetId,
     KeysetStatement,
     ReleaseStatement,
-    RootPin,
+    RootAnchor,
     StatementRefused,
     check_first,
     check_past,
@@ -60,11 +60,11 @@ def _skew(vector: Vector) -> timedelta:
     return timedelta(seconds=vector["skew"])
 
 
-def _anchor(vector: Vector) -> KeysetId | RootPin:
+def _anchor(vector: Vector) -> KeysetId | RootAnchor:
     if "pin" in vector["anchor"]:
         return KeysetId(**vector["anchor"]["pin"])
     root = vector["anchor"]["root"]
-    return RootPin(root["threshold"], frozenset((thumb, who) for thumb, who in root["holders"]))
+    return RootAnchor(root["threshold"], frozenset((thumb, who) for thumb, who in root["holders"]))
 
 
 def _keyset(found: KeysetStatement | None) -> Vector | None:

@@ -448,7 +448,13 @@ def test_times(offset: int, code: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0 s"), (59, "59 s"), (60, "1 minute"), (7200, "2 hours"), (86400, "1 day")],
+    [
+        (0, "less than a minute"),
+        (59, "less than a minute"),
+        (60, "1 minute"),
+        (7200, "2 hours"),
+        (86400, "1 day"),
+    ],
 )
 def test_how_long_ago_it_expired_is_said(seconds: int, shown: str) -> None:
     """In the largest unit of it."""

@@ -32,7 +32,7 @@ from cardsign.statements import (
     KeysetId,
     KeysetStatement,
     ReleaseStatement,
-    RootPin,
+    RootAnchor,
     add_signatures,
     check_first,
     check_recovery,
@@ -81,13 +81,13 @@ def first_pin(first: KeysetStatement) -> KeysetId:
 
 def test_both_anchors_accept_the_first(first: KeysetStatement) -> None:
     """A statement is accepted by its digest, or by its whole root set."""
-    for anchor in (first_pin(first), RootPin.of(first.root)):
+    for anchor in (first_pin(first), RootAnchor.of(first.root)):
         assert first.root.holders(check_first(first, anchor)) == {"ann", "bob"}
 
 
 def test_lone_thumbprint_is_a_whole_root_set() -> None:
     """One pinned thumbprint means the statement of that one root, and no larger set."""
-    pin = RootPin(1, frozenset({(thumbprint("ann"), "ann")}))
+    pin = RootAnchor(1, frozenset({(thumbprint("ann"), "ann")}))
     alone = signed_keyset("ann", root=quorum(1, "ann"))
     assert check_first(alone, pin).good == {thumbprint("ann")}
     assert refusal(lambda: check_first(signed_keyset("ann", "bob"), pin)) == "statement.anchor"
@@ -112,7 +112,7 @@ FORGED_FIRSTS: dict[str, Callable[[], KeysetStatement]] = {
 @pytest.mark.parametrize("forged", FORGED_FIRSTS.values(), ids=FORGED_FIRSTS)
 def test_forged_first(first: KeysetStatement, forged: Callable[[], KeysetStatement]) -> None:
     """K8: k of n stays k of n for who meets the issuer first."""
-    for anchor in (first_pin(first), RootPin.of(first.root)):
+    for anchor in (first_pin(first), RootAnchor.of(first.root)):
         assert refusal(lambda anchor=anchor: check_first(forged(), anchor)) == "statement.anchor"
 
 
@@ -130,7 +130,7 @@ def test_pin_has_all_three_parts(first: KeysetStatement) -> None:
 def test_first_needs_its_threshold(signers: tuple[str, ...]) -> None:
     """Strangers and recovery never count for root."""
     few = signed_keyset(*signers)
-    for anchor in (first_pin(few), RootPin.of(few.root)):
+    for anchor in (first_pin(few), RootAnchor.of(few.root)):
         assert refusal(lambda anchor=anchor: check_first(few, anchor)) == "statement.unsigned"
 
 

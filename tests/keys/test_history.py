@@ -256,15 +256,15 @@ def test_one_process_at_a_time_adds_a_statement(
     monkeypatch.setattr("cardsign.keys.stores.directory.LOCK_PATIENCE", 0.05)
     monkeypatch.setattr("cardsign.keys.stores.postgres.LOCK_PATIENCE", 50)
     keyset = first()
-    history, rival = keep(store, keyset), StatementHistory.of(store)
-    with history.alone():
-        with pytest.raises(StoreFault) as fault, rival.alone():
+    history = keep(store, keyset)
+    with store.adding_statements():
+        with pytest.raises(StoreFault) as fault, store.adding_statements():
             pass
         one = released(keyset, None)
         sign_release(store, one)
     assert fault.value.code == "file.busy"
-    with rival.alone():
-        assert rival.newest_release() == one
+    with store.adding_statements():
+        assert history.newest_release() == one
 
 
 @pytest.mark.parametrize("seq", [2, 9])

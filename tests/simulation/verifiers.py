@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cardsign.rehearsal import Copies, KeysetPeer
-from cardsign.statements import KeysetId, RootPin, read_keyset, read_release
+from cardsign.statements import KeysetId, RootAnchor, read_keyset, read_release
 from cardsign.trust import raise_floor
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import Report, VerdictCache
@@ -35,7 +35,7 @@ class Rooted(KeysetPeer):
         super().__init__(
             Copies(world.site, keep),
             HOME,
-            random.choice([KeysetId(1, 1, statement.digest), RootPin.of(statement.root)]),
+            random.choice([KeysetId(1, 1, statement.digest), RootAnchor.of(statement.root)]),
             at=lambda t: at(t + offset),
             name=NAME,
             skew=world.setting.timeline.skew,

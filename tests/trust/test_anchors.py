@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cardsign.jose import JwkSet
-from cardsign.statements import KeysetId, RootPin
+from cardsign.statements import KeysetId, RootAnchor
 from cardsign.trust import (
     Anchor,
     IssuerState,
@@ -38,7 +38,7 @@ def keys(*names: str, **holders: str) -> KeysAnchor:
 
 def root(threshold: int, *holders: tuple[str, str]) -> KeysetAnchor:
     """A pinned root set."""
-    return KeysetAnchor(RootPin(threshold, frozenset(holders)), "tides.example")
+    return KeysetAnchor(RootAnchor(threshold, frozenset(holders)), "tides.example")
 
 
 DIFFERENT: dict[str, Callable[[], Anchor]] = {

@@ -14,7 +14,7 @@ from cardsign.jose import PublicKey
 from cardsign.statements import (
     KeysetId,
     KeysetStatement,
-    RootPin,
+    RootAnchor,
     StatementRefused,
     check_first,
     check_recovery,
@@ -60,7 +60,7 @@ class Trip:
 
     def __init__(
         self,
-        anchor: KeysetId | RootPin,
+        anchor: KeysetId | RootAnchor,
         statements: Iterable[bytes],
         *,
         held: KeysetStatement | None = None,
@@ -124,7 +124,7 @@ def test_the_lowest_that_a_root_set_means_is_the_first(
     one: bytes, two: bytes, three: bytes
 ) -> None:
     """So every rotation is walked, and what has revoked is seen."""
-    trip = Trip(RootPin.of(read_keyset(one).root), [three, two, one])
+    trip = Trip(RootAnchor.of(read_keyset(one).root), [three, two, one])
 
     assert trip.steps == [(1, 1), (1, 2), (1, 3)]
     assert trip.reasons == []
@@ -132,12 +132,12 @@ def test_the_lowest_that_a_root_set_means_is_the_first(
 
 def test_a_root_set_may_be_met_later(one: bytes, two: bytes, three: bytes) -> None:
     """An issuer need not publish what is long past."""
-    assert Trip(RootPin.of(read_keyset(one).root), [three, two]).steps == [(1, 2), (1, 3)]
+    assert Trip(RootAnchor.of(read_keyset(one).root), [three, two]).steps == [(1, 2), (1, 3)]
 
 
 def test_two_firsts_of_one_root_set_are_a_fork(one: bytes) -> None:
     """Whichever comes first: the order in which they are received decides nothing."""
-    pin = RootPin.of(read_keyset(one).root)
+    pin = RootAnchor.of(read_keyset(one).root)
     mine, theirs = one, keyset("bob", "cat", revoked=[thumbprint("lost")])
 
     for statements in ([mine, theirs], [theirs, mine, after(theirs)]):
@@ -165,7 +165,7 @@ FIRSTS_REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 @pytest.mark.parametrize(("make", "code"), FIRSTS_REFUSED.values(), ids=FIRSTS_REFUSED)
 def test_what_is_no_first(one: bytes, make: Callable[[bytes], bytes], code: str) -> None:
     """It is reported; and beside the first it is no hindrance."""
-    pin = RootPin.of(read_keyset(one).root)
+    pin = RootAnchor.of(read_keyset(one).root)
     refused = make(one)
 
     alone = Trip(pin, [refused], issuer="tides.example")
@@ -366,7 +366,7 @@ def test_a_branch_never_passes_a_floor(one: bytes, two: bytes) -> None:
 
 def test_the_first_is_no_other_than_the_floor(one: bytes) -> None:
     """A root set may have signed two firsts, of which one was seen."""
-    pin = RootPin.of(read_keyset(one).root)
+    pin = RootAnchor.of(read_keyset(one).root)
     theirs = keyset("bob", "cat", revoked=[thumbprint("lost")])
     floor = RollbackFloor(pin_of(one))
 

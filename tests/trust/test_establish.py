@@ -12,7 +12,7 @@ import pytest
 from cardsign.errors import FileFault, StateFault
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements import KeysetId, RootPin, read_keyset, read_release
+from cardsign.statements import KeysetId, RootAnchor, read_keyset, read_release
 from cardsign.trust import (
     Anchor,
     IssuerState,
@@ -201,7 +201,7 @@ def test_a_key_set_that_is_none_is_reported(anchor: KeysetAnchor, one: bytes) ->
 
 def test_a_root_set_is_an_anchor(one: bytes, two: bytes) -> None:
     """With the issuer that it means."""
-    root = RootPin.of(read_keyset(one).root)
+    root = RootAnchor.of(read_keyset(one).root)
 
     assert number(stand(KeysetAnchor(root, "tides.example"), [two, one])) == (1, 2)
     other = stand(KeysetAnchor(root, "lamp.example"), [two, one])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
 from cardsign.jose import ALGORITHMS, PrivateKey, VerifyAlg
-from cardsign.statements import KeysetId, RootPin
+from cardsign.statements import KeysetId, RootAnchor
 from cardsign.trust import (
     ACCEPTED,
     Accept,
@@ -116,7 +116,7 @@ def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     roots = f'{{ issuer = "tides", threshold = 2, keys = [{{ thumbprint = "{one}", '
     roots += f'holder = "ann" }}, {{ thumbprint = "{other}", holder = "bob" }}] }}'
     assert only(policy_text(anchor=f"roots = {roots}")).anchor == KeysetAnchor(
-        RootPin(2, frozenset({(one, "ann"), (other, "bob")})), "tides"
+        RootAnchor(2, frozenset({(one, "ann"), (other, "bob")})), "tides"
     )
     url = "https://a.example/.well-known/jwks.json"
     assert only(policy_text(anchor=f'jwks = "{url}"')).anchor == JwksAnchor(url)

@@ -17,7 +17,7 @@ from cardsign.statements import (
     KeysetId,
     KeysetStatement,
     ReleaseStatement,
-    RootPin,
+    RootAnchor,
     StatementRefused,
     keyset_payload,
     read_keyset,
@@ -199,9 +199,9 @@ def test_a_root_set_is_looked_for_in_every_version() -> None:
     moved = keyset("ann", "bob", version=3, prev=before.digest, root=quorum(1, "bob"), iat=T0 + 9)
     site = Site()
     site.publish(*chain, moved)
-    pin = RootPin.of(read_keyset(moved).root)
+    pin = RootAnchor.of(read_keyset(moved).root)
     assert held(ask(site, pin), pin) == "1.3"
-    stranger = RootPin.of(read_keyset(keyset("cat", root=quorum(1, "cat"))).root)
+    stranger = RootAnchor.of(read_keyset(keyset("cat", root=quorum(1, "cat"))).root)
     assert held(ask(site, stranger), stranger) == ""
 
 

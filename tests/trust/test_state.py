@@ -19,7 +19,7 @@ import pytest
 from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey, SkippedKey
-from cardsign.statements import KeysetId, KeysetStatement, RootPin
+from cardsign.statements import KeysetId, KeysetStatement, RootAnchor
 from cardsign.trust import (
     MAX_PASSED,
     DirectoryStates,
@@ -338,7 +338,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
     for anchor in (
         KeysetAnchor(pin_of(second)),
         KeysetAnchor(pin_of(second), "tides.example"),
-        KeysetAnchor(RootPin.of(second.root), "tides.example"),
+        KeysetAnchor(RootAnchor.of(second.root), "tides.example"),
     ):
         moved = replace(tides, anchor=anchor)
         known = memory.recall(moved)
@@ -348,7 +348,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
         KeysetAnchor(KeysetId(1, 3, second.digest), "lamps.example"),
         KeysetAnchor(KeysetId(1, 2, first.digest), "tides.example"),
         KeysetAnchor(pin_of(second), "lamps.example"),
-        KeysetAnchor(RootPin(1, RootPin.of(second.root).holders), "tides.example"),
+        KeysetAnchor(RootAnchor(1, RootAnchor.of(second.root).holders), "tides.example"),
     ):
         assert refusal(memory, replace(tides, anchor=anchor)).code == "state.other_anchor"
 
@@ -362,7 +362,7 @@ def test_a_pin_that_was_moved_to_what_was_passed(
     walked: bool,
 ) -> None:
     """A colleague has moved the pin less far than this machine has walked."""
-    root = replace(tides, anchor=KeysetAnchor(RootPin.of(first.root), "tides.example"))
+    root = replace(tides, anchor=KeysetAnchor(RootAnchor.of(first.root), "tides.example"))
     memory.begin(root, blank(root, keyset=first if walked else second))
     with memory.of(root) as state:
         memory.keep(root, replace(state.with_keyset(second), signed_before=True))

@@ -4,7 +4,7 @@
 
     keys/
       keystore.json               public: every public key, its lifecycle, publications
-      private/<thumbprint>.key    encrypted (see envelope.py); 0600, which git does not keep
+      private/<thumbprint>.key    encrypted (see key_files.py); 0600, which git does not keep
       audit.jsonl                 0600, hash-chained (see audit.py)
       statements/                 public: the issuer's signed statements (see history.py)
       .lock                       held while writing

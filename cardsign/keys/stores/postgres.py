@@ -1,7 +1,7 @@
 """The key store in PostgreSQL, for issuers whose keys several hosts rotate; extra ``postgres``.
 
 A commit is one transaction: whatever happens, all of it is there or nothing. Private keys are
-encrypted before they leave this process, as those in files are (see envelope.py).
+encrypted before they leave this process, as those in files are (see key_files.py).
 
 One store is in each schema of a database (``options=-csearch_path=NAME`` chooses one). Each
 generation holds the whole state, as the text of :func:`cardsign.keys.model.dump_state`. The
