@@ -68,7 +68,7 @@ AREAS: Final = {
         ("cardsign/trust/**/*.py",),
         (
             *("tests/trust", "tests/verify", "tests/test_verify.py", "tests/test_attack_corpus.py"),
-            *("tests/cli/test_trust.py", "tests/cli/test_verify_policy.py"),
+            *("tests/cli/test_trust*.py", "tests/cli/test_verify_policy.py"),
             "tests/repo/test_reference.py",
         ),
     ),

@@ -185,6 +185,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "no end": lambda i: i.token(exp=None),
     "an end that is no number": lambda i: i.token(exp="9999999999"),
     "not valid yet": lambda i: i.token(nbf=int(time.time()) + 3600),
+    "a beginning that is no number": lambda i: i.token(nbf="0"),
     "a kid that is not published": lambda i: i.token(header={"kid": "k9"}),
     "no kid": lambda i: i.token(header={"kid": None}),
     "the algorithm none": lambda i: unsigned(i.token()),

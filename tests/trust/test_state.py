@@ -267,6 +267,24 @@ def test_the_twin_of_these_is_read(memory: DirectoryStates, tides: TrustedIssuer
     assert memory.recall(tides) == blank(tides, signed_before=True)
 
 
+@pytest.mark.parametrize(
+    ("signed", "place", "saw"),
+    [
+        (True, "https://tides.example", True),
+        (True, "https://tides.example/other", True),
+        (False, "https://tides.example", False),
+        (True, "https://waves.example", False),
+    ],
+)
+def test_signed_cards_were_seen_at_the_origins_of_an_issuer(
+    memory: DirectoryStates, tides: TrustedIssuer, signed: bool, place: str, saw: bool
+) -> None:
+    """Whoever asks: what an origin has signed before obliges each issuer that stands there."""
+    spoilt(memory, tides, signed_before=signed)
+    stranger = replace(tides, name="stranger", places=(parse_place(place),))
+    assert memory.saw_signed_cards_of(stranger) is saw
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 600_000])
 def test_bytes_that_are_no_state(
     memory: DirectoryStates, tides: TrustedIssuer, data: bytes
