@@ -62,6 +62,10 @@ class Upstream:
     valid_until: datetime | None
     via: tuple[str, ...]
 
+    def is_past(self, now: datetime) -> bool:
+        """Whether it has come to its end."""
+        return self.valid_until is not None and self.valid_until <= now
+
     def to_json(self) -> dict[str, Json]:
         """The member ``upstream`` of our extension."""
         until = self.valid_until
@@ -98,11 +102,13 @@ def read_upstream(document: Mapping[str, Json]) -> Upstream | None:
         is_named = len(found.issuer) <= MAX_ISSUER and found.issuer.isprintable()
         is_ours = is_named and _DIGEST.fullmatch(found.payload_sha256) is not None
         passed = {_gateway(one) for one in found.via}
+        if is_ours and len(passed) == len(found.via) and found.to_json() == said:
+            return found
+        cause: Exception | None = None
     except (AttributeError, CardRefused, KeyError, TypeError, ValueError) as exc:
-        raise _malformed() from exc
-    if not is_ours or len(passed) != len(found.via) or found.to_json() != said:
-        raise _malformed()
-    return found
+        cause = exc
+    expected = "expected `upstream` of our extension as a gateway writes it"
+    raise CardRefused("gateway.upstream", expected, path="/capabilities/extensions") from cause
 
 
 def _gateway(url: str) -> str:
@@ -194,7 +200,7 @@ def is_over(copy: bytes, verdict: Report, now: datetime) -> bool:
     origin = read_upstream(Card.from_bytes(copy).document)
     if origin is None:  # no gateway has made it, so it is nobody's to take away
         return False
-    if _is_past(origin, now):
+    if origin.is_past(now):
         return True
     copied = [one for one in verdict.signatures if one.payload_sha256 == origin.payload_sha256]
     if verdict.verdict == "trusted":
@@ -218,11 +224,7 @@ def is_past(copy: bytes, now: datetime) -> bool:
         JsonRefused, CardRefused: As for :func:`is_over`.
     """
     origin = read_upstream(Card.from_bytes(copy).document)
-    return origin is not None and _is_past(origin, now)
-
-
-def _is_past(origin: Upstream, now: datetime) -> bool:
-    return origin.valid_until is not None and origin.valid_until <= now
+    return origin is not None and origin.is_past(now)
 
 
 def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:
@@ -299,8 +301,3 @@ def _named(value: Json, hosts: frozenset[str], at: Source) -> Iterator[tuple[Sou
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _named(child, hosts, Source(at, index))
-
-
-def _malformed() -> CardRefused:
-    expected = "expected `upstream` of our extension as a gateway writes it"
-    return CardRefused("gateway.upstream", expected, path="/capabilities/extensions")

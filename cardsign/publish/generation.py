@@ -26,10 +26,9 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
@@ -440,6 +439,8 @@ def public_files(
     if legacy:
         moved = [("Deprecation", f"@{LEGACY_SINCE}")]  # RFC 9745
         if sunset:  # RFC 8594
+            from email.utils import format_datetime  # which loading a generation needs not
+
             moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
         moved.append(_SUCCESSOR)
         older = generation.legacy_card or generation.card
@@ -524,7 +525,7 @@ def _for_nginx(headers: Mapping[str, Headers]) -> str:
 
 
 def _for_object_stores(files: Mapping[str, PublicFile], headers: Mapping[str, Headers]) -> bytes:
-    objects: Iterable[object] = [
+    objects = [
         {
             "key": path.removeprefix("/"),
             "sha256": hashlib.sha256(files[path].body).hexdigest(),
@@ -532,4 +533,4 @@ def _for_object_stores(files: Mapping[str, PublicFile], headers: Mapping[str, He
         }
         for path in files
     ]
-    return (json.dumps({"objects": objects}, indent=2) + "\n").encode()
+    return _json({"objects": objects})

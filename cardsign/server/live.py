@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 #: Seconds between two tries at a publication that is broken.
-RETRY_SECONDS: Final = 1.0
+BROKEN_SECONDS: Final = 1.0
 #: Seconds for which what is served is not looked at again, and for which a server that meets
 #: something newer answers nobody: by then no server of the disk answers the old one.
 LOOK_SECONDS: Final = 0.025
@@ -269,7 +269,7 @@ class LiveApplication:
         """Whether `current` is another, or it is time to try a broken one again."""
         if stamp is not None and stamp == self._stamp:
             return False
-        return stamp != self._seen or self._clock() - self._looked_at >= RETRY_SECONDS
+        return stamp != self._seen or self._clock() - self._looked_at >= BROKEN_SECONDS
 
     def _look(self, stamp: FileStamp | None) -> None:
         try:

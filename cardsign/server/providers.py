@@ -265,7 +265,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-LOOK_SECONDS: Final = 1.0  # between two looks at a token file
+TABLE_SECONDS: Final = 1.0  # between two looks at a token file
 _VERIFIED_HEADER: Final = "X-SSL-Client-Verify"
 _MAX_CERTIFICATE: Final = 16 * 1024  # characters
 _BYTE_SEQUENCE: Final = re.compile(r":([A-Za-z0-9+/=]+):")  # RFC 9440 2.1
@@ -294,7 +294,7 @@ class TableProvider(Provider):
 
     def _follow(self) -> TokenTable | None:
         held, now = self._table, self._now()
-        if held is None or held.path is None or 0 <= now - self._looked_at < LOOK_SECONDS:
+        if held is None or held.path is None or 0 <= now - self._looked_at < TABLE_SECONDS:
             return held
         self._looked_at, stamp = now, file_stamp(held.path)
         if stamp != self._stamp or stamp is None:

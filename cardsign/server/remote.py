@@ -24,13 +24,7 @@ from cardsign.card.security import ProviderType, Scheme, azure_issuer
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.jose.jwt import (
-    LEEWAY,
-    MAX_TOKEN_CHARS,
-    TokenRefused,
-    check_claims,
-    read_token,
-)
+from cardsign.jose.jwt import LEEWAY, MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
 from cardsign.net.fetcher import DocumentFetcher

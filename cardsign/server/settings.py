@@ -12,14 +12,7 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml

@@ -282,7 +282,7 @@ class Metrics:
 
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
-            registry.register(_Served(self._host))
+            registry.register(self)
             body = generate_latest(registry)
             length = ("Content-Length", str(len(body)))
             headers = ("Content-Type", CONTENT_TYPE_LATEST), length, UNCACHED
@@ -299,15 +299,8 @@ class Metrics:
             self._requests.labels(_route(scope.method, scope.path), answer.status).inc()
             self._seconds.observe(seconds)
 
-
-class _Served:
-    """What is served now, and what is wrong with it."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterator[Any]:
-        """Three gauges, by agent; the only agent has no name."""
+        """What is served now, and what is wrong: gauges by agent; the only one has no name."""
         from prometheus_client.core import GaugeMetricFamily
 
         number = GaugeMetricFamily(
