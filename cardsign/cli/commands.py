@@ -62,6 +62,8 @@ _ELSEWHERE: Final = {
     "contract": "lint:contract",
     "drift": "diff:drift",
     "inspect": "explain:inspect",
+    "keyset": "statements:keyset",
+    "release": "statements:release",
     "trust": "trust:trust_commands",
     "tokens": "serve:tokens",
     "completion": "commands:completion",

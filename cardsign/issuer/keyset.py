@@ -152,7 +152,7 @@ class KeysetDraft:
         return not any(one.missing for one in self.signings)
 
     @property
-    def number(self) -> str:
+    def label(self) -> str:
         """Its number, as people write it."""
         return self.statement.label
 

@@ -284,13 +284,13 @@ def _renew_keyset(work: Work) -> None:
     if waiting is None:
         return
     draft, additions = waiting
-    what = f"sign keyset {draft.number}, digest {draft.statement.digest}"
+    what = f"sign keyset {draft.label}, digest {draft.statement.digest}"
     # What a root holder types, whose key store is DIR.
     sign = f"cardsign keyset sign {file} --digest {draft.statement.digest} --keystore DIR; "
     sign += f"then {work.again}"
     if additions:
         what = (
-            f"ask who drafted keyset {draft.number} in {file}, and sign it by the digest that "
+            f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
             "they tell you; remove the file if nobody did. It says what nobody here has "
             "drafted: " + "; ".join(additions)
         )
@@ -356,12 +356,12 @@ def _signed_by(
         reviewed = review_keyset(store, draft.statement, now=work.now)
         made = sign_keyset(store, reviewed, access, digest=digest)
     except NEEDS_A_PERSON as fault:
-        what = f"sign keyset {draft.number}, digest {digest}: {fault.message}"
+        what = f"sign keyset {draft.label}, digest {digest}: {fault.message}"
         if isinstance(fault, PassphraseFault):
             what += "; set CARDSIGN_ROOT_PASSPHRASE"
         work.needs(here[0].holder or "who holds the root key", what, until=work.keyset_ends)
         return None
-    work.done.append(f"signed keyset {draft.number} with {here[0].named}")
+    work.done.append(f"signed keyset {draft.label} with {here[0].named}")
     return replace(draft, statement=made.statement)
 
 
@@ -378,14 +378,14 @@ def _publish_keyset(work: Work, draft: KeysetDraft) -> None:
             is_overtaken=True,
         )
     except NEEDS_A_PERSON as fault:
-        what = f"sign the release that goes with keyset {draft.number}: {fault.message}"
+        what = f"sign the release that goes with keyset {draft.label}: {fault.message}"
         work.needs(key_holder("release"), what, until=work.keyset_ends)
         return
     # Each holder keeps what the next draft is held against.
     if (roots := work.unlocking.roots) is not None:
         publish_keyset(roots, draft.statement, b"", now=work.now, is_overtaken=True)
     if told.is_new:
-        work.done.append(f"{'published' if told.is_published else 'kept'} keyset {draft.number}")
+        work.done.append(f"{'published' if told.is_published else 'kept'} keyset {draft.label}")
     if told.release is not None:
         work.done.append(f"signed release {told.release.seq}, which names it")
 

@@ -113,11 +113,11 @@ def release(cardsign: Cardsign) -> Any:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Let the clock of releases go forward."""
+    """Let the clock of statements go forward."""
 
     def forward(by: timedelta) -> None:
         now = datetime.now(UTC).replace(microsecond=0) + by
-        monkeypatch.setattr("cardsign.cli.release.moment", lambda: now)
+        monkeypatch.setattr("cardsign.cli.statements.moment", lambda: now)
 
     return forward
 
@@ -398,7 +398,7 @@ def test_a_root_key_is_exchanged_in_good_order(
     exchange = ("--remove-root", "owner", "--add-root", f"owner={new}")
     digest = run(issuer("keyset", "draft", *exchange)).text.strip()
     spaced = f"{digest[:32].upper()} {digest[32:]}"
-    monkeypatch.setattr("cardsign.cli.keyset.terminal_prompt", lambda: lambda question: spaced)
+    monkeypatch.setattr("cardsign.cli.statements.terminal_prompt", lambda: lambda question: spaced)
     only_new = issuer("keyset", "sign", "keyset-1.2.json", "--key", new, "-o", "half.json")
     assert "the root before: 0 of 1" in run(only_new).err
     assert issuer("keyset", "publish", "half.json").status == 1

@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the clock of the statements."""
 
     def show(now: datetime) -> None:
-        for command in ("release", "keyset", "publish"):
+        for command in ("statements", "publish"):
             monkeypatch.setattr(f"cardsign.cli.{command}.moment", lambda: now)
 
     return show

@@ -514,7 +514,7 @@ def test_a_theft_before_a_signed_keyset_is_published(
     site.now += timedelta(hours=1)
     if by_night:
         assert site.revoke(stolen, "compromised", "release", root=False).left
-        assert (signed.number in site.live.keysets) == is_in_file
+        assert (signed.label in site.live.keysets) == is_in_file
         assert peer.verdict(site.live, site.now, theirs) != "trusted"
     told = site.revoke(stolen, "compromised", "card", "release", root=True)
 

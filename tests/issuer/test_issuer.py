@@ -206,7 +206,7 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     publish(made, NOW)
     now = NOW + timedelta(days=1)
     draft = draft_keyset(made.store, now=now, changes=KeysetChanges(origins=(ORIGIN,)))
-    assert (draft.number, draft.is_complete) == ("1.2", False)
+    assert (draft.label, draft.is_complete) == ("1.2", False)
     assert code(lambda: sign_keyset(made.store, draft, SECRET, digest="0" * 64)) == (
         "statement.digest"
     )
@@ -219,7 +219,7 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     assert told.published is not None
     assert told.published.withheld == ""
     assert not publish_keyset(made.store, signed.statement, SECRET, **how).is_new
-    assert show_keyset(made.store).number == "1.2"
+    assert show_keyset(made.store).label == "1.2"
     assert verify_keysets(made.store, [signed.statement]) == (signed.statement,)
 
 
@@ -265,7 +265,7 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
     recovered, made_root = recover(
         made.store, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how
     )
-    assert (recovered.number, recovered.is_complete) == ("2.1", True)
+    assert (recovered.label, recovered.is_complete) == ("2.1", True)
     root = recovered.statement.root.keys
     assert root == (RootKey(made_root.public, "owner"),)
     assert open_recovery_key(new, OTHER) != key

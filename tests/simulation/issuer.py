@@ -193,7 +193,7 @@ class Issuer:
         self.keysets.append(read_keyset(data))
         self.statements[self._path()] = data
         listed = ", ".join(key.public.kid for key in draft.statement.keys)
-        self.world.note(f"the roots sign keyset {draft.number}: {listed}")
+        self.world.note(f"the roots sign keyset {draft.label}: {listed}")
 
     def _first(self) -> KeysetChanges:
         """Two of three roots, and a recovery key, each on a machine of its own."""

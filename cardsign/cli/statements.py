@@ -1,4 +1,4 @@
-"""``cardsign keyset``: the statement of the root keys on which keys may sign for the issuer."""
+"""``cardsign keyset`` and ``release``: which keys may sign for the issuer, and what is current."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from cardsign.cli.options import (
     UnlockOptions,
     actor,
     keystore_options,
+    project_cards,
     project_config,
     publication_option,
     read_public,
@@ -39,9 +40,18 @@ from cardsign.cli.options import (
     unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import printed, safe, say
-from cardsign.cli.views import keyset_json, say_differences, say_updated, signing_lines, whole
-from cardsign.errors import StoreFault, UsageFault, in_file
+from cardsign.cli.talk import counted, printed, safe, say
+from cardsign.cli.views import (
+    keyset_json,
+    release_json,
+    say_differences,
+    say_taken_up,
+    say_updated,
+    signing_lines,
+    whole,
+)
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
+from cardsign.issuer.cards import to_list
 from cardsign.issuer.keyset import (
     KeysetChanges,
     KeysetDraft,
@@ -55,8 +65,10 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.drafts import KEYSET_LIFETIME, differences, read_draft
+from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
@@ -64,6 +76,7 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey, digest_words
 from cardsign.statements.members import HOLDER
 from cardsign.times import day, minute
+from cardsign.urls import CARD_PATH, parse_url
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 
@@ -104,7 +117,7 @@ def _public(store: KeyStore, name: str) -> PublicKey:
 
 
 #: What needs no key store goes into `changes`; names of keys are parameters of their own.
-_change_options = option_group(
+_keyset_options = option_group(
     KeysetChanges,
     "changes",
     option("--issuer TEXT", "The issuer's name [default: the host of the first origin]."),
@@ -148,7 +161,7 @@ _change_options = option_group(
     short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
 )
 @option("-o --output DRAFT", DRAFT_HELP)
-@_change_options
+@_keyset_options
 @keystore_options
 def draft(
     output: str | None,
@@ -187,7 +200,7 @@ def draft(
         origin=project_config().issuer,
         lifetime=timedelta(days=days or KEYSET_LIFETIME.days),
     )
-    file = output or f"keyset-{drafted.number}.json"
+    file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data)
     say_differences(drafted.changes)
     view = {**keyset_json(drafted.statement), "changes": list(drafted.changes)}
@@ -336,7 +349,7 @@ def recover(
         directory=directory,
     )
     _doubt_clock(signed)
-    file = output or f"keyset-{signed.number}.json"
+    file = output or f"keyset-{signed.label}.json"
     write_output(file, signed.data)
     say_differences(signed.changes)
     printed({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint})
@@ -438,7 +451,7 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
     statement = shown.statement
     if printed(keyset_json(statement)):
         return
-    number = f"keyset {shown.number} of {safe(statement.issuer)}"
+    number = f"keyset {shown.label} of {safe(statement.issuer)}"
     click.echo(f"{number}, valid until {minute(statement.exp)}")
     click.echo(f"digest {statement.digest}")
     click.echo(f"words  {digest_words(statement.digest)}")
@@ -465,3 +478,137 @@ def verify(files: tuple[str, ...], keystore: KeystoreOptions) -> None:
     if not printed([keyset_json(statement) for statement in given]):
         for one in given:
             click.echo(f"keyset {one.label} of {safe(one.issuer)}: {one.digest}")
+
+
+# ``cardsign release``: an online key says it, daily and from cron.
+
+
+def _card(text: str) -> tuple[str | None, bytes]:
+    """The url and the card of ``[URL=]FILE``."""
+    url, equals, file = text.partition("=")
+    if not equals or "://" not in url:
+        return None, read_input(text)
+    with of_the_user("--card"):
+        return str(parse_url(url)), read_input(file)
+
+
+_release_options = option_group(
+    ReleaseChanges,
+    "changes",
+    option(
+        "--withdraw URL...",
+        "Withdraw the card at this URL. No card there is current any more.",
+        into="withdrawn",
+    ),
+    option(
+        "--raise-floor",
+        "Make older cards at the URL of each --card invalid now, even if caches still have them.",
+    ),
+    option(
+        "--extended-floor SEQ",
+        "Make extended cards for an earlier release than SEQ invalid.",
+        type=click.IntRange(min=1),
+    ),
+    option(
+        "--revoke KID...",
+        "Revoke a card or release key that is not in this key store. For the others use cardsign "
+        "keys revoke.",
+        into="revoked",
+    ),
+)
+
+
+@group()
+def release() -> None:
+    """Sign the daily list of current cards. A card that no fresh release lists is not trusted."""
+
+
+@release.command(
+    short_help="Sign and publish the next release; for cron.",
+    example="cardsign release renew --card signed.json",
+)
+@option(
+    "--card [URL=]FILE...",
+    "A signed card to list, before it is published [default URL: the issuer's "
+    f"{CARD_PATH}]. May be repeated.",
+    into="listed",
+)
+@_release_options
+@option(
+    "--days",
+    "How long it is valid.",
+    type=click.IntRange(1, 14),
+    default=RELEASE_LIFETIME.days,
+    show_default=True,
+)
+@option("--force", "Sign a release even if nothing is new.")
+@publication_option
+@unlock_options
+@dry_run_option
+def renew(
+    listed: tuple[str, ...],
+    changes: ReleaseChanges,
+    days: int,
+    force: bool,
+    publication: Path | None,
+    keystore: UnlockOptions,
+) -> None:
+    """Sign and publish the next release with the release key; for cron, daily.
+
+    It does nothing if nothing is new and less than half of the newest release's time is over.
+    Without --card it lists the signed public card of cardsign.toml.
+    Listed cards stay listed. A card that was withdrawn stays so until --card names it. An older
+    card is dropped once caches cannot have it any more.
+    Keys that were revoked in the key store are revoked by this release too.
+    """
+    config = project_config()
+    directory = publication or config.publish
+    named = tuple(map(_card, listed)) or to_list(project_cards(config))
+    changes = replace(changes, cards=named, by_name=bool(listed))
+    renewed = renew_release(
+        keystore.open(),
+        keystore.access(),
+        now=moment(),
+        directory=directory and to_change(directory),
+        settings=config.timeline,
+        changes=changes,
+        lifetime=timedelta(days=days),
+        force=force,
+    )
+    say_taken_up(renewed.taken_up)
+    say_updated(renewed.published, directory)
+    newest = renewed.release
+    if printed({"created": renewed.is_new, **release_json(newest)}):
+        return
+    if renewed.is_new:
+        cards = counted(len(newest.cards), "card")
+        say(f"release {newest.seq} lists {cards} until {minute(newest.exp)}")
+    else:
+        say(f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed")
+
+
+@release.command("show", example="cardsign release show --json")
+@keystore_options
+def show_release(keystore: KeystoreOptions) -> int:
+    """Show the newest release. Exit status 1 if it is time for another one.
+
+    It is time if half of its lifetime is over, or if it names an older keyset statement. It is
+    also time if the clock was ahead when it was signed.
+    """
+    store = keystore.open()
+    keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()
+    if newest is None:
+        say("there is no release statement yet: cardsign release renew")
+        return EXIT_NOT_TRUSTED
+    is_due = is_release_due(newest, keyset, now=moment())
+    if not printed({"due": is_due, **release_json(newest)}):
+        reference = newest.keyset.label
+        click.echo(f"release {newest.seq} under keyset {reference}, until {minute(newest.exp)}")
+        for card in newest.cards:
+            floor = newest.floor.get(card.url, 0)
+            click.echo(f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}")
+        for thumbprint in sorted(newest.revoked):
+            click.echo(f"  revoked {thumbprint}")
+    if is_due:
+        say("it is time for another one: cardsign release renew")
+    return EXIT_NOT_TRUSTED if is_due else EXIT_OK
