@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cardsign.cli.talk import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose import PrivateKey
-from cardsign.keys import UnsafeScryptCost, envelope
+from cardsign.keys import DEFAULT_COST, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore, base
 from cardsign.net import FetchSettings
 from cardsign.net import fetch as fetching
@@ -42,7 +42,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = dict(base.KeyStore.add_key.__kwdefaults__ or {})
     defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setattr(base.KeyStore.add_key, "__kwdefaults__", defaults)
-    assert envelope.DEFAULT_COST.n == 2**17
+    assert DEFAULT_COST.n == 2**17
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_statements_make_all_four_answers_yes(
     ends = datetime.fromtimestamp(peer.T0 + 7 * DAY, UTC)
     assert said.json["valid_until"] == ends.isoformat()
     first = "trusted: signed.json, a card of tides (by ./trust.toml, found in this folder)"
-    until = f"until {ends:%Y-%m-%d %H:%M:%S} UTC"
+    until = f"until {ends:%Y-%m-%d %H:%M:%S} UTC (in 6 days)"
     assert cardsign("verify", *WHOLE).text.splitlines() == [
         first,
         f'  "Tide tables", version 1.2.0; {until}',
