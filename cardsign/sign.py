@@ -8,7 +8,7 @@ as an outsider would, who reads it; it is not read anew where that is proven to 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, reduce
@@ -37,7 +37,7 @@ from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.profiles.rules import without_empties
-from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
+from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
 from cardsign.card.strictjson import Json, is_paranoid
 from cardsign.card.tree import Listed, listed, read, write
 from cardsign.errors import (
@@ -212,9 +212,7 @@ def sign_with_notes(
     kept = _foreign(card, payloads, signers, options, notes)
     plan = _plan(card, payloads, options.compat, notes)
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
-    entries: list[Json] = [
-        _reuse(card, payload, signer) or _signature(payload, signer) for signer, payload in chosen
-    ]
+    entries = [_entry(card, payload, signer) for signer, payload in chosen]
     entries.extend(kept)
     changed = card is not given or entries != list(card.signatures)
     signed, members = document, dict(card.document) if card is given else None
@@ -298,8 +296,12 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
         problems.append(("card.single_signature_block", block, "/signature"))
     members = check_members(payloads.members, card.a2a_version)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
-    if not problems:
-        problems.extend(_refusals_of_verifiers(document))
+    if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
+        try:
+            check_is_agent_card(document)
+            check_interfaces(document, None)
+        except CardRefused as refusal:
+            problems.append((refusal.code, refusal.message, refusal.path))
     for code, message, path in problems:
         if not options.force:
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
@@ -314,15 +316,6 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     if card.a2a_version == "mixed":
         dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
         yield Reason.of("sign.dual_document", dual)
-
-
-def _refusals_of_verifiers(document: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
-    """What would make every verifier refuse it: no card's shape, or its endpoints (rule V4)."""
-    try:
-        check_is_agent_card(document)
-        check_interfaces(document, None)
-    except CardRefused as refusal:
-        yield refusal.code, refusal.message, refusal.path
 
 
 # ------------------------------------------------------------------ the plan
@@ -358,10 +351,6 @@ def _plan(
         elif compat == "all" or (name in safe and is_safe(card, payload)):
             claimed[payload.data] = payload
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.profile))
-
-
-def _typ(profile: ProfileName) -> str:
-    return TYP_JOSE if profile in FULL_PROFILES else TYP_COMPAT
 
 
 def is_safe(card: Card, payload: Payload) -> bool:
@@ -509,7 +498,7 @@ def _who_refuses(
 
 
 def _is_served_once_fixed(
-    card: Card, payloads: Payloads, verifier: Verifier, compat: Compat
+    card: Card, payloads: Payloads, verifier: SdkVerifier, compat: Compat
 ) -> bool:
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.cards import fix
@@ -546,7 +535,8 @@ def _foreign(
         else:
             if entry.header.kid in own:
                 continue
-            fits = _fits_its_key(entry, payloads, options.known_keys)
+            key = options.known_keys.find(entry.header.kid) if options.known_keys else None
+            fits = None if key is None else _fits(entry, key, payloads)
             what = f"the signature by {entry.header.kid!r}"
         path = f"/signatures/{index}"
         if fits is False or options.drop_foreign:
@@ -561,11 +551,8 @@ def _foreign(
     return kept
 
 
-def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -> bool | None:
-    """Whether a signature fits some payload of the card; None where its key is not known."""
-    key = known_keys.find(entry.header.kid) if known_keys else None
-    if key is None:
-        return None
+def _fits(entry: Entry, key: PublicKey, payloads: Payloads) -> bool:
+    """Whether a signature fits some payload of the card."""
     try:
         return matching_payload(entry, key, payloads) is not None
     except SignatureRefused:
@@ -575,29 +562,24 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
 # ------------------------------------------------------------------ carrying it out
 
 
-def _signature(payload: Payload, signer: Signer) -> dict[str, Json]:
-    """A new one. A full one is checked by the outsider."""
-    typ = _typ(payload.profile)
-    will_verify = typ == TYP_JOSE
-    return {
-        **sign_payload(
-            payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
-        )
-    }
-
-
-def _reuse(card: Card, payload: Payload, signer: Signer) -> Json:
-    """A present signature that is just what the plan asks for, so that bytes stay stable."""
+def _entry(card: Card, payload: Payload, signer: Signer) -> Json:
+    """A present signature that is just what the plan asks for, so that bytes stay stable; else a
+    new one, which the outsider checks if it is a full one."""
     key = signer.public
-    header = {"alg": key.alg, "kid": key.kid, "typ": _typ(payload.profile)}
+    typ = TYP_JOSE if payload.profile in FULL_PROFILES else TYP_COMPAT
+    header = {"alg": key.alg, "kid": key.kid, "typ": typ}
     for untrusted_entry in card.signatures:
         if not isinstance(untrusted_entry, dict) or set(untrusted_entry) != _OUR_MEMBERS:
             continue
         try:
             entry = read_entry(untrusted_entry)
             if dict(entry.header.members) == header:
-                check_entry(entry, payload.data, key)
+                check_entry(entry, payload.data, key, encoded=payload.encoded)
                 return untrusted_entry
         except SignatureRefused:
             continue
-    return None
+    will_verify = typ == TYP_JOSE
+    new = sign_payload(
+        payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
+    )
+    return {**new}

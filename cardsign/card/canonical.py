@@ -22,13 +22,13 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 ``rule-1-descriptor-scope`` (opt-in)
     Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
 ``sdk-0.3`` (opt-in)
-    :mod:`cardsign.card.profiles.sdk03`: the A2A 0.3 models of a2a-sdk 0.3.24 to
+    :mod:`cardsign.card.profiles.sdks`: the A2A 0.3 models of a2a-sdk 0.3.24 to
     0.3.26, then all empties go; written by Python's json.
 ``sdk-1.0-legacy`` (opt-in)
     The rule of ``prune-empty-upgraded``, written as a2a-sdk 1.0.0 to 1.1.3 did before it knew
     RFC 8785.
 ``js-instance`` (opt-in)
-    :mod:`cardsign.card.profiles.js_instance`: the card as the client of @a2a-js/sdk holds it,
+    :mod:`cardsign.card.profiles.sdks`: the card as the client of @a2a-js/sdk holds it,
     mostly ``prune-empty`` without `securitySchemes`.
 """
 
@@ -43,9 +43,8 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unproven_parts, unsigned
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
-from cardsign.card.profiles.sdk03 import as_sdk_0_3
+from cardsign.card.profiles.sdks import as_js_client, as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, is_paranoid, split

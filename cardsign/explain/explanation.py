@@ -35,7 +35,7 @@ from cardsign.card.document import (
     parse_card,
     unsigned,
 )
-from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
+from cardsign.card.profiles.verifiers import VERIFIERS, SdkVerifier
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
@@ -395,7 +395,7 @@ def _predict(
 
 
 def _outcome(
-    verifier: Verifier,
+    verifier: SdkVerifier,
     document: Mapping[str, Json],
     payload: Payload | CanonicalizationError,
     signatures: Sequence[SignatureExplanation],
@@ -418,7 +418,7 @@ def _outcome(
 
 
 def _of_signatures(
-    verifier: Verifier,
+    verifier: SdkVerifier,
     signatures: Sequence[SignatureExplanation],
     unread: Sequence[SignatureExplanation],
 ) -> tuple[PredictedOutcome, str]:

@@ -101,7 +101,12 @@ def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> Prot
         raise _refused(
             "sig.kid_form", members, "kid", "expected 1 to 256 printable ASCII characters"
         )
-    typ, kind = _read_typ(members)
+    typ = members.get("typ")
+    kind = _KINDS.get(typ.lower()) if isinstance(typ, str) else None
+    if "typ" not in members:
+        typ, kind = None, "full"
+    if kind is None or not isinstance(typ, str | None):
+        raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
     return ProtectedHeader(algorithm.name, kid, typ, kind, MappingProxyType(members))
 
 
@@ -157,15 +162,6 @@ def _refuse_extensions(members: dict[str, Json], path: str) -> None:
     for name, code in (("crit", "sig.crit"), ("b64", "sig.b64")):
         if name in members:
             raise SignatureRefused(code, f"a header holds `{name}`, expected none", path=path)
-
-
-def _read_typ(members: dict[str, Json]) -> tuple[str | None, Kind]:
-    if "typ" not in members:
-        return None, "full"
-    typ = members["typ"]
-    if not isinstance(typ, str) or typ.lower() not in _KINDS:
-        raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
-    return typ, _KINDS[typ.lower()]
 
 
 _SIGN_OTHERWISE: Final = "Ask the issuer to sign with ES256. No policy can accept this one."

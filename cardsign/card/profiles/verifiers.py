@@ -19,7 +19,7 @@ _PROTOTYPE: Final = re.compile(r"__proto__")
 
 
 @dataclass(frozen=True, slots=True)
-class Verifier:
+class SdkVerifier:
     """One way in which an SDK verifies a card, if it holds the keys and knows them by their kid.
 
     Attributes:
@@ -50,7 +50,7 @@ class Verifier:
 
 
 VERIFIERS: Final = (
-    Verifier(
+    SdkVerifier(
         "a2a-sdk 1.1.4 to 1.3.0",
         "a2a-sdk",
         "1.3.0",
@@ -58,7 +58,7 @@ VERIFIERS: Final = (
         wants_content=True,
         trips_over=_PROTOBUF_EXTENSION,
     ),
-    Verifier(
+    SdkVerifier(
         "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
         "@a2a-js/sdk",
         "1.3.0",
@@ -67,7 +67,7 @@ VERIFIERS: Final = (
         converts=True,
         trips_over=_PROTOTYPE,
     ),
-    Verifier(
+    SdkVerifier(
         "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver",
         "@a2a-js/sdk",
         "1.3.0",
@@ -75,7 +75,7 @@ VERIFIERS: Final = (
         lint_target="js-resolver",
         wants_typ=True,
     ),
-    Verifier(
+    SdkVerifier(
         "a2a-sdk 1.0.0 to 1.1.3",
         "a2a-sdk",
         "1.1.3",
@@ -84,8 +84,8 @@ VERIFIERS: Final = (
         stumbles=True,
         trips_over=_PROTOBUF_EXTENSION,
     ),
-    Verifier("a2a-sdk 0.3.24 to 0.3.26", "a2a-sdk", "0.3.26", "sdk-0.3", stumbles=True),
-    Verifier(
+    SdkVerifier("a2a-sdk 0.3.24 to 0.3.26", "a2a-sdk", "0.3.26", "sdk-0.3", stumbles=True),
+    SdkVerifier(
         "RFC 8785 of the card as served, by hand",
         "joserfc",
         "1.8.0",
