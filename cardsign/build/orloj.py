@@ -27,6 +27,7 @@ from cardsign.reasons import hint_for
 from cardsign.records import dataclass
 
 API_VERSION: Final = "orloj.dev/v1"
+_FILES: Final = ("**/*.yaml", "**/*.yml")
 _DEFAULT_NAMESPACE: Final = "default"
 _DESCRIPTION: Final = ("metadata", "annotations", "orloj.dev/description")
 _VERSION: Final = ("metadata", "labels", "orloj.dev/version")
@@ -77,7 +78,12 @@ def _find(kind: str, owner: _Resource, at: Location, reference: str, pool: _Pool
 def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take the one system of all sources, or the one that `agent` names."""
     pool: _Pool = {}
-    for path in _files(sources, draft):
+    files = (
+        file
+        for source in sources
+        for file in (found_in(source, _FILES, draft) if os.path.isdir(source) else (source,))
+    )
+    for path in files:
         try:
             for document in read_source(path):
                 if "apiVersion" in document.value or path in sources:
@@ -92,14 +98,6 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
     _take_settings(draft, options)
     for agent in _agents(system, pool, draft):
         _take_agent(agent, pool, draft, options)
-
-
-def _files(sources: Sequence[Path], draft: Draft) -> Iterator[Path]:
-    for source in sources:
-        if os.path.isdir(source):
-            yield from found_in(source, ("**/*.yaml", "**/*.yml"), draft)
-        else:
-            yield source
 
 
 def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Resource:

@@ -324,11 +324,14 @@ class _Yaml:
             mark = exc.problem_mark or exc.context_mark
             line = mark.line + 1 if mark else 0
             problem = exc.problem or exc.context or "it cannot be read"
+            hint = "Indent with spaces." if "\\t" in problem else ""
+            if "mapping values are not allowed" in problem:
+                hint = "Put the text of that line in double quotes: it holds a colon and a space."
             raise refusal(
                 "build.syntax",
                 f"not YAML: {problem}",
                 SourcePlace(self._file, line),
-                hint=_hint(problem),
+                hint=hint,
             ) from exc
         except self._yaml.YAMLError as exc:  # a character that YAML does not allow
             raise refusal(
@@ -398,9 +401,3 @@ class _Yaml:
 
     def _refused(self, event: Any, message: str) -> BuildRefused:
         return refusal("build.syntax", message, SourcePlace(self._file, event.start_mark.line + 1))
-
-
-def _hint(problem: str) -> str:
-    if "mapping values are not allowed" in problem:
-        return "Put the text of that line in double quotes: it holds a colon and a space."
-    return "Indent with spaces." if "\\t" in problem else ""

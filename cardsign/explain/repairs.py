@@ -20,7 +20,7 @@ from cardsign.card.document import parse_card, unsigned
 from cardsign.card.members import walk
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, append, children_of, count_values, split
+from cardsign.card.strictjson import Json, append, children_of, count_values, elements_of, split
 from cardsign.card.tree import Source
 from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
 from cardsign.explain.report import Change, Signed, shown
@@ -125,6 +125,7 @@ COMMON: Final = (
 
 
 Edited: TypeAlias = "tuple[Change, dict[str, Json]]"
+_Absent: Final = object()
 
 #: What the models of 0.3 SDKs put in where the card says nothing.
 _DEFAULTS_0_3: Final = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
@@ -144,14 +145,14 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
     """
     card = unsigned(document)
     for spot in walk(card):
-        yield Change(spot.pointer, None, shown(spot.value)), _without(card, spot.tokens)
+        yield Change(spot.pointer, None, shown(spot.value)), _changed(card, spot.tokens, _Absent)
     schema = CARD_0_3 if is_0_3 else CARD_1_0
     absent = list(_absent(card, schema, ""))
     for wanted in (True, False):
         for parent, field, default in absent:
             if field.required is wanted:
                 pointer = append(parent, field.name)
-                yield Change(pointer, shown(default), None), _with(card, split(pointer), default)
+                yield Change(pointer, shown(default), None), _changed(card, split(pointer), default)
 
 
 def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, Field, Json]]:
@@ -183,38 +184,17 @@ def _default(field: Field, pointer: str, message: Message) -> Json:
     return "" if field.kind == "string" else {}
 
 
-def _without(card: dict[str, Json], tokens: tuple[str, ...]) -> dict[str, Json]:
-    edited, parent = _opened(card, tokens[:-1])
-    if isinstance(parent, list):
-        del parent[int(tokens[-1])]
+def _changed(value: Json, tokens: tuple[str, ...], put: Any) -> Any:
+    """A copy with another value at a place, or with none; what is beside the way is shared."""
+    copy: Any = dict(value) if isinstance(value, dict) else list(elements_of(value))
+    at = tokens[0] if isinstance(value, dict) else int(tokens[0])
+    if len(tokens) > 1:
+        copy[at] = _changed(copy[at], tokens[1:], put)
+    elif put is _Absent:
+        del copy[at]
     else:
-        del parent[tokens[-1]]
-    return edited
-
-
-def _with(card: dict[str, Json], tokens: tuple[str, ...], value: Json) -> dict[str, Json]:
-    edited, parent = _opened(card, tokens[:-1])
-    assert isinstance(parent, dict)  # noqa: S101 - members are put into objects alone
-    parent[tokens[-1]] = value
-    return edited
-
-
-def _opened(
-    card: dict[str, Json], tokens: tuple[str, ...]
-) -> tuple[dict[str, Json], dict[str, Json] | list[Json]]:
-    """A copy of the card down to one object or list, which may be changed; the rest is shared."""
-    edited = dict(card)
-    parent: dict[str, Json] | list[Json] = edited
-    for token in tokens:
-        child = parent[int(token)] if isinstance(parent, list) else parent[token]
-        assert isinstance(child, dict | list)  # noqa: S101 - a pointer leads through containers
-        copy: dict[str, Json] | list[Json] = dict(child) if isinstance(child, dict) else list(child)
-        if isinstance(parent, list):
-            parent[int(token)] = copy
-        else:
-            parent[token] = copy
-        parent = copy
-    return edited, parent
+        copy[at] = put
+    return copy
 
 
 #: Signature checks for one card, shared by its signatures; one takes 0.1 ms. One signature on a
@@ -349,7 +329,6 @@ def _candidates(
 # A true difference of two JSON values, and of a card from a file that is said to be the signed one.
 
 MAX_CHANGES: Final = 100  # listed; beyond that the two are different cards
-_Absent: Final = object()
 _Difference: TypeAlias = "tuple[Source, Any, Any]"
 
 

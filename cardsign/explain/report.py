@@ -293,9 +293,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "extended_card": declares_extended_card(document, any_spelling=True),
         "capabilities": _capabilities(document),
         "schemes": [_scheme(schemes[name]) for name in sorted(schemes)],
-        "requirements": [
-            {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
-        ],
+        "requirements": list(_requirements(document)),
         "skills": [
             {name: one.get(name) for name in ("id", "name", "description", "tags")}
             for _, one in objects_in(document.get("skills"))
@@ -334,19 +332,11 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
 def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     """Each alternative: the schemes that it takes together, with their scopes."""
     for member in ("securityRequirements", "security"):
-        for one in elements_of(document.get(member)):
-            taken = (
-                one.get("schemes", one if member == "security" else {})
-                if isinstance(one, dict)
-                else {}
-            )
-            if isinstance(taken, dict):
-                yield taken
-
-
-def _scopes(said: Json) -> list[Json]:
-    """Scopes, as A2A 1.0 or 0.3 writes them."""
-    return elements_of(said.get("list") if isinstance(said, dict) else said)
+        for one in map(members_of, elements_of(document.get(member))):
+            taken = one.get("schemes", one if member == "security" else {})
+            if isinstance(taken, dict):  # A2A 1.0 wraps the scopes into an object
+                listed = {n: s.get("list") if isinstance(s, dict) else s for n, s in taken.items()}
+                yield {name: elements_of(listed[name]) for name in sorted(listed)}
 
 
 def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:

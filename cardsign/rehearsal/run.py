@@ -190,7 +190,7 @@ class _Run:
         start, before = self.now, self.store.state.active_keys("card")
         self.changed = start
         self._begin(card)
-        pinned, peer = self._live(JWKS_PATH), self._keyset_peer()
+        pinned, peer = self.site.live(JWKS_PATH, _seconds(start)) or b"", self._keyset_peer()
         self.thief = next(
             (
                 self.store.private[key.thumbprint]
@@ -385,9 +385,6 @@ class _Run:
     def _copies(self, path: str, moments: tuple[int, ...]) -> list[bytes]:
         found = (self.site.live(path, moment) for moment in moments)
         return list(dict.fromkeys(one for one in found if one is not None))
-
-    def _live(self, path: str) -> bytes:
-        return self.site.live(path, _seconds(self.now)) or b""
 
     def _forged(self, card: bytes) -> bytes:
         """The issuer's own words under the stolen key: what a release lists."""
