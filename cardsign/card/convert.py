@@ -161,10 +161,7 @@ class _Upgrade:
         for one in sorted(interfaces_of(self.document), key=lambda one: one.member != "url"):
             if one.written_in != "1.0":  # the list of 0.3 repeats the card's own url
                 spoken = one.version if isinstance(one.version, str) and one.version else version
-                old.setdefault(
-                    repr((one.url, one.binding)),
-                    {"url": one.url, "protocolBinding": one.binding, "protocolVersion": spoken},
-                )
+                old.setdefault(repr((one.url, one.binding)), _made(one.url, one.binding, spoken))
         found = list(old.values())
         original = elements_of(self.kept.get("supportedInterfaces"))
         if original and _called(original) == _called(found):
@@ -172,11 +169,8 @@ class _Upgrade:
         elif found:
             self.change("url and interfaces become supportedInterfaces", "/url")
         listed = elements_of(self.document.get("supportedInterfaces"))
-        if listed or found:
-            self.card["supportedInterfaces"] = [
-                *listed,
-                *(one for one in found if one not in listed),
-            ]
+        if both := [*listed, *(one for one in found if one not in listed)]:
+            self.card["supportedInterfaces"] = both
 
     def capabilities(self) -> None:
         given = self.document.get("capabilities")
@@ -186,14 +180,11 @@ class _Upgrade:
             given = {}
         known: dict[str, Json] = {}
         for name, one in checked_object(given, "capabilities").items():
-            if name == "stateTransitionHistory":
-                if one is not None:
-                    text = (
-                        "stateTransitionHistory, which 1.0 does not have, moves into our extension"
-                    )
-                    self.change(text, "/capabilities/stateTransitionHistory")
-                    self.kept[name] = one
-            elif name not in CAPABILITIES_1_0.fields:
+            if name == "stateTransitionHistory" and one is not None:
+                text = f"{name}, which 1.0 does not have, moves into our extension"
+                self.change(text, f"/capabilities/{name}")
+                self.kept[name] = one
+            elif name not in (*CAPABILITIES_1_0.fields, "stateTransitionHistory"):
                 self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
             elif one is not None:
                 known[name] = one
@@ -344,6 +335,10 @@ def _requirements(value: Json, where: str) -> list[Json] | None:
     raise CardRefused("card.type", "expected a list of security requirements", path=where)
 
 
+def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
+    return {"url": url, "protocolBinding": binding, "protocolVersion": version}
+
+
 def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
     """Where an agent is called and how, whatever is spoken there."""
     return {
@@ -423,14 +418,7 @@ def _downgrade_interfaces(
             | ({"transport": one["protocolBinding"]} if one.get("protocolBinding") else {})
             for one in (first, *others)
         ]
-    again: Json = [
-        {
-            "url": one.get("url"),
-            "protocolBinding": one.get("protocolBinding"),
-            "protocolVersion": version,
-        }
-        for one in (first, *others)
-    ]
+    again = [_made(one.get("url"), one.get("protocolBinding"), version) for one in (first, *others)]
     if again != listed:
         kept["supportedInterfaces"] = list(listed)
 
@@ -461,10 +449,8 @@ def _downgrade_security(
         derived = authentication_schemes(old["authentication"])
     except CardRefused:  # a word alone does not say all of it, such as the header of a key
         derived = None
-    if derived is None or (dict(derived.schemes), list(derived.requirements)) != (
-        schemes,
-        required,
-    ):
+    said = derived and (dict(derived.schemes), list(derived.requirements))
+    if said != (schemes, required):
         kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
 
 
@@ -496,12 +482,11 @@ def _flat(scheme: Json) -> Json:
     kind, members = found
     flows = members.get("flows")
     if isinstance(flows, dict):
-        kept = {
+        members["flows"] = {
             flow: {name: one for name, one in value.items() if name != "pkceRequired"}
             for flow, value in flows.items()
             if flow != "deviceCode" and isinstance(value, dict)
         }
-        members = {**members, "flows": dict(kept)}
     return {"type": kind.name, **members}
 
 
