@@ -248,7 +248,9 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     def place(name: str, text: str) -> Path:
         return _inside(text, name, path, allowed)
 
-    publish = members.get("publish")
+    publish, build = members.get("publish"), members.get("build", {})
+    orloj = dict(build.get("orloj", {}))
+    orloj["auth"] = tuple(orloj.get("auth", ()))
     return ProjectConfig(
         issuer=members.get("issuer"),
         keystore=_keystore(members["keystore"], path, allowed) if "keystore" in members else None,
@@ -257,7 +259,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         cards=_checked_cards(
             [one for card in members.get("card", []) for one in _cards(card, place, path)], path
         ),
-        build=_build(members.get("build", {})),
+        build=BuildSettings(**{**build, "orloj": OrlojSettings(**orloj)}),
         lint=_lint(members.get("lint", {})),
     )
 
@@ -273,12 +275,6 @@ def _lint(table: dict[str, Any]) -> LintSettings:
         table.get("legacy_sunset"),
         tuple(Waiver(**one) for one in table.get("waiver", ())),
     )
-
-
-def _build(table: dict[str, Any]) -> BuildSettings:
-    orloj = dict(table.get("orloj", {}))
-    orloj["auth"] = tuple(orloj.get("auth", ()))
-    return BuildSettings(**{**table, "orloj": OrlojSettings(**orloj)})
 
 
 #: What pydantic's words for a wrong value mean to somebody who writes TOML.
@@ -300,7 +296,9 @@ def _problem(refused: ValidationError) -> tuple[str, str]:
     error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
-        known = _known(error["loc"])
+        schema = config_schema()
+        tables = [one for one in error["loc"][:-1] if isinstance(one, str)]
+        known = list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
         meant = closest(member, known) or f"; known are {', '.join(known)}"
         return f"unknown member {name!r}{meant}", member
     if error["type"] == "missing":
@@ -309,13 +307,6 @@ def _problem(refused: ValidationError) -> tuple[str, str]:
     if expected is not None:
         return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
     return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
-
-
-def _known(location: tuple[int | str, ...]) -> list[str]:
-    """The members that may stand where an unknown one does."""
-    schema = config_schema()
-    tables = [one for one in location[:-1] if isinstance(one, str)]
-    return list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
 
 
 def _cards(

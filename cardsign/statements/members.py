@@ -62,12 +62,12 @@ def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
 def origin(value: Json, path: str) -> str:
     """An origin in its one spelling."""
     expected = "an origin such as https://agents.example, in its one spelling"
-    return _one_spelling(value, lambda text: str(parse_origin(text)), path, expected)
+    return one_spelling(value, lambda text: str(parse_origin(text)), path, expected)
 
 
 def url(value: Json, path: str, expected: str) -> str:
     """A URL without query and fragment, in its one spelling."""
-    return _one_spelling(
+    return one_spelling(
         value,
         lambda text: str(replace(parse_url(text), query="")),
         path,
@@ -75,7 +75,8 @@ def url(value: Json, path: str, expected: str) -> str:
     )
 
 
-def _one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: str) -> str:
+def one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: str) -> str:
+    """A text that is as `spelt` makes it; that one raises CardRefused for what it cannot read."""
     if isinstance(value, str):
         with contextlib.suppress(CardRefused):
             if spelt(value) == value:

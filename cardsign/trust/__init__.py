@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import remove_issuer as remove_issuer
     from cardsign.trust.keyset_choice import Chosen as Chosen
     from cardsign.trust.keyset_choice import Walk as Walk
-    from cardsign.trust.keyset_choice import choose_keyset as choose_keyset
     from cardsign.trust.keyset_choice import choose_release as choose_release
     from cardsign.trust.keyset_choice import receive as receive
     from cardsign.trust.policy import ACCEPTED as ACCEPTED

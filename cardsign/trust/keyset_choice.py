@@ -193,8 +193,14 @@ class Walk:
             nearest = min(unexplained, key=attrgetter("number"))
             missing = f"{name_of(nearest)} is here; what leads to it from {name_of(held)} is not"
             self._findings.append(Reason.of("statement.gap", missing))
-        _check_not_below(held, self.floor)
-        _check_no_fork(held, self.floor)
+        least = self.floor.keyset
+        if least is not None and held.number < least.number:
+            raise StatementRefused(
+                "statement.rollback",
+                f"version {least.version} of epoch {least.epoch} was seen before, "
+                f"and {name_of(held)} is the newest to be had",
+            )
+        self._check_no_fork(held)
         return held
 
     def _next(
@@ -246,7 +252,15 @@ class Walk:
     def _check_acceptable(self, statement: KeysetStatement) -> None:
         """What is issued in the future, or was another when it was seen, is not kept (K8, K9)."""
         check_past(statement.iat, self.now, self.skew)
-        _check_no_fork(statement, self.floor)
+        self._check_no_fork(statement)
+
+    def _check_no_fork(self, keyset: KeysetStatement) -> None:
+        least = self.floor.keyset
+        if least and keyset.number == least.number and keyset.digest != least.digest:
+            raise StatementRefused(
+                "statement.fork",
+                f"{name_of(keyset)} was {least.digest} when it was seen and is {keyset.digest} now",
+            )
 
     def _report_forks(self, held: KeysetStatement, statements: Iterable[KeysetStatement]) -> None:
         """Another statement of the number held; a fork only if the root held has signed it."""
@@ -264,23 +278,6 @@ class Walk:
                 self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
 
 
-def choose_keyset(
-    walk: Walk,
-    held: KeysetStatement | None,
-    pin: KeysetId | RootAnchor,
-    issuer: str | None,
-    statements: Sequence[KeysetStatement],
-) -> KeysetStatement | None:
-    """The newest keyset that can be reached: from the one held, else from what the anchor means.
-
-    Raises:
-        StatementRefused: As :meth:`Walk.from_anchor` and :meth:`Walk.onwards`.
-    """
-    if held is None:
-        held = walk.from_anchor(pin, issuer, statements)
-    return None if held is None else walk.onwards(held, statements)
-
-
 def _another(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) -> str:
     """That statements came, and not the one that the policy pins."""
     first = min(statements, key=attrgetter("number"))
@@ -289,27 +286,6 @@ def _another(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) 
     if isinstance(pin, RootAnchor):
         return f"the policy pins a root set, but no keyset with it came: got {got}"
     return f"pinned keyset {pin.label} ({pin.digest[:4]}...), but got {got}"
-
-
-def _check_not_below(keyset: KeysetStatement, floor: RollbackFloor) -> None:
-    least = floor.keyset
-    if least is not None and keyset.number < least.number:
-        raise StatementRefused(
-            "statement.rollback",
-            f"version {least.version} of epoch {least.epoch} was seen before, "
-            f"and {name_of(keyset)} is the newest to be had",
-        )
-
-
-def _check_no_fork(keyset: KeysetStatement, floor: RollbackFloor) -> None:
-    least = floor.keyset
-    if least is None or keyset.number != least.number:
-        return
-    if keyset.digest != least.digest:
-        raise StatementRefused(
-            "statement.fork",
-            f"{name_of(keyset)} was {least.digest} when it was seen and is {keyset.digest} now",
-        )
 
 
 def _only(lawful: dict[str, KeysetStatement], what: str) -> KeysetStatement:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -254,6 +254,16 @@ DEFAULT_SKEW: Final = 300
 MAX_SKEW: Final = 3600
 
 
+#: The least and the most that each limit of a policy may be.
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "card_bytes": (1, MAX_CARD_BYTES),
+    "signatures": (1, MAX_SIGNATURES),
+    "skew": (0, MAX_SKEW),
+    "keyset_age": (1, MAX_KEYSET_LIFETIME),
+    "release_age": (1, MAX_RELEASE_LIFETIME),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Ceilings of one policy; it may lower the built-in ones and never raise them.
@@ -274,13 +284,8 @@ class Limits:
     release_age: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("card_bytes", self.card_bytes, 1, MAX_CARD_BYTES),
-            ("signatures", self.signatures, 1, MAX_SIGNATURES),
-            ("skew", self.skew, 0, MAX_SKEW),
-            ("keyset_age", self.keyset_age, 1, MAX_KEYSET_LIFETIME),
-            ("release_age", self.release_age, 1, MAX_RELEASE_LIFETIME),
-        ):
+        for name, (least, most) in BOUNDS.items():
+            value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise UsageFault(
                     "policy.malformed", f"{name} is {value}, expected {least} to {most}"
@@ -568,19 +573,17 @@ class Policy:
 
     def reserved_from(self, subject: TrustedIssuer) -> tuple[Place, ...]:
         """The places of others within the subject's own: what stands there is theirs."""
-        known = self._reserved.get(id(subject))
-        if known is None or known[0] is not subject:
-            known = subject, tuple(self._within(subject))
-            self._reserved[id(subject)] = known
-        return known[1]
-
-    def _within(self, subject: TrustedIssuer) -> Iterator[Place]:
-        for own in subject.places or ():
-            for place, owner in self._placed.get(own.origin, ()):
+        found = self._reserved.get(id(subject))
+        if found is None or found[0] is not subject:
+            within = tuple(
+                place
+                for own in subject.places or ()
+                for place, owner in self._placed.get(own.origin, ())
                 # A server that ignores case must not give away what is reserved.
-                inside = place.prefix.lower().startswith(own.prefix.lower())
-                if owner is not subject and inside:
-                    yield place
+                if owner is not subject and place.prefix.lower().startswith(own.prefix.lower())
+            )
+            found = self._reserved[id(subject)] = (subject, within)
+        return found[1]
 
     @cached_property
     def _reserved(self) -> dict[int, tuple[TrustedIssuer, tuple[Place, ...]]]:

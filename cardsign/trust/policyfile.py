@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
@@ -24,21 +24,19 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
+from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault, closest
 from cardsign.files import read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
+from cardsign.statements.keyset import MAX_HOLDERS, KeysetId, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
-from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import SPAN, read_span
 from cardsign.trust.policy import (
-    DEFAULT_SKEW,
+    BOUNDS,
     ISSUER_NAME,
     MAX_CARDS,
-    MAX_SKEW,
     POLICY_FILE,
     PRIVATE_NETWORKS,
     Accept,
@@ -166,10 +164,6 @@ def check_jwks_url(url: str) -> str:
     return url
 
 
-def _public(jwk: dict[str, Any]) -> PublicKey:
-    return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
-
-
 _TEXT: Final = WithJsonSchema({"type": "string"})
 PlaceText: TypeAlias = Annotated[Place, _by(parse_place), _TEXT]
 NetworkText: TypeAlias = Annotated[Network, _by(_network), _TEXT]
@@ -177,7 +171,7 @@ ProxyText: TypeAlias = Annotated[Origin, _by(_proxy), _TEXT]
 JwksUrl: TypeAlias = Annotated[str, _by(check_jwks_url), _TEXT]
 PublicJwk: TypeAlias = Annotated[
     PublicKey,
-    _by(_public, dict),
+    _by(lambda jwk: PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS)), dict),
     WithJsonSchema({"additionalProperties": True, "type": "object"}),
 ]
 
@@ -196,32 +190,22 @@ class Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+def _limit(name: str, description: str) -> Any:
+    least, most = BOUNDS[name]
+    return Field(default=getattr(Limits(), name), ge=least, le=most, description=description)
+
+
 class LimitsTable(Table):
     """Ceilings of this policy. They may only be lower than the built-in ones."""
 
-    card_bytes: int = Field(
-        default=MAX_CARD_BYTES, ge=1, le=MAX_CARD_BYTES, description="Of a card."
+    card_bytes: int = _limit("card_bytes", "Of a card.")
+    signatures: int = _limit("signatures", "Of a card.")
+    skew: Seconds = _limit("skew", "How far clocks may differ.")
+    keyset_age: Seconds | None = _limit(
+        "keyset_age", "How long after its iat a keyset is accepted at most."
     )
-    signatures: int = Field(
-        default=MAX_SIGNATURES, ge=1, le=MAX_SIGNATURES, description="Of a card."
-    )
-    skew: Seconds = Field(
-        default=DEFAULT_SKEW,
-        ge=0,
-        le=MAX_SKEW,
-        description="How far clocks may differ.",
-    )
-    keyset_age: Seconds | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_KEYSET_LIFETIME,
-        description="How long after its iat a keyset is accepted at most.",
-    )
-    release_age: Seconds | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_RELEASE_LIFETIME,
-        description="How long after its iat a release is accepted at most.",
+    release_age: Seconds | None = _limit(
+        "release_age", "How long after its iat a release is accepted at most."
     )
 
 
@@ -371,37 +355,23 @@ _EXPECTED: Final = {
 _SHOWN: Final = 60  # characters of a value that is shown again
 
 
-def _problems(exc: ValidationError) -> Iterator[_Problem]:
-    """What a validation found."""
-    errors = exc.errors(include_url=False)
-    unknown = {error["loc"][:-1] for error in errors if error["type"] == "extra_forbidden"}
-    for error in errors:
-        # A member that is missing is probably there, misspelt, if its table has an unknown one.
-        if error["type"] != "missing" or error["loc"][:-1] not in unknown:
-            yield _Problem(error["loc"], partial(_words_of, error))
-
-
 def _words_of(error: ErrorDetails) -> tuple[str, str]:
     """What is wrong, in words for people, and what to do."""
-    at, context = error["loc"], error.get("ctx", {})
+    kind, at, context = error["type"], error["loc"], error.get("ctx", {})
     table = tuple(part for part in at[:-1] if isinstance(part, str))
-    if error["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         return _unknown(str(at[-1]), table)
-    if error["type"] == "missing":
+    if kind == "missing":
         return f"{_named(table)} lacks {at[-1]!r}", ""
-    if error["type"] == "refused":
+    if kind == "refused":
         return context["said"], context["hint"]
-    return _wrong_value(error, context)
-
-
-def _wrong_value(error: ErrorDetails, context: dict[str, Any]) -> tuple[str, str]:
-    at, names = error["loc"], list[str]()
-    if error["type"] == "string_pattern_mismatch":
+    names = list[str]()
+    if kind == "string_pattern_mismatch":
         expected = f"expected {FORMS[context['pattern']]}"
-    elif error["type"] in _EXPECTED:
-        expected = f"expected {_EXPECTED[error['type']].format(**context)}"
+    elif kind in _EXPECTED:
+        expected = f"expected {_EXPECTED[kind].format(**context)}"
         expected = expected.replace("True", "true")  # as TOML writes it
-        names = re.findall(r"'([^']*)'", expected) if error["type"] == "literal_error" else []
+        names = re.findall(r"'([^']*)'", expected) if kind == "literal_error" else []
     else:
         expected = str(context.get("error", error["msg"]))
     shown = json.dumps(error["input"], default=str)
@@ -448,7 +418,12 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
     except ValueError as exc:
-        raise _not_toml(source, text, exc) from exc
+        said = str(exc)
+        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", said)
+        line = int(place[1]) if place else text.rstrip().count("\n") + 1
+        said = said[: place.start()] if place else said
+        message = f"this is not TOML: {said[:1].lower()}{said[1:]}"
+        raise UsageFault("policy.malformed", message, path=source, line=line) from exc
     reading = _Reading()
     policy = reading.policy(members, is_own=is_own)
     if reading.problems:
@@ -468,8 +443,12 @@ class _Reading:
         issuers: list[TrustedIssuer] = []
         for index, table in tables.items():
             at = ("issuer", index)
-            if not is_own:
-                self._check_not_own(table, at)
+            for member in OPERATOR_MEMBERS if not is_own else ():
+                if member in table.model_fields_set:
+                    said = f"`{member}` of {table.name!r} may stand only in a policy that you "
+                    said += "name, and this one was found in the working directory"
+                    hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                    self._wrong((*at, member), said, hint, "config.not_allowed")
             issuers.append(self._issuer(table, at))
         self._check_alone(tables, issuers)
         policy = Policy(tuple(issuers), limits)
@@ -488,8 +467,13 @@ class _Reading:
             file = TrustFile.model_validate(members)
             return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
         except ValidationError as exc:
-            self.problems += _problems(exc)
-            places = {one.at[:2] for one in self.problems}
+            errors = exc.errors(include_url=False)
+        unknown = {one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"}
+        for error in errors:
+            # A member that is missing is probably there, misspelt, if its table has an unknown one.
+            if error["type"] != "missing" or error["loc"][:-1] not in unknown:
+                self.problems.append(_Problem(error["loc"], partial(_words_of, error)))
+        places = {one.at[:2] for one in self.problems}
         listed = members.get("issuer")
         if ("issuer",) in places or not isinstance(listed, list):
             return Limits(), {}
@@ -498,14 +482,6 @@ class _Reading:
             for index, one in enumerate(listed)
             if ("issuer", index) not in places
         }
-
-    def _check_not_own(self, table: IssuerTable, at: Location) -> None:
-        for member in OPERATOR_MEMBERS:
-            if member in table.model_fields_set:
-                said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
-                said += "and this one was found in the working directory"
-                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                self._wrong((*at, member), said, hint, "config.not_allowed")
 
     def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
         """No two issuers have one name or one place."""
@@ -644,15 +620,3 @@ class _Reading:
 
 
 _AS_IT_STANDS: Final = tuple(set(IssuerTable.model_fields) - {"anchor", "origins"})
-
-
-def _malformed(source: str, message: str, line: int | None, hint: str = "") -> UsageFault:
-    return UsageFault("policy.malformed", message, path=source, line=line, hint=hint)
-
-
-def _not_toml(source: str, text: str, exc: Exception) -> UsageFault:
-    message = str(exc)
-    place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", message)
-    line = int(place[1]) if place else text.rstrip().count("\n") + 1
-    shown = message[: place.start()] if place else message
-    return _malformed(source, f"this is not TOML: {shown[:1].lower()}{shown[1:]}", line)

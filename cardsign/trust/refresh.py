@@ -12,6 +12,7 @@ that number asked for again: it may have vanished, or be another statement by no
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
@@ -93,11 +94,58 @@ def no_answer(result: FetchResult) -> Reason:
     )
 
 
+def refresh_issuer(
+    limits: Limits,
+    known: IssuerState | None,
+    pin: KeysetId | RootAnchor | None,
+    fetch: Fetcher,
+    *,
+    home: str,
+    now: datetime,
+    fresh: bool = False,
+) -> Refreshed:
+    """Ask for the newest release, for recovery, and for every keyset statement on the way.
+
+    The end of the walk is where no lawful successor is found; whether that is the statement
+    which the release names is for the verdict to say, and a 404 proves nothing by itself.
+
+    Args:
+        known: What is remembered of the issuer.
+        pin: The anchor, or what was found at first contact; None where this is it.
+        home: The origin at which the statements are published.
+        fresh: Ask every cache on the way to look again.
+    """
+    # The result is checked and kept where it is used.
+    walk = Walk(now, timedelta(seconds=limits.skew), lambda statement: None)
+    refresh = _Refresh(home, fetch, fresh, walk)
+    release = refresh.ask(RELEASE_PATH)
+    if release.outcome == "absent" and known is not None and known.release is not None:
+        refresh.vanished(f"release {known.release.seq}")
+    named = None
+    if release.outcome == "found":
+        with suppress(StatementRefused):
+            named = read_release(release.untrusted_body).keyset
+    held = known.keyset if known else None
+    if held is None:
+        held = refresh.first_contact(named) if pin is None else refresh.first(pin)
+    if held is not None:
+        held = refresh.onwards(held)
+        if release.outcome != "failed":  # no answer says nothing
+            refresh.check_named(held, named, known.keyset if known else None)
+    bodies = (release.untrusted_body,) if release.outcome == "found" else ()
+    return Refreshed(
+        SuppliedStatements(tuple(refresh.keysets), bodies, contact=home),
+        tuple(dict.fromkeys(refresh.reasons)),
+        refresh.again_after,
+    )
+
+
 @dataclass(slots=True)
 class _Refresh:
     home: str
     fetch: Fetcher
     fresh: bool
+    walk: Walk
     keysets: list[bytes] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     again_after: int = REFRESH_INTERVAL
@@ -137,127 +185,59 @@ class _Refresh:
             self.reasons.append(Reason.of(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
             return None
         if statement.number != (epoch, version):
-            other = f"keyset {epoch}.{version} was asked for, and {statement.epoch}."
-            other += f"{statement.version} is there"
+            other = f"keyset {epoch}.{version} was asked for, and {statement.label} is there"
             self.reasons.append(Reason.of("statement.gap", other))
             return None
         self.keysets.append(answer.untrusted_body)
         return statement
 
+    def first(self, pin: KeysetId | RootAnchor) -> KeysetStatement | None:
+        """The statement that the anchor means; a root set may have become one in any version."""
+        if isinstance(pin, KeysetId):
+            statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
+            return None if statement is None else self.walk.from_anchor(pin, None, [statement])
+        epoch, version = 1, 1
+        while True:
+            statement = self.ask_keyset(epoch, version)
+            if statement is not None:
+                if (first := self.walk.from_anchor(pin, None, [statement])) is not None:
+                    return first
+                version += 1
+            elif version > 1:
+                epoch, version = epoch + 1, 1
+            else:
+                return None
 
-def refresh_issuer(
-    limits: Limits,
-    known: IssuerState | None,
-    pin: KeysetId | RootAnchor | None,
-    fetch: Fetcher,
-    *,
-    home: str,
-    now: datetime,
-    fresh: bool = False,
-) -> Refreshed:
-    """Ask for the newest release, for recovery, and for every keyset statement on the way.
+    def first_contact(self, named: KeysetId | None) -> KeysetStatement | None:
+        """The statement of which the newest release speaks, else the very first."""
+        statement = self.ask_keyset(*(named.number if named else (1, 1)))
+        return None if statement is None else self.walk.from_anchor(None, None, [statement])
 
-    The end of the walk is where no lawful successor is found; whether that is the statement
-    which the release names is for the verdict to say, and a 404 proves nothing by itself.
+    def onwards(self, held: KeysetStatement) -> KeysetStatement:
+        """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
+        while True:
+            recovery = self.ask_keyset(held.epoch + 1, 1)
+            while (successor := self.ask_keyset(held.epoch, held.version + 1)) is not None:
+                if (following := self.walk.onwards(held, [successor])) is held:
+                    break
+                held = following
+            opened = held if recovery is None else self.walk.onwards(held, [recovery])
+            if opened is held:
+                return held
+            held = opened
 
-    Args:
-        known: What is remembered of the issuer.
-        pin: The anchor, or what was found at first contact; None where this is it.
-        home: The origin at which the statements are published.
-        fresh: Ask every cache on the way to look again.
-    """
-    refresh = _Refresh(home, fetch, fresh)
-    release = refresh.ask(RELEASE_PATH)
-    if release.outcome == "absent" and known is not None and known.release is not None:
-        refresh.vanished(f"release {known.release.seq}")
-    walk = Walk(now, timedelta(seconds=limits.skew), _keep_nothing)
-    held = known.keyset if known else None
-    if held is None:
-        held = _meet(refresh, walk, release) if pin is None else _first(refresh, walk, pin)
-    if held is not None:
-        _vouch(refresh, known, _onwards(refresh, walk, held), release)
-    bodies = (release.untrusted_body,) if release.outcome == "found" else ()
-    return Refreshed(
-        SuppliedStatements(tuple(refresh.keysets), bodies, contact=home),
-        tuple(dict.fromkeys(refresh.reasons)),
-        refresh.again_after,
-    )
-
-
-def _first(refresh: _Refresh, walk: Walk, pin: KeysetId | RootAnchor) -> KeysetStatement | None:
-    """The statement that the anchor means; a root set may have become one in any version."""
-    if isinstance(pin, KeysetId):
-        statement = refresh.ask_keyset(pin.epoch, pin.version, is_pinned=True)
-        return None if statement is None else walk.from_anchor(pin, None, [statement])
-    epoch, version = 1, 1
-    while True:
-        statement = refresh.ask_keyset(epoch, version)
-        if statement is not None:
-            if (first := walk.from_anchor(pin, None, [statement])) is not None:
-                return first
-            version += 1
-        elif version > 1:
-            epoch, version = epoch + 1, 1
-        else:
-            return None
-
-
-def _meet(refresh: _Refresh, walk: Walk, release: FetchResult) -> KeysetStatement | None:
-    """At first contact: the statement of which the newest release speaks, else the very first."""
-    named = _named(release)
-    statement = refresh.ask_keyset(*(named.number if named else (1, 1)))
-    if statement is None:
-        return None
-    return walk.from_anchor(None, None, [statement])
-
-
-def _onwards(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStatement:
-    """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
-    while True:
-        recovery = refresh.ask_keyset(held.epoch + 1, 1)
-        while (following := _reached(refresh, walk, held)) is not held:
-            held = following
-        opened = held if recovery is None else walk.onwards(held, [recovery])
-        if opened is held:
-            return held
-        held = opened
-
-
-def _reached(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStatement:
-    successor = refresh.ask_keyset(held.epoch, held.version + 1)
-    return held if successor is None else walk.onwards(held, [successor])
-
-
-def _vouch(
-    refresh: _Refresh, known: IssuerState | None, reached: KeysetStatement, release: FetchResult
-) -> None:
-    """See what became of the statement held where the newest release does not name it."""
-    if release.outcome == "failed":
-        return  # no answer says nothing
-    named = _named(release)
-    if named is not None and reached.id < named:
-        more = f"the release speaks under keyset {named.label}; what leads there "
-        more += f"from {reached.label} was not to be had"
-        refresh.reasons.append(Reason.of("statement.gap", more))
-    if known is None or reached != known.keyset or (named and named.digest == reached.digest):
-        return
-    path = KEYSET_PATH.format(epoch=reached.epoch, version=reached.version)
-    answer = refresh.ask(path)
-    if answer.outcome == "absent":
-        refresh.vanished(f"keyset {reached.label}")
-    elif answer.outcome == "found":
-        refresh.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
-
-
-def _named(release: FetchResult) -> KeysetId | None:
-    """The keyset statement under which a release says that it speaks."""
-    if release.outcome != "found":
-        return None
-    try:
-        return read_release(release.untrusted_body).keyset
-    except StatementRefused:
-        return None
-
-
-def _keep_nothing(statement: KeysetStatement) -> None:
-    """The result is checked and kept where it is used."""
+    def check_named(
+        self, reached: KeysetStatement, named: KeysetId | None, before: KeysetStatement | None
+    ) -> None:
+        """See what became of the statement held where the newest release does not name it."""
+        if named is not None and reached.id < named:
+            more = f"the release speaks under keyset {named.label}; what leads there "
+            more += f"from {reached.label} was not to be had"
+            self.reasons.append(Reason.of("statement.gap", more))
+        if before is None or reached != before or (named and named.digest == reached.digest):
+            return
+        answer = self.ask(KEYSET_PATH.format(epoch=reached.epoch, version=reached.version))
+        if answer.outcome == "absent":
+            self.vanished(f"keyset {reached.label}")
+        elif answer.outcome == "found":
+            self.keysets.append(answer.untrusted_body)  # of another one the walk says what it is

@@ -30,7 +30,6 @@ from cardsign.trust.keyset_choice import (
     Chosen,
     Walk,
     check_release_floor,
-    choose_keyset,
     choose_release,
     receive,
 )
@@ -211,8 +210,9 @@ def resolve_issuer(
         return known
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
     trust = resolution.result()
-    if not historic and (state is None or not resolution.has_kept):
-        _keep_resolved(about, trust)
+    lasts = not any(reason.code in _TIMED for _, reason in trust.weighed)
+    if lasts and not historic and (state is None or not resolution.has_kept):
+        _RESOLVED.put((issuer.policy, issuer.name), (about, trust, _until(trust)))
     return trust
 
 
@@ -244,12 +244,6 @@ def _resolved_before(about: _About, now: datetime) -> IssuerTrust | None:
     if not all(map(is_, about[:3], kept)) or about[3:] != kept[3:]:
         return None
     return trust.at(now) if trust.now <= now and now.timestamp() < until else None
-
-
-def _keep_resolved(about: _About, trust: IssuerTrust) -> None:
-    """Keep a result if it holds for longer than this moment."""
-    if not any(reason.code in _TIMED for _, reason in trust.weighed):
-        _RESOLVED.put((about[0].policy, about[0].name), (about, trust, _until(trust)))
 
 
 def _until(trust: IssuerTrust) -> float:
@@ -406,7 +400,9 @@ class _Resolution:
     ) -> KeysetStatement | None:
         walk = Walk(self.now, self.skew, self._keep_keyset, self.floor)
         try:
-            choose_keyset(walk, self.state.keyset, pin, issuer, keysets)
+            held = self.state.keyset or walk.from_anchor(pin, issuer, keysets)
+            if held is not None:
+                walk.onwards(held, keysets)
         except StatementRefused as refusal:
             self.refused("blocks", refusal)
         self.weigh("notes", *walk.reasons)

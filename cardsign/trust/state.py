@@ -11,7 +11,6 @@ lets a missing file be made anew.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from threading import Lock
 from typing import ClassVar, Final
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import CardRefused, FileFault, FileMissing, InputRefused, StateFault
+from cardsign.errors import FileFault, FileMissing, InputRefused, StateFault
 from cardsign.files import (
     PRIVATE_MODE,
     locked,
@@ -372,7 +371,13 @@ class DirectoryStates(IssuerStates):
         """
         state = self.find(issuer.policy, issuer.name)
         if state is None:
-            return self._begun(issuer)
+            # Under `tofu` empty state would be another first contact, with anyone who answers now.
+            if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
+                missing = f"nothing is remembered of {issuer.name!r} under this policy"
+                raise self._fault("state.missing", issuer, missing)
+            begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
+            note = Reason.of("state.created", begun)
+            return replace(IssuerState.begin(issuer), notes=(note,))
         if not state.is_of(issuer):
             if state.origins != issuer.bound[2] or not _continues(issuer.anchor, state):
                 raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
@@ -476,14 +481,6 @@ class DirectoryStates(IssuerStates):
             raise StateFault("state.missing", f"no issuer can be called {name!r}")
         return self.path / f"{name}.{hashlib.sha256(policy.encode()).hexdigest()[:16]}{_ENDING}"
 
-    def _begun(self, issuer: TrustedIssuer) -> IssuerState:
-        # Under `tofu` empty state would be another first contact, with anyone who answers now.
-        if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
-            missing = f"nothing is remembered of {issuer.name!r} under this policy"
-            raise self._fault("state.missing", issuer, missing)
-        begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
-        return replace(IssuerState.begin(issuer), notes=(Reason.of("state.created", begun),))
-
     def _held(self, issuer: TrustedIssuer) -> AbstractContextManager[None]:
         make_directory(self.path, mode=_DIRECTORY_MODE)
         if not os.access(self.path, os.W_OK | os.X_OK):
@@ -567,7 +564,13 @@ _MEMBERS: Final = (
 
 def state_bytes(name: str, state: IssuerState) -> bytes:
     """The file that holds what is remembered of the issuer `name`; the same for the same."""
-    contact = state.first_contact
+    contact, jwks = state.first_contact, None
+    if state.jwks is not None:
+        # Whatever its length: 64 KiB as its issuer wrote it may be more as we do.
+        jwks = {
+            "keys": [{**key.jwk()} for key in state.jwks.keys],
+            "skipped": [[one.kid, one.code, one.message] for one in state.jwks.skipped],
+        }
     document = {
         "format": STATE_FORMAT,
         "issuer": name,
@@ -577,7 +580,7 @@ def state_bytes(name: str, state: IssuerState) -> bytes:
         "keyset": _statement_text(state.keyset),
         "release": _statement_text(state.release),
         "newest_iat": state.newest_iat,
-        "jwks": None if state.jwks is None else _jwks_to_json(state.jwks),
+        "jwks": jwks,
         "first_contact": None if contact is None else contact.to_json(),
         "signed_before": state.signed_before,
         "passed": [passed.to_json() for passed in state.passed],
@@ -603,15 +606,26 @@ def read_state(data: bytes, name: str) -> IssuerState:
         raise read.refused("/policy", "a string")
     if not isinstance(signed_before, bool):
         raise read.refused("/signed_before", "true or false")
-    keyset, release = (_bytes(members[one], f"/{one}") for one in ("keyset", "release"))
+    statements = {}
+    for member in ("keyset", "release"):
+        text = members[member]
+        if not isinstance(text, str | None):
+            raise read.refused(f"/{member}", "a document as text, or null")
+        statements[member] = None if text is None else text.encode()
+    keyset, release = statements["keyset"], statements["release"]
+
+    def urls(member: str, parse: Callable[[str], object]) -> tuple[str, ...]:
+        expected = "a URL inside the strict grammar"
+        return tuple(
+            read.one_spelling(one, lambda text: str(parse(text)), path, expected)
+            for one, path in read.items(members[member], f"/{member}")
+        )
+
     jwks, contact = members["jwks"], members["first_contact"]
     return IssuerState(
         policy,
         read.digest(members["anchor"], "/anchor"),
-        tuple(
-            _spelt(one, path, parse_place)
-            for one, path in read.items(members["origins"], "/origins")
-        ),
+        urls("origins", parse_place),
         None if keyset is None else read_keyset(keyset),
         None if release is None else read_release(release),
         time_of(members["newest_iat"], "/newest_iat"),
@@ -619,7 +633,7 @@ def read_state(data: bytes, name: str) -> IssuerState:
         None if contact is None else keyset_id(contact, "/first_contact"),
         signed_before,
         tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
-        tuple(_spelt(one, path, parse_url) for one, path in read.items(members["cards"], "/cards")),
+        urls("cards", parse_url),
     )
 
 
@@ -628,32 +642,9 @@ def time_of(value: Json, path: str) -> int:
     return 0 if type(value) is int and value == 0 else read.integer(value, path, most=read.MAX_TIME)
 
 
-def _spelt(value: Json, path: str, parse: Callable[[str], object]) -> str:
-    with contextlib.suppress(CardRefused):
-        if isinstance(value, str) and str(parse(value)) == value:
-            return value
-    raise read.refused(path, "a URL inside the strict grammar")
-
-
-def _bytes(value: Json, path: str) -> bytes | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise read.refused(path, "a document as text, or null")
-    return value.encode()
-
-
 def _statement_text(statement: KeysetStatement | ReleaseStatement | None) -> str | None:
     """The statement in its shortest form, so that it is never too long to be read again."""
     return None if statement is None else statement.envelope.to_bytes().decode("ascii")
-
-
-def _jwks_to_json(jwks: JwkSet) -> dict[str, Json]:
-    """A key set whatever its length: 64 KiB as its issuer wrote it may be more as we do."""
-    return {
-        "keys": [{**key.jwk()} for key in jwks.keys],
-        "skipped": [[one.kid, one.code, one.message] for one in jwks.skipped],
-    }
 
 
 def _jwks_of(value: Json) -> JwkSet:

@@ -27,7 +27,6 @@ from cardsign.statements.envelope import (
     TYP_KEYSET,
     TYP_RELEASE,
     StatementRefused,
-    Typ,
     read_envelope,
 )
 from cardsign.statements.keyset import read_keyset
@@ -196,7 +195,13 @@ def read_bundle(untrusted_bytes: bytes) -> tuple[bytes, SuppliedStatements]:
 def _parsed(untrusted_bytes: bytes) -> dict[str, Json]:
     """The members; counts come first, so that no size costs more than its bytes."""
     if len(untrusted_bytes) <= MAX_BUNDLE_BYTES:
-        _check_counts(untrusted_bytes)
+        # Without escaped backslashes and quotes, every quote begins or ends a text.
+        bare = untrusted_bytes.replace(rb"\\", b"").replace(rb"\"", b"")
+        if bare.count(b'"') > 2 * _MAX_TEXTS:
+            raise _malformed("", f"at most {_MAX_TEXTS} texts")
+        marks = b"".join(bare.split(b'"')[::2]).translate(None, b" \t\r\n")
+        if len(marks) > _MAX_MARKS:
+            raise _malformed("", "an object of few members")
         members = read_fast(untrusted_bytes, max_depth=_DEPTH)
         if members is not None:
             return members
@@ -208,16 +213,6 @@ def _parsed(untrusted_bytes: bytes) -> dict[str, Json]:
         raise BundleRefused(
             "bundle.malformed", exc.message, path=exc.path, line=exc.line, column=exc.column
         ) from exc
-
-
-def _check_counts(untrusted_bytes: bytes) -> None:
-    # Without escaped backslashes and quotes, every quote begins or ends a text.
-    bare = untrusted_bytes.replace(rb"\\", b"").replace(rb"\"", b"")
-    if bare.count(b'"') > 2 * _MAX_TEXTS:
-        raise _malformed("", f"at most {_MAX_TEXTS} texts")
-    marks = b"".join(bare.split(b'"')[::2]).translate(None, b" \t\r\n")
-    if len(marks) > _MAX_MARKS:
-        raise _malformed("", "an object of few members")
 
 
 def _check_bounds(chain: list[bytes]) -> None:
@@ -289,16 +284,11 @@ def _of_file(path: Path, *, found: bool = False) -> SuppliedStatements:
     untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES, found=found)
     if is_bundle(untrusted_bytes):
         return read_bundle(untrusted_bytes)[1]
-    if _typ(untrusted_bytes) == TYP_KEYSET:
-        return SuppliedStatements((untrusted_bytes,))
-    return SuppliedStatements((), (untrusted_bytes,))
-
-
-def _typ(untrusted_bytes: bytes) -> Typ:
-    """Which of the two statements it says it is; its reader holds it to that."""
-    try:
-        return read_envelope(untrusted_bytes, TYP_KEYSET).typ
+    try:  # which of the two statements it says it is; its reader holds it to that
+        read_envelope(untrusted_bytes, TYP_KEYSET)
     except StatementRefused as refusal:
         if refusal.code != "statement.typ":
             raise
-        return read_envelope(untrusted_bytes, TYP_RELEASE).typ
+        read_envelope(untrusted_bytes, TYP_RELEASE)
+        return SuppliedStatements((), (untrusted_bytes,))
+    return SuppliedStatements((untrusted_bytes,))
