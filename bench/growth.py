@@ -18,7 +18,7 @@ from policies import ISSUERS, KEYS, cases
 
 from cardsign import JwkSet, Policy, PrivateKey, sign_card
 from cardsign.trust import Holder
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 #: By what is counted, and for each curve: of each number the multiples of a bare verification.
 Growth: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -38,7 +38,7 @@ def growing(rounds: int, most: int = max(ENTRIES)) -> Growth:
 
     def verifying(card: bytes, look: Callable[[Report], object]) -> Callable[[], None]:
         def verify() -> None:
-            report = examine_card(card, expect=Holder(), policy=policy, now=now)
+            report = reach_verdict(card, expect=Holder(), policy=policy, now=now)
             if report.verdict != "trusted":
                 raise Broken(f"{report.verdict}: {report.reasons}")
             look(report)

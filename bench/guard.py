@@ -138,7 +138,7 @@ def work(what: str) -> None:
 
     from cardsign import JwkSet, Policy, PrivateKey, sign_card
     from cardsign.trust import Holder
-    from cardsign.verify import VerdictCache, examine_card, trusted_card
+    from cardsign.verify import VerdictCache, reach_verdict, trusted_card
 
     native = ec.derive_private_key(
         int.from_bytes(hashlib.sha256(b"a key of the benchmark").digest()), ec.SECP256R1()
@@ -167,7 +167,7 @@ def work(what: str) -> None:
         return
 
     def verify(card: bytes, cache: VerdictCache | None = None) -> None:
-        trusted_card(examine_card(card, expect=Holder(), policy=policy, now=NOW, cache=cache))
+        trusted_card(reach_verdict(card, expect=Holder(), policy=policy, now=NOW, cache=cache))
 
     signing_input = b"x." + signed[0]
     signature = key.sign(signing_input)

@@ -16,7 +16,7 @@ from cardsign.card import MAX_CARD_BYTES
 from cardsign.explain import explain_card
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.hostile import KEY, SHAPES, card
 
 _JWKS: Final = JwkSet.of([KEY.public])
@@ -25,7 +25,7 @@ _NOW: Final = datetime(2026, 7, 1, tzinfo=UTC)
 
 BARE: Final = "the bare primitive"
 READERS: Final[dict[str, Callable[[bytes], object]]] = {
-    "verify": lambda data: examine_card(data, expect=Holder(), policy=_POLICY, now=_NOW),
+    "verify": lambda data: reach_verdict(data, expect=Holder(), policy=_POLICY, now=_NOW),
     "explain": lambda data: explain_card(data, jwks=_JWKS),
 }
 

@@ -29,7 +29,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import Place, parse_place
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 PINNED: Final = "pinned keys"
 REMEMBERED: Final = "keyset and release, remembered"
@@ -69,7 +69,7 @@ def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None
         states = TransientStates()
 
         def examined() -> Report:
-            return examine_card(
+            return reach_verdict(
                 signed,
                 expect=Issuer("tides"),
                 policy=policy,

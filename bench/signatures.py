@@ -29,7 +29,7 @@ from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, sign_card
 from cardsign.jose import encode
 from cardsign.sign import Compat
 from cardsign.trust import Holder
-from cardsign.verify import VerdictCache, examine_card, trusted_card
+from cardsign.verify import VerdictCache, reach_verdict, trusted_card
 
 BARE: Final = "the bare primitive"
 #: Marks a card that was signed with `--compat none`: as it stands, and in no other reading.
@@ -114,7 +114,9 @@ def verifying(case: Case, sdk: Sdk | None, rounds: int) -> Times:
     now, seen = datetime.now(UTC), VerdictCache()
 
     def ours(untrusted_bytes: bytes = signed, cache: VerdictCache | None = None) -> None:
-        report = examine_card(untrusted_bytes, expect=Holder(), policy=policy, now=now, cache=cache)
+        report = reach_verdict(
+            untrusted_bytes, expect=Holder(), policy=policy, now=now, cache=cache
+        )
         trusted_card(report)
 
     public = ECKey.import_key(case.jwk(private=False))

@@ -30,7 +30,7 @@ from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
-from cardsign.verify.verdict import examine_card as _examine
+from cardsign.verify.verdict import reach_verdict
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
@@ -135,7 +135,7 @@ def examine_card(
         )
     subject = _subject(issuer, url) if expect is None else expect
     _check_states(policy, subject, states)
-    return _examine(
+    return reach_verdict(
         data,
         expect=subject,
         policy=policy,

@@ -35,7 +35,7 @@ from cardsign.trust.supplied import (
 )
 from cardsign.urls import is_url
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card, examine_extended
+from cardsign.verify.verdict import examine_extended, reach_verdict
 
 if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
     from cardsign.net.discovery import Discoverer, Discovery
@@ -149,7 +149,7 @@ class Verifier:
         expect = self.expect
         if expect is None and self.by_origin:
             expect = subject_by_origin(card, self.policy)
-        report = examine_card(
+        report = reach_verdict(
             card,
             expect=expect,
             policy=self.policy,

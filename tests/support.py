@@ -22,7 +22,7 @@ from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Accept, Holder, Policy, TransientStates
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -187,7 +187,7 @@ def examine(
     """The verdict of somebody who pins these keys."""
     document = card if isinstance(card, bytes) else dump(card)
     policy = trusting(*keys, profiles=profiles)
-    return examine_card(document, expect=Holder(), policy=policy, now=NOW)
+    return reach_verdict(document, expect=Holder(), policy=policy, now=NOW)
 
 
 def codes(report: Report) -> list[str]:

@@ -437,7 +437,7 @@ def test_what_is_remembered_is_logged(tmp_path: Path, caplog: pytest.LogCaptureF
     """A new issuer, a first contact, a followed keyset and a raised floor; nothing else."""
     first = TIDES.keyset()
     came = SuppliedStatements((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
-    came = replace(came, contact="https://tides.example")
+    came = replace(came, origin="https://tides.example")
     states = IssuerStates.create(tmp_path / "state")
 
     def verify() -> list[str]:

@@ -44,7 +44,7 @@ from cardsign.card import (
 from cardsign.errors import CanonicalizationError
 from cardsign.jose import PrivateKey
 from cardsign.trust import Holder
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {
@@ -521,8 +521,8 @@ def test_the_same_bytes_without_a_subject(alice: PrivateKey) -> None:
     document = dump(signed(PORTABLE, alice))
     policy = trusting(alice)
 
-    assert examine_card(document, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
-    report = examine_card(document, expect=None, policy=policy, now=NOW)
+    assert reach_verdict(document, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    report = reach_verdict(document, expect=None, policy=policy, now=NOW)
     assert (report.verdict, report.card) == ("indeterminate", None)
 
 

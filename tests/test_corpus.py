@@ -35,7 +35,7 @@ from cardsign.errors import CanonicalizationError, CardsignError
 from cardsign.jose import JwkSet, PrivateKey, PublicKey, read_entry
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder, Policy
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 
@@ -336,7 +336,7 @@ def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) 
     card = json.loads(corpus[real])
     policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
 
-    report = examine_card(corpus[real], expect=Holder(), policy=policy, now=NOW)
+    report = reach_verdict(corpus[real], expect=Holder(), policy=policy, now=NOW)
 
     assert [one.profile for one in report.signatures] == profiles
     assert report.verdict == verdict
@@ -352,7 +352,7 @@ def test_edits_of_cards_with_real_signatures(real: str, corpus: Files, shared: P
     before = {profile: canonicalize(card, profile).data for profile in signed_profiles}
     verdicts = set()
     for what, where, edited in edits(card, random.Random(real), each=10):
-        report = examine_card(dump(edited), expect=Holder(), policy=policy, now=NOW)
+        report = reach_verdict(dump(edited), expect=Holder(), policy=policy, now=NOW)
         verdicts.add(assert_c7(what, where, report, edited, before))
     assert "trusted" not in verdicts
     assert "invalid" in verdicts
@@ -382,5 +382,5 @@ def test_foreign_signatures_survive_our_signing(
 
     assert after["signatures"][-len(before["signatures"]) :] == before["signatures"]
     policy = trusting(alice)
-    assert examine_card(dump(after), expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    assert reach_verdict(dump(after), expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
     assert Card.from_bytes(dump(after)).document == after

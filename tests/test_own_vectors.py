@@ -12,7 +12,7 @@ import pytest
 
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.support import NOW
 
 FILES = sorted((Path(__file__).parent / "vectors" / "cards").glob("*.json"))
@@ -33,7 +33,7 @@ def test_our_verifier_agrees_with_the_vector(path: Path) -> None:
         jwks, name="the vector's keys", accept="sdk", only=tuple(vector["accepted_profiles"])
     )
     card = base64.b64decode(vector["card_base64"], validate=True)
-    report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
+    report = reach_verdict(card, expect=Holder(), policy=policy, now=NOW)
     trusted = report.verdict == "trusted"
     assert {
         "verdict": report.verdict,

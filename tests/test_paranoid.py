@@ -22,7 +22,7 @@ from cardsign.errors import JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.attack_runner.corpus import load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import judge
@@ -66,7 +66,7 @@ def test_the_same_signatures_and_verdicts(card: dict[str, object], alg: str) -> 
         be_paranoid(paranoid)
         try:
             signed = sign_with_notes(dump(card), [key], SigningOptions(force=True))
-            report = examine_card(signed.document, expect=Holder(), policy=policy, now=NOW)
+            report = reach_verdict(signed.document, expect=Holder(), policy=policy, now=NOW)
             told = signed.payloads, signed.notes
             found.append((signed, payloads_of(signed.document), report.to_json(), *told))
         finally:
@@ -104,7 +104,7 @@ def test_a_signature_is_checked_by_joserfc_too(
         sign_with_notes(dump(PORTABLE), [other], SigningOptions()).document
     )["signatures"][0]["signature"]
     monkeypatch.setattr("cardsign.jose.algorithms.Algorithm.fits", lambda *_: True)
-    report = examine_card(dump(signed), expect=Holder(), policy=policy, now=NOW)
+    report = reach_verdict(dump(signed), expect=Holder(), policy=policy, now=NOW)
     assert report.verdict == "invalid"
 
 

@@ -53,7 +53,7 @@ from cardsign.trust import (
     refresh_issuer,
 )
 from cardsign.urls import CARD_PATH, parse_place
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
@@ -215,7 +215,7 @@ class Verifier:
         brought = refresh_issuer(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
         assert got is not None
-        return examine_card(
+        return reach_verdict(
             got[0],
             expect=CardUrl(URL),
             policy=self.policy,

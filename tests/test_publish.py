@@ -30,7 +30,7 @@ from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import Generation, load_current, publish_generation
 from cardsign.trust import Extended, Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_each_published_card_is_trusted_by_the_published_key_set(
         (generation.card, Holder()),
         (generation.extended["staff"], Extended(Holder(), "staff")),
     ):
-        assert examine_card(card, expect=expect, policy=policy, now=NOW).verdict == "trusted"
+        assert reach_verdict(card, expect=expect, policy=policy, now=NOW).verdict == "trusted"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cardsign.card import DEFAULT_PROFILES, canonicalize, jcs, parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 
@@ -50,7 +50,7 @@ def jwks(shared: Path) -> JwkSet:
 def verdict(card: dict[str, Any], jwks: JwkSet, *profiles: str) -> Report:
     """The verdict of who pins the key and accepts these profiles."""
     policy = Policy.from_jwks(jwks, name="x", accept="sdk", only=profiles or DEFAULT_PROFILES)
-    return examine_card(dump(card), expect=Holder(), policy=policy, now=NOW)
+    return reach_verdict(dump(card), expect=Holder(), policy=policy, now=NOW)
 
 
 def expectations(vector: dict[str, Any]) -> dict[str, bool]:

@@ -24,7 +24,7 @@ from cardsign.verify import (
     SignatureReport,
     Verdict,
     VerificationError,
-    examine_card,
+    reach_verdict,
 )
 
 ANSWERS = {"yes", "no", "unknown"}
@@ -340,7 +340,7 @@ def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
     keys = JwkSet.from_bytes(dump({"keys": [jwk]}))
     policy = Policy.from_jwks(keys, name="the harbour")
 
-    unnamed = examine_card(dump(signed(LAX, alice)), expect=Holder(), policy=policy, now=NOW)
+    unnamed = reach_verdict(dump(signed(LAX, alice)), expect=Holder(), policy=policy, now=NOW)
     named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob"))
 
     assert "named by thumbprint" in unnamed.reasons[0].message

@@ -41,7 +41,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import NotTrusted, NoVerdict, Report, VerifiedCard, examine_card
+from cardsign.verify import NotTrusted, NoVerdict, Report, VerifiedCard, reach_verdict
 
 CARDS = {
     "portable": PORTABLE,
@@ -138,7 +138,7 @@ def test_verify_card_says_when_there_was_no_verdict(alice: PrivateKey) -> None:
 def test_a_naive_time_is_refused(alice: PrivateKey) -> None:
     """A time without zone could be any of 26 hours."""
     with pytest.raises(ValueError, match="aware"):
-        examine_card(
+        reach_verdict(
             dump(PORTABLE), expect=Holder(), policy=trusting(alice), now=datetime(2026, 11, 21)
         )
 
@@ -261,7 +261,7 @@ def test_an_unsupported_key_is_named(alice: PrivateKey, bob: PrivateKey) -> None
     """A signature by a pinned key of a type to come is unknown, and the reason says why."""
     document = b'{"keys":[{"kty":"AKP","alg":"ML-DSA-44","pub":"AA","kid":"bob"}]}'
     policy = Policy.from_jwks(JwkSet.from_bytes(document), name="x")
-    report = examine_card(dump(signed(PORTABLE, bob)), expect=Holder(), policy=policy, now=NOW)
+    report = reach_verdict(dump(signed(PORTABLE, bob)), expect=Holder(), policy=policy, now=NOW)
 
     assert (report.verdict, codes(report)[0]) == ("untrusted", "key.unsupported")
     assert report.signatures[0].verdict == "unknown-key"
@@ -335,7 +335,7 @@ def test_the_answers_are_those_of_one_signature(alice: PrivateKey, bob: PrivateK
     )
 
     def verdict(name: str) -> Report:
-        return examine_card(dump(merged), expect=Issuer(name), policy=policy, now=NOW)
+        return reach_verdict(dump(merged), expect=Issuer(name), policy=policy, now=NOW)
 
     assert verdict("tides").answers.authorised == "yes"
     assert verdict("winds").answers.authorised == "no"
@@ -525,7 +525,7 @@ def test_the_subject_that_was_meant(expect: Expectation, alice: PrivateKey) -> N
     """However the subject is named, the entry that speaks for it decides."""
     document = dump(signed(PORTABLE, alice))
 
-    report = examine_card(document, expect=expect, policy=policy_for(alice), now=NOW)
+    report = reach_verdict(document, expect=expect, policy=policy_for(alice), now=NOW)
 
     assert (report.verdict, report.subject, report.issuer) == ("trusted", "harbour", "harbour")
 
@@ -557,7 +557,7 @@ def test_the_same_bytes_for_another_subject(
     """A genuine card is no answer to the question for somebody else's, or for nobody's."""
     document = dump(signed(PORTABLE, alice))
 
-    report = examine_card(document, expect=expect, policy=policy_for(alice), now=NOW)
+    report = reach_verdict(document, expect=expect, policy=policy_for(alice), now=NOW)
 
     assert (report.verdict, codes(report)[0], report.card) == (verdict, code, None)
 
@@ -565,7 +565,7 @@ def test_the_same_bytes_for_another_subject(
 def test_an_expectation_outside_the_grammar_is_the_caller_s_fault(alice: PrivateKey) -> None:
     """The one thing that raises, for the card did not write it."""
     with pytest.raises(CardRefused) as caught:
-        examine_card(b"{}", expect=AtOrigin("tides.example"), policy=policy_for(alice), now=NOW)
+        reach_verdict(b"{}", expect=AtOrigin("tides.example"), policy=policy_for(alice), now=NOW)
     assert caught.value.code == "card.interface_url"
 
 
@@ -593,7 +593,7 @@ def test_interfaces_that_the_subject_may_not_have(
     """The right key does not make a card right that leads elsewhere, or nowhere."""
     card = by_another_sdk({**PORTABLE, "supportedInterfaces": interfaces}, alice, "served-as-is")
 
-    report = examine_card(dump(card), expect=Issuer("harbour"), policy=policy_for(alice), now=NOW)
+    report = reach_verdict(dump(card), expect=Issuer("harbour"), policy=policy_for(alice), now=NOW)
 
     assert (report.verdict, codes(report)[0]) == ("untrusted", code)
     assert (report.answers.integrity, report.answers.authorised) == ("yes", "no")
@@ -613,7 +613,7 @@ def test_the_place_of_a_refused_interface_is_the_document_s(alice: PrivateKey) -
         jwks = JwkSet.of([alice.public])
         policy = Policy.from_jwks(jwks, name="x", origin=TIDES, accept="sdk", only=(profile,))
         document = dump(by_another_sdk(card, alice, profile))
-        report = examine_card(document, expect=Holder(), policy=policy, now=NOW)
+        report = reach_verdict(document, expect=Holder(), policy=policy, now=NOW)
         assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", path)
 
 
@@ -623,7 +623,9 @@ def test_a_grpc_authority_inside_is_an_interface(alice: PrivateKey) -> None:
     for binding, verdict in (("GRPC", "trusted"), ("JSONRPC", "untrusted")):
         card = {**PORTABLE, "supportedInterfaces": [{**interface, "protocolBinding": binding}]}
         document = dump(by_another_sdk(card, alice, "served-as-is"))
-        report = examine_card(document, expect=Issuer("harbour"), policy=policy_for(alice), now=NOW)
+        report = reach_verdict(
+            document, expect=Issuer("harbour"), policy=policy_for(alice), now=NOW
+        )
         assert report.verdict == verdict
 
 
@@ -646,11 +648,11 @@ def test_a_narrower_place_of_another_issuer_is_his(alice: PrivateKey, bob: Priva
     shared = Policy((landlord, of("lodger", bob, f"{TIDES}/agents/geo/")))
     card = dump(signed(lodger, alice))
 
-    alone = examine_card(card, expect=Issuer("landlord"), policy=Policy((landlord,)), now=NOW)
+    alone = reach_verdict(card, expect=Issuer("landlord"), policy=Policy((landlord,)), now=NOW)
     assert alone.verdict == "trusted"
-    report = examine_card(card, expect=Issuer("landlord"), policy=shared, now=NOW)
+    report = reach_verdict(card, expect=Issuer("landlord"), policy=shared, now=NOW)
     assert (report.verdict, codes(report)[0]) == ("untrusted", "card.origin_mismatch")
-    his = examine_card(dump(signed(lodger, bob)), expect=Issuer("lodger"), policy=shared, now=NOW)
+    his = reach_verdict(dump(signed(lodger, bob)), expect=Issuer("lodger"), policy=shared, now=NOW)
     assert his.verdict == "trusted"
 
 
@@ -667,7 +669,7 @@ def test_without_evidence_of_freshness_there_is_no_verdict(alice: PrivateKey) ->
     jwks = JwkSet.of([alice.public])
     policy = Policy((TrustedIssuer("harbour", KeysAnchor(jwks), (parse_place(TIDES),)),))
 
-    report = examine_card(
+    report = reach_verdict(
         dump(signed(PORTABLE, alice)), expect=Issuer("harbour"), policy=policy, now=NOW
     )
 
@@ -679,7 +681,7 @@ def test_without_evidence_of_freshness_there_is_no_verdict(alice: PrivateKey) ->
 
 def test_freshness_waived_by_name_is_said(alice: PrivateKey) -> None:
     """The twin: `current` stays unknown, and the verdict says what was waived."""
-    report = examine_card(
+    report = reach_verdict(
         dump(signed(PORTABLE, alice)), expect=Issuer("harbour"), policy=policy_for(alice), now=NOW
     )
 
@@ -701,7 +703,7 @@ def test_missing_freshness_does_not_soften_a_no(alice: PrivateKey) -> None:
     card = by_another_sdk(LAX, alice, "prune-empty")
 
     for edited, verdict in ((card, "untrusted"), ({**card, "name": "x"}, "invalid")):
-        report = examine_card(dump(edited), expect=Issuer("harbour"), policy=policy, now=NOW)
+        report = reach_verdict(dump(edited), expect=Issuer("harbour"), policy=policy, now=NOW)
         assert report.verdict == verdict
 
 
@@ -777,7 +779,7 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
         freshness="waived",
     )
 
-    report = examine_card(dump(card), expect=Issuer("harbour"), policy=Policy((issuer,)), now=NOW)
+    report = reach_verdict(dump(card), expect=Issuer("harbour"), policy=Policy((issuer,)), now=NOW)
 
     assert codes(report)[0] == "card.origin_mismatch"
     assert "coverage.requirement_unsigned" in codes(report)

@@ -44,7 +44,7 @@ from cardsign.reasons import Reason
 from cardsign.times import away, minute
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
-from cardsign.trust.resolve import outlook
+from cardsign.trust.resolve import resolve_remembered
 from cardsign.trust.state import IssuerStates
 from cardsign.verifier import Outcome, heaviest
 from cardsign.verify.report import EXIT_OF
@@ -105,7 +105,7 @@ def _seen(
     known, until, alarm = None, None, EXIT_NOT_TRUSTED
     try:
         known = trust.stored.recall(issuer)
-        found, alarms = outlook(issuer, loaded.policy.limits, known, now=now)
+        found, alarms = resolve_remembered(issuer, loaded.policy.limits, known, now=now)
         alarms = (*known.notes, *alarms)
         until = min(found.deadlines, default=None)
     except StateFault as fault:  # what is wrong with a memory is part of the answer

@@ -34,7 +34,7 @@ from cardsign.trust.state import TransientStates
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.report import Answer, Report, SignatureReport
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import reach_verdict
 
 _WEIGHT: Final[dict[Answer, str]] = {"yes": "good", "no": "bad", "unknown": "open"}
 _MARK: Final[dict[Answer, str]] = {"yes": "✓ yes", "no": "✗ no", "unknown": "? unknown"}
@@ -152,13 +152,13 @@ class _Shown:
             releases = (self.published.release,) if self.published.release else ()
             supplied = SuppliedStatements((self.newest,), releases)
             expect = Issuer(newest.issuer)
-            return examine_card(
+            return reach_verdict(
                 card, expect=expect, policy=policy, supplied=supplied, states=states, now=now
             )
         if self.jwks is not None and self.jwks.keys:
             policy = Policy.from_jwks(self.jwks, name="the published key set")
-            return examine_card(card, expect=Holder(), policy=policy, now=now)
-        return examine_card(card, expect=None, policy=Policy(), now=now)
+            return reach_verdict(card, expect=Holder(), policy=policy, now=now)
+        return reach_verdict(card, expect=None, policy=Policy(), now=now)
 
 
 # ------------------------------------------------------------------ sections

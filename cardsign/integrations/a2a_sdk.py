@@ -25,7 +25,7 @@ from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report, VerificationError, trusted_card
-from cardsign.verify.verdict import examine_card
+from cardsign.verify.verdict import reach_verdict
 
 try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
@@ -188,7 +188,7 @@ def signature_verifier(
         except (ProtobufError, SerializeToJsonError, ValueError) as exc:
             raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
         try:
-            report = examine_card(
+            report = reach_verdict(
                 untrusted_bytes,
                 expect=expect,
                 policy=policy,

@@ -58,7 +58,7 @@ from cardsign.urls import (
     without_userinfo,
 )
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
-from cardsign.verify.verdict import VerdictCache, examine_card
+from cardsign.verify.verdict import VerdictCache, reach_verdict
 
 # Nobody vouches for the card. Not softened once a signed card of the issuer was seen, since
 # anybody in between could take a signature away, or sign with a key of their own.
@@ -107,7 +107,7 @@ def gather(
     known: IssuerState | None,
     ask: Fetcher,
     *,
-    contact: str,
+    origin: str,
     now: datetime,
     fresh: bool = False,
 ) -> Refreshed:
@@ -126,7 +126,7 @@ def gather(
         limits: The policy's.
         known: What is remembered of the issuer; None where nothing can be.
         ask: Asks one URL.
-        contact: The origin that the card was asked from, over TLS or on this very machine.
+        origin: The origin that the card was asked from, over TLS or on this very machine.
         now: Aware.
         fresh: Ask every cache on the way to look again.
 
@@ -137,23 +137,23 @@ def gather(
     if isinstance(anchor, JwksAnchor):
         return _ask_jwks(anchor.url, known, ask, fresh=fresh)
     if isinstance(anchor, KeysetAnchor):
-        home = home_of(issuer.places, contact)
+        home = home_of(issuer.places, origin)
         return refresh_issuer(limits, known, anchor.pin, ask, home=home, now=now, fresh=fresh)
     if not isinstance(anchor, TofuAnchor) or known is None:
         return NOTHING
     if known.first_contact is not None:
-        home, pin = home_of(issuer.places, contact), known.first_contact
+        home, pin = home_of(issuer.places, origin), known.first_contact
         return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
-    if contact not in {str(place.origin) for place in issuer.places or ()}:
+    if origin not in {str(place.origin) for place in issuer.places or ()}:
         return NOTHING  # a copy elsewhere is no first contact (threat 20)
     if known.jwks is None:
-        met = refresh_issuer(limits, known, None, ask, home=contact, now=now, fresh=fresh)
-        if met.reasons or met.supplied != SuppliedStatements(contact=contact):
+        met = refresh_issuer(limits, known, None, ask, home=origin, now=now, fresh=fresh)
+        if met.reasons or met.supplied != SuppliedStatements(origin=origin):
             return met
-    return _ask_jwks(contact + JWKS_PATH, known, ask, contact=contact, fresh=fresh)
+    return _ask_jwks(origin + JWKS_PATH, known, ask, origin=origin, fresh=fresh)
 
 
-def home_of(places: Iterable[Place] | None, contact: str) -> str:
+def home_of(places: Iterable[Place] | None, origin: str) -> str:
     """The origin at which an issuer's statements lie.
 
     It is the card's own if the policy gives the issuer that whole origin, else the first whole
@@ -162,26 +162,24 @@ def home_of(places: Iterable[Place] | None, contact: str) -> str:
     places = tuple(places or ())
     whole = [str(place.origin) for place in places if place.is_whole_origin]
     homes = whole or [str(place.origin) for place in places]
-    return contact if contact in homes or not homes else homes[0]
+    return origin if origin in homes or not homes else homes[0]
 
 
 def _ask_jwks(
-    url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool, contact: str | None = None
+    url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool, origin: str | None = None
 ) -> Refreshed:
     answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
     again_after = REFRESH_INTERVAL
     if answer.max_age is not None:
         again_after = min(again_after, max(answer.max_age, 0))
     if answer.outcome == "found":
-        keys = SuppliedStatements(
-            untrusted_jwks=answer.untrusted_body, jwks_url=url, contact=contact
-        )
+        keys = SuppliedStatements(untrusted_jwks=answer.untrusted_body, jwks_url=url, origin=origin)
         return Refreshed(keys, (), again_after)
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
         reason = Reason.of(code, f"there is no key set at {url}")
-    return Refreshed(SuppliedStatements(contact=contact), (reason,), again_after)
+    return Refreshed(SuppliedStatements(origin=origin), (reason,), again_after)
 
 
 #: Seconds for all requests of one refresh; the rest is left to the next one. A host without any
@@ -250,7 +248,7 @@ class Refresher:
         limits: Limits,
         known: IssuerState | None,
         *,
-        contact: str,
+        origin: str,
         now: datetime,
         fresh: bool = False,
     ) -> Refreshed:
@@ -258,7 +256,7 @@ class Refresher:
 
         Threads that come while another one asks share its result.
         """
-        issuer = (entry.name, contact)
+        issuer = (entry.name, origin)
 
         def kept() -> Refreshed | None:
             last = self._last.get(issuer)
@@ -266,7 +264,7 @@ class Refresher:
 
         def refreshed() -> Refreshed:
             ask = _hurried(self._ask_for(entry), Deadline(self._clock, REFRESH_SECONDS))
-            found = gather(entry, limits, known, ask, contact=contact, now=now, fresh=fresh)
+            found = gather(entry, limits, known, ask, origin=origin, now=now, fresh=fresh)
             before, whole = self._last.get(issuer), found.supplied
             if found.has_failed:  # which does not replace what was had before
                 whole = before.whole if before else NO_STATEMENTS
@@ -556,12 +554,12 @@ class Discoverer:
         expect = self._narrowed(expect, owner, answer.url)
         refreshed, handed = NOTHING, question.supplied.untrusted_jwks is not None
         if owner is not None and not (handed and isinstance(owner.anchor, JwksAnchor)):
-            contact, limits = str(parse_url(answer.url).origin), self._policy.limits
+            origin, limits = str(parse_url(answer.url).origin), self._policy.limits
             refreshed = self._refresher.gather(
-                owner, limits, known, contact=contact, now=question.now, fresh=fresh
+                owner, limits, known, origin=origin, now=question.now, fresh=fresh
             )
         supplied = refreshed.supplied.joined(question.supplied)
-        report = examine_card(
+        report = reach_verdict(
             answer.untrusted_body,
             expect=expect,
             policy=self._policy,

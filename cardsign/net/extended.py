@@ -29,7 +29,7 @@ from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, Trus
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.report import VerificationError, ask_again
-from cardsign.verify.verdict import beside_its_public_card, examine_card
+from cardsign.verify.verdict import beside_its_public_card, reach_verdict
 
 #: Bytes around a card in an answer: some members, and white space.
 MAX_WRAPPING: Final = 16 * 1024
@@ -305,7 +305,7 @@ def discover_extended(
             sent; there is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
-        LocalFault: The memory, as for :func:`cardsign.examine_card`.
+        LocalFault: The memory, as for :func:`cardsign.reach_verdict`.
     """
     payload, subject = public.report.card, expect or CardUrl(public.url)
     if payload is None or (issuer := policy.find(subject)) is None:
@@ -320,7 +320,7 @@ def discover_extended(
             credentials.tokens.drop(found.credential)
         raise
     expected = Extended(subject, audience or (found.credential and found.credential.audience) or "")
-    judged = partial(examine_card, untrusted_card, expect=expected, policy=policy, states=states)
+    judged = partial(reach_verdict, untrusted_card, expect=expected, policy=policy, states=states)
     report = beside_its_public_card(judged(now=now(), supplied=public.supplied), public.report)
     if again is not None and ask_again(report):
         newer = again()

@@ -55,7 +55,7 @@ from cardsign.trust.state import TransientStates
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_card, examine_extended
+from cardsign.verify.verdict import examine_extended, reach_verdict
 
 _OLDER: Final = "the card for clients of A2A 0.3"
 _PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}
@@ -159,7 +159,7 @@ def _check_marker(
 def _check_verifies(
     card: bytes, expect: Expectation, name: str, policy: Policy, now: datetime
 ) -> None:
-    report = examine_card(card, expect=expect, policy=policy, now=now)
+    report = reach_verdict(card, expect=expect, policy=policy, now=now)
     if report.verdict != "trusted":
         reason = report.reasons[0]
         raise _not_verifying(name, reason.code, reason.message, reason.path)
@@ -355,7 +355,7 @@ class CheckedIssued:
             PublishRefused: ``publish.unlisted``: the release does not list the card;
                 ``publish.not_verifying``.
         """
-        report = examine_card(
+        report = reach_verdict(
             card,
             expect=Issuer(_NAME),
             supplied=self._evidence(),

@@ -44,7 +44,7 @@ from cardsign.trust.state import IssuerState, TransientStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import VerdictCache, examine_card
+from cardsign.verify.verdict import VerdictCache, reach_verdict
 
 
 class Site:
@@ -166,7 +166,7 @@ class KeysetPeer:
     def examine(self, t: int, card: bytes, *, fresh: bool) -> Report:
         """The verdict at a moment, after the statements were asked for if that was due."""
         supplied = self._refresh(t, fresh=fresh)
-        return examine_card(
+        return reach_verdict(
             card,
             expect=CardUrl(self.home + CARD_PATH),
             policy=self.policy,

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from cardsign.trust.resolve import IssuerTrust as IssuerTrust
     from cardsign.trust.resolve import Weight as Weight
     from cardsign.trust.resolve import end_of as end_of
-    from cardsign.trust.resolve import outlook as outlook
     from cardsign.trust.resolve import resolve_issuer as resolve_issuer
+    from cardsign.trust.resolve import resolve_remembered as resolve_remembered
     from cardsign.trust.state import MAX_PASSED as MAX_PASSED
     from cardsign.trust.state import NO_STATES as NO_STATES
     from cardsign.trust.state import DirectoryStates as DirectoryStates

@@ -96,7 +96,7 @@ def no_answer(result: FetchResult) -> Reason:
 
 def refresh_issuer(
     limits: Limits,
-    known: IssuerState | None,
+    state: IssuerState | None,
     pin: KeysetId | RootAnchor | None,
     fetch: Fetcher,
     *,
@@ -110,7 +110,7 @@ def refresh_issuer(
     which the release names is for the verdict to say, and a 404 proves nothing by itself.
 
     Args:
-        known: What is remembered of the issuer.
+        state: What is remembered of the issuer.
         pin: The anchor, or what was found at first contact; None where this is it.
         home: The origin at which the statements are published.
         fresh: Ask every cache on the way to look again.
@@ -119,22 +119,22 @@ def refresh_issuer(
     walk = Walk(now, timedelta(seconds=limits.skew), lambda statement: None)
     refresh = _Refresh(home, fetch, fresh, walk)
     release = refresh.ask(RELEASE_PATH)
-    if release.outcome == "absent" and known is not None and known.release is not None:
-        refresh.vanished(f"release {known.release.seq}")
+    if release.outcome == "absent" and state is not None and state.release is not None:
+        refresh.vanished(f"release {state.release.seq}")
     named = None
     if release.outcome == "found":
         with suppress(StatementRefused):
             named = read_release(release.untrusted_body).keyset
-    held = known.keyset if known else None
+    held = state.keyset if state else None
     if held is None:
         held = refresh.first_contact(named) if pin is None else refresh.first(pin)
     if held is not None:
         held = refresh.onwards(held)
         if release.outcome != "failed":  # no answer says nothing
-            refresh.check_named(held, named, known.keyset if known else None)
+            refresh.check_named(held, named, state.keyset if state else None)
     bodies = (release.untrusted_body,) if release.outcome == "found" else ()
     return Refreshed(
-        SuppliedStatements(tuple(refresh.keysets), bodies, contact=home),
+        SuppliedStatements(tuple(refresh.keysets), bodies, origin=home),
         tuple(dict.fromkeys(refresh.reasons)),
         refresh.again_after,
     )

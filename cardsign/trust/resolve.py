@@ -206,8 +206,8 @@ def resolve_issuer(
             f"{issuer.name!r} is remembered under another policy, anchor or origins",
         )
     about = (issuer, state, reserved, limits, supplied)
-    if not historic and (known := _resolved_before(about, now)) is not None:
-        return known
+    if not historic and (before := _resolved_before(about, now)) is not None:
+        return before
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
     trust = resolution.result()
     lasts = not any(reason.code in _TIMED for _, reason in trust.weighed)
@@ -362,7 +362,7 @@ class _Resolution:
             return self.by_keyset(self.state.first_contact, None)
         if self.state.jwks is not None:
             return self._bare(self.state.jwks, offered=self._offered_jwks())
-        if (home := self.supplied.contact) is not None:
+        if (home := self.supplied.origin) is not None:
             none = f"{home} gave neither a sound keyset statement nor a key set"
             return self._without_source("trust.no_first_contact", none, hint=_NO_KEYS_HINT)
         none = "there was no contact yet; only its own origin can make the first, by the card's URL"
@@ -370,7 +370,7 @@ class _Resolution:
 
     def _make_contact(self) -> None:
         """Learn from the card's own origin over TLS, and from no mirror or file."""
-        home, offered = self.supplied.contact, self._offered_jwks()
+        home, offered = self.supplied.origin, self._offered_jwks()
         if home is None or not _is_at_home(home, self.issuer.places or ()):
             return
         keysets, _, _ = receive(self.supplied.untrusted_keysets, ())
@@ -536,10 +536,10 @@ class _Resolution:
 _CONTACT: Final = "first contact with %s: %s found there is trusted from now on"
 
 
-def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
+def _is_at_home(home: str, places: tuple[Place, ...]) -> bool:
     """Whether an origin is one of the issuer's own, reached in a way that no one can change."""
     try:
-        origin = parse_origin(contact)
+        origin = parse_origin(home)
     except CardRefused:
         return False
     secure = origin.scheme == "https" or is_this_machine(origin.host)
@@ -555,7 +555,7 @@ def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
 KEYSET_NOTICE: Final = 14 * 24 * 3600
 
 
-def outlook(
+def resolve_remembered(
     issuer: TrustedIssuer, limits: Limits, state: IssuerState, *, now: datetime
 ) -> tuple[IssuerTrust, tuple[Reason, ...]]:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.

@@ -49,7 +49,7 @@ class SuppliedStatements:
         jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
             `jwks` anchor reads a set that comes from its own URL and no other.
         jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
-        contact: The origin from which all of this was fetched over TLS, such as
+        origin: The origin from which all of this was fetched over TLS, such as
             ``https://agent.example``; None for files and bundles. First contact needs it. Of
             plain HTTP only this machine itself counts, which no fetch asks without leave.
     """
@@ -58,7 +58,7 @@ class SuppliedStatements:
     untrusted_releases: tuple[bytes, ...] = ()
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
-    contact: str | None = None
+    origin: str | None = None
     jwks_once: bool = False
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class SuppliedStatements:
             (*self.untrusted_releases, *other.untrusted_releases),
             jwks.untrusted_jwks,
             jwks.jwks_url,
-            self.contact if self.contact == other.contact else None,
+            self.origin if self.origin == other.origin else None,
             jwks.jwks_once,
         )
 

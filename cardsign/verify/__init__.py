@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cardsign.verify.signature import matching_payload as matching_payload
     from cardsign.verify.verdict import Matter as Matter
     from cardsign.verify.verdict import VerdictCache as VerdictCache
-    from cardsign.verify.verdict import examine_card as examine_card
     from cardsign.verify.verdict import examine_extended as examine_extended
+    from cardsign.verify.verdict import reach_verdict as reach_verdict
 
 __getattr__ = lazy_names(__name__)

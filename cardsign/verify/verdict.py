@@ -1,6 +1,6 @@
 """The verdict: one answer on (bytes, subject, policy, time), and why.
 
-:func:`examine_card` explains and never raises for what is in the card:
+:func:`reach_verdict` explains and never raises for what is in the card:
 
 (1) the policy says whose card it should be                     ``Policy.find``
 (2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
@@ -56,7 +56,7 @@ from cardsign.verify.report import (
 from cardsign.verify.signature import examine_signature
 
 
-def examine_card(
+def reach_verdict(
     untrusted_bytes: bytes,
     *,
     expect: Expectation | None,
@@ -535,16 +535,16 @@ def examine_extended(
         untrusted_extended: The extended card as received.
         of: Whose cards they should be.
         audience: The id of the audience, as the issuer gave it to this verifier.
-        policy, now, supplied, states, cache, historic: As for :func:`examine_card`, of both.
+        policy, now, supplied, states, cache, historic: As for :func:`reach_verdict`, of both.
 
     Returns:
         The public card's report and the extended card's.
 
     Raises:
-        Everything that :func:`examine_card` raises.
+        Everything that :func:`reach_verdict` raises.
     """
     examine = partial(
-        examine_card,
+        reach_verdict,
         policy=policy,
         now=now,
         supplied=supplied,

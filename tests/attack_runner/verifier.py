@@ -50,8 +50,8 @@ from cardsign.verify import (
     Report,
     VerdictCache,
     VerificationError,
-    examine_card,
     examine_extended,
+    reach_verdict,
 )
 from tests.attack_runner.corpus import Case
 from tests.attack_runner.outcome import Outcome, Traffic
@@ -150,8 +150,8 @@ def _examine(case: Case, step: Mapping[str, Any], **held: Any) -> Report:
         assert audience is not None
         return examine_extended(public, card, of=subject, audience=audience, **rest)[1]
     if subject is not None and audience is not None:
-        return examine_card(card, expect=Extended(subject, audience), **rest)
-    return examine_card(card, expect=subject, **rest)
+        return reach_verdict(card, expect=Extended(subject, audience), **rest)
+    return reach_verdict(card, expect=subject, **rest)
 
 
 def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
         untrusted_releases=tuple(map(case.input, brought.get("releases", ()))),
         untrusted_jwks=case.input(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
-        contact=brought.get("contact"),
+        origin=brought.get("contact"),
     )
     now = datetime.fromtimestamp(step["now"], UTC)
     return {"supplied": supplied, "now": now, "historic": step.get("historic", False)}

@@ -22,7 +22,7 @@ from cardsign.jose import JwkSet
 from cardsign.lint import lint_portability
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.hostile import KEY, SHAPES, card, entry
 
 SMALL = 16 * 1024  # from half of it on an encoder reserves memory in steps of the same share
@@ -34,7 +34,7 @@ ANY_PROFILE = Policy.from_jwks(JWKS, name="them", accept="sdk", only=tuple(PROFI
 
 def verify(data: bytes) -> object:
     """As a caller who accepts all that may be accepted."""
-    return examine_card(data, expect=Holder(), policy=ANY_PROFILE, now=NOW)
+    return reach_verdict(data, expect=Holder(), policy=ANY_PROFILE, now=NOW)
 
 
 def sign(data: bytes) -> object:

@@ -25,7 +25,7 @@ from cardsign.trust import (
     read_policy,
 )
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify import NotTrusted, Report, examine_card
+from cardsign.verify import NotTrusted, Report, reach_verdict
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended, Network
 from tests.jose.statement_making import DAY, URL, key
@@ -505,9 +505,9 @@ def test_a_peer_that_exhausts_this_machine_hides_no_other(
     def examined(untrusted_card: bytes, **more: Any) -> Report:
         if more["expect"] == CardUrl(f"{HOME}/b.json"):
             raise crash
-        return examine_card(untrusted_card, **more)
+        return reach_verdict(untrusted_card, **more)
 
-    monkeypatch.setattr("cardsign.net.discovery.examine_card", examined)
+    monkeypatch.setattr("cardsign.net.discovery.reach_verdict", examined)
     ended = cardsign("peers", "verify")
     lines = ended.text.splitlines()
     assert len(lines) == 4

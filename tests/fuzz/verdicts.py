@@ -36,7 +36,7 @@ from cardsign.trust import (
     state_bytes,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import Report, examine_card, examine_extended
+from cardsign.verify import Report, examine_extended, reach_verdict
 from tests.fuzz import seeds
 from tests.fuzz.issuing import AUDIENCE, CARD_SIGNERS, ISSUER, NOW, URL, key, public_keys
 from tests.fuzz.mutations import SEPARATOR
@@ -65,7 +65,7 @@ def check_pinned(data: bytes) -> str:
     anchor = KeysAnchor(_BY_RIGHT)
     for accept in ("full", "sdk"):
         issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived", unsigned="unknown")
-        report = examine_card(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
+        report = reach_verdict(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
         _check_report(report, data)
     return report.verdict
 
@@ -78,7 +78,7 @@ def check_refresh(data: bytes) -> str:
     held = [_number(memory, asked.issuer)]
     for supplied in (asked.supplied[0], asked.supplied[1], SuppliedStatements()):
         for card in asked.cards:
-            report = examine_card(
+            report = reach_verdict(
                 card,
                 expect=asked.expect,
                 policy=policy,
@@ -127,8 +127,8 @@ class _Refresh:
         jwks = next((body for kind, body in records if kind == b"j"), None)
         contact = "https://tides.example"
         self.supplied = (
-            SuppliedStatements(keysets[:1], releases[:1], jwks, contact=contact),
-            SuppliedStatements(keysets, releases, jwks, contact=contact),
+            SuppliedStatements(keysets[:1], releases[:1], jwks, origin=contact),
+            SuppliedStatements(keysets, releases, jwks, origin=contact),
         )
 
 

@@ -27,7 +27,7 @@ from cardsign.card import Card as AgentCard  # noqa: E402
 from cardsign.errors import InputRefused  # noqa: E402
 from cardsign.jose import JwkSet  # noqa: E402
 from cardsign.trust import Holder, Policy, look_at  # noqa: E402
-from cardsign.verify import Report, examine_card  # noqa: E402
+from cardsign.verify import Report, reach_verdict  # noqa: E402
 from tests.support import PORTABLE  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "reports" / "partners.md"
@@ -155,7 +155,7 @@ def judge(partner: Partner, keys: JwkSet) -> Answer:
     reports: dict[str, Report] = {}
     for word in ("full", "sdk"):
         policy = Policy.from_jwks(keys, name="the partner", accept=word)
-        reports[word] = examine_card(data, expect=Holder(), policy=policy, now=NOW)
+        reports[word] = reach_verdict(data, expect=Holder(), policy=policy, now=NOW)
     first = reports["full"].reasons[0]
     code = first.code
     if reports["full"].verdict == "trusted":

@@ -47,7 +47,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -75,7 +75,7 @@ class Peer:
         assert generation.release is not None
         keysets = (*generation.keysets.values(), *more)
         supplied = SuppliedStatements(keysets, (generation.release,))
-        return examine_card(
+        return reach_verdict(
             card or generation.card,
             expect=Issuer("tides"),
             policy=self.policy,

@@ -47,7 +47,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
-from cardsign.verify import NotTrusted, Report, VerdictCache, examine_card
+from cardsign.verify import NotTrusted, Report, VerdictCache, reach_verdict
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum
 from tests.support import PORTABLE, dump, signed
@@ -859,9 +859,9 @@ def test_what_nobody_foresaw_is_no_verdict(
     def examined(untrusted_card: bytes, **more: Any) -> Report:
         if untrusted_card == b"{}":
             raise crash
-        return examine_card(untrusted_card, **more)
+        return reach_verdict(untrusted_card, **more)
 
-    monkeypatch.setattr("cardsign.net.discovery.examine_card", examined)
+    monkeypatch.setattr("cardsign.net.discovery.reach_verdict", examined)
     tides.documents["/hostile.json"] = b"{}"
     with ThreadPoolExecutor(2) as threads:
         one, other = threads.map(met.discoverer.examine, [HOST + "/hostile.json", HOST])

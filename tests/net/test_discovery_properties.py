@@ -13,7 +13,7 @@ from cardsign.errors import FetchFailed
 from cardsign.net import Absent, Discoverer, DocumentFetcher, FetchSettings
 from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
 from tests.support import PORTABLE, dump, signed
@@ -98,7 +98,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
                     served.caching = step  # type: ignore[assignment]
             met = one.look_up(HOST)
             if met.untrusted_card:
-                alone = examine_card(
+                alone = reach_verdict(
                     met.untrusted_card,
                     expect=CardUrl(met.url),
                     policy=policy,

@@ -88,7 +88,7 @@ def blank(anchor: Anchor, **changes: Any) -> IssuerState:
 def brought(anchor: Anchor, ask: Answers, *, contact: str = HOME, **changes: Any) -> Refreshed:
     """What comes home from one destination."""
     known = blank(anchor, **changes)
-    return gather(enrolled(anchor), LIMITS, known, ask, contact=contact, now=NOW)
+    return gather(enrolled(anchor), LIMITS, known, ask, origin=contact, now=NOW)
 
 
 HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -200,7 +200,7 @@ def rounds_of(ask: Answers) -> Callable[..., Refreshed]:
 
     def again(seconds: float, known: IssuerState | None = None, **more: Any) -> Refreshed:
         now = NOW + timedelta(seconds=seconds)
-        return rounds.gather(one, LIMITS, known, contact=HOME, now=now, **more)
+        return rounds.gather(one, LIMITS, known, origin=HOME, now=now, **more)
 
     return again
 
@@ -250,7 +250,7 @@ def test_O18_refreshes_kept_are_bounded(
     rounds, shore = Refresher(lambda _: ask, lambda: 0.0), "https://shore.example"
     other = TrustedIssuer("shore", ANCHOR, (parse_place(shore),))
     for issuer, contact in ((enrolled(ANCHOR), HOME), (other, shore), (enrolled(ANCHOR), HOME)):
-        rounds.gather(issuer, LIMITS, None, contact=contact, now=NOW)
+        rounds.gather(issuer, LIMITS, None, origin=contact, now=NOW)
     assert ask.asked.count(HOME + RELEASE_PATH) == times
 
 
@@ -271,7 +271,7 @@ def test_who_began_before_a_round_that_nobody_may_keep() -> None:
 
     def again(seconds: float) -> Refreshed:
         now = NOW + timedelta(seconds=seconds)
-        return rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=now)
+        return rounds.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=now)
 
     again(1)
     times = len(ask.asked)
@@ -327,7 +327,7 @@ def test_who_waited_for_a_round_uses_it(
 
     def gathered(nth: int, fresh: bool) -> Refreshed:
         now = NOW - timedelta(seconds=nth)  # each began before the one that asks
-        return one.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=now, fresh=fresh)
+        return one.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=now, fresh=fresh)
 
     with ThreadPoolExecutor(10) as threads:
         try:
@@ -354,7 +354,7 @@ def test_who_has_less_in_memory_asks_himself() -> None:
     one = Refresher(lambda _: ask, lambda: 0.0)
 
     def gathered(known: IssuerState | None) -> Refreshed:
-        return one.gather(enrolled(ANCHOR), LIMITS, known, contact=HOME, now=NOW)
+        return one.gather(enrolled(ANCHOR), LIMITS, known, origin=HOME, now=NOW)
 
     with ThreadPoolExecutor(2) as threads:
         try:
@@ -406,7 +406,7 @@ def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
         return site(url, max_bytes=max_bytes, fresh=fresh)
 
     rounds = Refresher(lambda _: ask, lambda: clock[0])
-    found = rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
+    found = rounds.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=NOW)
     assert {reason.code for reason in found.reasons} == codes
     assert len(site.asked) == requests
     assert len(found.supplied.untrusted_releases) == 1
@@ -424,8 +424,8 @@ def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
     rounds = Refresher(lambda _: ask, lambda: 0.0)
     other = TrustedIssuer("shore", ANCHOR, (parse_place("https://shore.example"),))
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
-        rounds.gather(other, LIMITS, None, contact="https://shore.example", now=NOW)
+        slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, origin=HOME, now=NOW)
+        rounds.gather(other, LIMITS, None, origin="https://shore.example", now=NOW)
         assert not slow.done()
         gate.set()
         slow.result(PATIENCE)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import cardsign
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, OPT_IN_PROFILES, Card, render
 from cardsign.trust import NO_STATES, Holder, IssuerState, SuppliedStatements, TransientStates
-from cardsign.verify import examine_card, examine_extended
+from cardsign.verify import examine_extended, reach_verdict
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
 from tests.attack_runner.verifier import run_case, subject_of
@@ -158,7 +158,7 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
         policy = cardsign.Policy.from_jwks(jwks, name="the oracle", accept="sdk", only=profiles)
         return partial(
             _told,
-            lambda card: examine_card(card, expect=Holder(), policy=policy, now=now),
+            lambda card: reach_verdict(card, expect=Holder(), policy=policy, now=now),
         )
     return partial(_told, partial(_by_policy, base, _policy(base["policy"]), now))
 
@@ -178,7 +178,7 @@ def _by_policy(
         untrusted_releases=tuple(base64.b64decode(one) for one in brought.get("releases", ())),
         untrusted_jwks=base64.b64decode(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
-        contact=brought.get("contact"),
+        origin=brought.get("contact"),
     )
     memory: cardsign.IssuerStates = NO_STATES
     if base["memory"] == "fresh":
@@ -191,7 +191,7 @@ def _by_policy(
         return examine_extended(
             public, card, of=subject, audience=base["subject"]["audience"], **held
         )[1]
-    return examine_card(card, expect=subject, **held)
+    return reach_verdict(card, expect=subject, **held)
 
 
 def _told(examine: Callable[[bytes], cardsign.Report], card: bytes) -> str:
@@ -257,7 +257,7 @@ def other_vectors(shared: Path) -> Iterator[tuple[str, str, Any]]:
 def _holder(jwks: bytes, profiles: Sequence[str]) -> Callable[[bytes], cardsign.Report]:
     held = cardsign.JwkSet.from_bytes(jwks)
     policy = cardsign.Policy.from_jwks(held, name="x", accept="sdk", only=tuple(profiles))
-    return lambda card: examine_card(card, expect=Holder(), policy=policy, now=NOON)
+    return lambda card: reach_verdict(card, expect=Holder(), policy=policy, now=NOON)
 
 
 def _put(name: str, card: Mapping[str, Any], jwks: bytes) -> tuple[str, str, Any]:

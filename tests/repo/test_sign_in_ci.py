@@ -19,7 +19,7 @@ import pytest
 
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.keys import aws
 from tests.repo.test_pages import blocks, commands_of
 from tests.support import NOW, PORTABLE, native
@@ -102,7 +102,7 @@ class Trial:
         card = (self.folder / "signed.json").read_bytes()
         (self.folder / "signed.json").unlink()
         policy = Policy.from_jwks(jwks, name="the trial")
-        return examine_card(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+        return reach_verdict(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
 
 
 @pytest.fixture

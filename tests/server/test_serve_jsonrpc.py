@@ -12,7 +12,7 @@ from served import Site
 
 from cardsign.jose import JwkSet
 from cardsign.trust import Extended, Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")
 
@@ -58,7 +58,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     assert answer.json is not None
 
     policy = Policy.from_jwks(JwkSet.from_bytes(site.generation.jwks), name="peer")
-    report = examine_card(
+    report = reach_verdict(
         json.dumps(answer.json["result"]).encode(),
         expect=Extended(Holder(), "staff"),
         policy=policy,

@@ -16,7 +16,7 @@ from werkzeug.http import http_date
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import publish_generation
 from cardsign.trust import Holder, Policy
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"
@@ -52,7 +52,7 @@ def test_a_public_document_is_served_as_published(
 def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
     """What a peer does who meets this server."""
     policy = Policy.from_jwks(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
-    report = examine_card(
+    report = reach_verdict(
         site.client.get(CARD).data,
         expect=Holder(),
         policy=policy,

@@ -77,7 +77,7 @@ def test_texts_are_carried_exactly() -> None:
 def test_nothing_but_statements_comes_out() -> None:
     """No key set and no place of first contact: a bundle brings no trust."""
     _, supplied = read_bundle(a_bundle())
-    assert (supplied.untrusted_jwks, supplied.jwks_url, supplied.contact) == (None, None, None)
+    assert (supplied.untrusted_jwks, supplied.jwks_url, supplied.origin) == (None, None, None)
 
 
 def test_a_card_may_travel_with_few_statements_or_none() -> None:

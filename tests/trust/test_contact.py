@@ -26,7 +26,7 @@ def test_who_can_be_met(place: str, contact: str | None, met: bool) -> None:
     """Plain HTTP counts to this very machine alone, which only explicit leave ever asks."""
     memo = Notebook(blank(TofuAnchor()))
     first = keyset("ann", "bob")
-    standing = stand(TofuAnchor(), [first], memo=memo, places=place, contact=contact or place)
+    standing = stand(TofuAnchor(), [first], memo=memo, places=place, origin=contact or place)
     assert memo.known is not None
     assert (memo.known.first_contact is not None) is met
     assert ("trust.tofu_first" in codes(standing.notes)) is met

@@ -21,8 +21,8 @@ def test_statements_of_both() -> None:
 
 
 CONTACTS = {
-    "both from there": (SuppliedStatements((b"k2",), contact=HOME), HOME),
-    "one from a mirror": (SuppliedStatements((b"k2",), contact=MIRROR), None),
+    "both from there": (SuppliedStatements((b"k2",), origin=HOME), HOME),
+    "one from a mirror": (SuppliedStatements((b"k2",), origin=MIRROR), None),
     "one from a file": (HANDED, None),
     "nothing else": (NO_STATEMENTS, HOME),
 }
@@ -31,8 +31,8 @@ CONTACTS = {
 @pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
 def test_where_it_is_from(other: SuppliedStatements, contact: str | None) -> None:
     """First contact needs an origin from which all of it came (threat 20)."""
-    assert FETCHED.joined(other).contact == contact
-    assert other.joined(FETCHED).contact == contact
+    assert FETCHED.joined(other).origin == contact
+    assert other.joined(FETCHED).origin == contact
 
 
 def test_nothing_beside_something_is_something() -> None:

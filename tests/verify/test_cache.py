@@ -24,7 +24,7 @@ from cardsign.trust import (
     Policy,
     SuppliedStatements,
 )
-from cardsign.verify import Matter, Report, VerdictCache, examine_card
+from cardsign.verify import Matter, Report, VerdictCache, reach_verdict
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
 from tests.support import NOW, PORTABLE, codes, dump, signed
 from tests.trust.establishing import ORIGIN
@@ -274,7 +274,7 @@ def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
         jwks = json.dumps({"keys": [listed]}).encode()
         supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
         subject = Issuer(issuers[0].name)
-        report = examine_card(
+        report = reach_verdict(
             dump(card), expect=subject, policy=policy, now=NOW, supplied=supplied, cache=cache
         )
         return report.verdict

@@ -28,7 +28,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import NoVerdict, StatementUsed, examine_card
+from cardsign.verify import NoVerdict, StatementUsed, reach_verdict
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     NOW,
@@ -288,7 +288,7 @@ def test_a_key_that_changes_after_first_contact_needs_a_person() -> None:
 
     def met(name: str) -> tuple[str, str]:
         jwks = JwkSet.of([key(name).public]).to_bytes()
-        more = {"contact": ORIGIN, "untrusted_jwks": jwks}
+        more = {"origin": ORIGIN, "untrusted_jwks": jwks}
         report = tides.says(card_of(name), keysets=[], releases=[], more=more)
         return report.verdict, codes(report)[0]
 
@@ -531,7 +531,7 @@ def test_a_signature_of_ours_counts_under_a_keyset() -> None:
     card = dump(signed(PORTABLE, key("card")))
 
     assert Tides().says(card).verdict == "trusted"
-    assert examine_card(card, expect=None, policy=Tides().policy, now=later(0)).verdict == (
+    assert reach_verdict(card, expect=None, policy=Tides().policy, now=later(0)).verdict == (
         "indeterminate"
     )
 
@@ -545,7 +545,7 @@ def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> N
     issuer = TrustedIssuer(
         "tides", KeysAnchor(JwkSet.of([signer.public])), (parse_place(ORIGIN),), "sdk", "waived"
     )
-    report = examine_card(document, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
+    report = reach_verdict(document, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
     assert report.verdict == "untrusted"
     (found,) = [one for one in report.reasons if one.code == "card.interface_url"]
     assert found.path == "/supportedInterfaces/0/url"

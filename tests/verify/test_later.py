@@ -17,7 +17,7 @@ from cardsign.errors import CardsignError
 from cardsign.jose import PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder
-from cardsign.verify import Report, VerdictCache, examine_card, trusted_card
+from cardsign.verify import Report, VerdictCache, reach_verdict, trusted_card
 from tests.support import NOW, WITH_DEFAULTS, dump, signed, trusting
 
 KEYS = PrivateKey.generate("ES256", kid="old"), PrivateKey.generate("ES256", kid="new")
@@ -39,7 +39,7 @@ class Checks:
 
 def verdict_on(card: bytes, *, cache: VerdictCache | None = None, now: datetime = NOW) -> Report:
     """By both keys."""
-    return examine_card(card, expect=Holder(), policy=trusting(*KEYS), now=now, cache=cache)
+    return reach_verdict(card, expect=Holder(), policy=trusting(*KEYS), now=now, cache=cache)
 
 
 def by_the_plain_path(card: bytes) -> Report:

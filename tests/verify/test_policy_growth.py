@@ -25,7 +25,7 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import examine_card
+from cardsign.verify import reach_verdict
 from tests.jose.statement_making import DAY, NOW, T0
 
 ORIGIN = "https://tides.example"
@@ -47,7 +47,7 @@ def calls(policy: Policy, supplied: SuppliedStatements = NO_STATEMENTS) -> int:
 
     def verdict() -> str:
         expect = Issuer("tides")
-        report = examine_card(
+        report = reach_verdict(
             SIGNED, expect=expect, policy=known, now=NOW, supplied=supplied, states=states
         )
         return report.verdict

@@ -16,7 +16,7 @@ from cardsign.trust import (
     SuppliedStatements,
     TransientStates,
 )
-from cardsign.verify import Report, examine_card
+from cardsign.verify import Report, reach_verdict
 from tests.jose.statement_making import NOW, URL, key
 from tests.support import PORTABLE, by_another_sdk, dump
 from tests.trust.establishing import anchored, enrolled, listed
@@ -83,7 +83,7 @@ class Tides:
             tuple((current(self.one),) if releases is None else releases),
             **(more or {}),
         )
-        return examine_card(
+        return reach_verdict(
             card_of() if card is None else card,
             expect=expect or CardUrl(URL),
             now=now,

@@ -18,7 +18,7 @@ from cardsign.trust import (
     Limits,
     TofuAnchor,
     TrustedIssuer,
-    outlook,
+    resolve_remembered,
 )
 from cardsign.urls import parse_place
 from tests.jose.statement_making import DAY, NOW, T0, signed_keyset, signed_release
@@ -55,7 +55,7 @@ def test_what_needs_a_person(
     enrolled = TrustedIssuer("tides", anchor(), (parse_place("https://tides.example"),), **changes)
     newest = T0 if release is RELEASE else 0
     known = replace(IssuerState.begin(enrolled, KEYSET, release), newest_iat=newest)
-    _, alarms = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
+    _, alarms = resolve_remembered(enrolled, Limits(), known, now=NOW + timedelta(days=days))
     assert codes(alarms)[: len(expected)] == expected
     assert bool(alarms) is bool(expected)
 
@@ -64,9 +64,9 @@ def test_until_when() -> None:
     """The least of all deadlines, of which a policy may set an earlier one."""
     enrolled = TrustedIssuer("tides", anchor(), None)
     known = IssuerState.begin(enrolled, KEYSET, RELEASE)
-    assert min(outlook(enrolled, Limits(), known, now=NOW)[0].deadlines) == RELEASE.exp
+    assert min(resolve_remembered(enrolled, Limits(), known, now=NOW)[0].deadlines) == RELEASE.exp
     strict = Limits(keyset_age=DAY)
-    trust, alarms = outlook(enrolled, strict, known, now=NOW)
+    trust, alarms = resolve_remembered(enrolled, strict, known, now=NOW)
     assert (min(trust.deadlines), codes(alarms)) == (T0 + DAY, ["peer.statement_ends"])
     assert DAY < KEYSET_NOTICE
 
@@ -75,8 +75,8 @@ def test_who_was_never_met() -> None:
     """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
     for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
         enrolled = TrustedIssuer("tides", one, ())
-        trust, alarms = outlook(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
+        trust, alarms = resolve_remembered(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
         assert (codes(alarms), trust.deadlines) == ([expected], ())
     keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
     pinned = TrustedIssuer("tides", keys, (), freshness="waived")
-    assert outlook(pinned, Limits(), IssuerState.begin(pinned), now=NOW)[1] == ()
+    assert resolve_remembered(pinned, Limits(), IssuerState.begin(pinned), now=NOW)[1] == ()
