@@ -23,10 +23,9 @@ from cardsign.publish.generation import (
     load_current,
 )
 from cardsign.server.answers import Answer
-from cardsign.server.app import Views, public_answer, routes_of
+from cardsign.server.app import ExtendedCards, Views, public_answer, routes_of
 from cardsign.server.documents import DECIDING, Paths, Representation, decoded
 from cardsign.server.events import published_event, to_log, to_stderr
-from cardsign.server.extended import ExtendedCards
 from cardsign.server.providers import WAITS, Provider
 from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings

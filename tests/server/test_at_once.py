@@ -186,5 +186,5 @@ def test_a_fault_of_ours_is_left_to_flask(
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("cardsign.server.extended.ExtendedCards.card_for", fail)
+    monkeypatch.setattr("cardsign.server.app.ExtendedCards.card_for", fail)
     assert at_once(live, Authorization=f"Bearer {token[0]}") is None

@@ -89,7 +89,7 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("cardsign.server.extended.ExtendedCards.card_for", fail)
+    monkeypatch.setattr("cardsign.server.app.ExtendedCards.card_for", fail)
     site.client.application.app.testing = False
     answer = site.client.get("/extendedAgentCard", headers=site.bearer())
 
