@@ -150,17 +150,14 @@ def _seen_lines(
         paths = (url, url + ".well-known/") if url.endswith("/") else (url,)
         is_seen = url in seen["seen"] or any(one.startswith(paths[1:]) for one in seen["seen"])
         yield f"  card        {safe(url)}{'' if is_seen else ', not seen yet'}"
-        yield f"  last check  {_checked_text(checks.get(url), now)}"
+        checked = "never: cardsign peers verify"
+        if (last := checks.get(url)) is not None:
+            code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
+            checked = f"{away(min(last.at, now), now)} ({minute(last.at)}): {last.verdict}{code}"
+        yield f"  last check  {checked}"
     for alarm in seen["alarms"]:
         yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
         yield f"      {safe(alarm['hint'], limit=300)}"
-
-
-def _checked_text(last: LastCheck | None, now: datetime) -> str:
-    if last is None:
-        return "never: cardsign peers verify"
-    code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
-    return f"{away(min(last.at, now), now)} ({minute(last.at)}): {last.verdict}{code}"
 
 
 # What the cards are worth now.
@@ -279,22 +276,18 @@ def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Reason])
         why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
     if not isinstance(result, LocalFault) and result.valid_until is not None:
         why.append(f"until {minute(result.valid_until)}")
-    why += [f"{told.code}: {safe(told.message)}" for told in _told(one, alarms)]
+    reasons: Sequence[Reason] = one.reasons
+    if one.verdict != "trusted" and reasons:  # why it is not, and the alarms
+        first = reasons[0]
+        if first.code in _MISSING:
+            behind = ("statement.", "refresh.")
+            causes = (cause for cause in reasons if cause.code.startswith(behind))
+            first = next(causes, first)
+        reasons = tuple(dict.fromkeys((first, *alarms)))
+    why += [f"{told.code}: {safe(told.message)}" for told in reasons]
     optional = "" if issuer.peer == "required" else " (optional)"
     begin = f"{one.verdict:<13}  {issuer.name}{optional}  {safe(one.name)}"
     return f"{begin}  {'; '.join(why)}".rstrip()
-
-
-def _told(one: Outcome, alarms: Sequence[Reason]) -> Sequence[Reason]:
-    """Of a trusted card all that was found; of any other why it is not, and the alarms."""
-    reasons = one.reasons
-    if one.verdict == "trusted" or not reasons:
-        return reasons
-    first = reasons[0]
-    if first.code in _MISSING:
-        causes = (why for why in reasons if why.code.startswith(("statement.", "refresh.")))
-        first = next(causes, first)
-    return tuple(dict.fromkeys((first, *alarms)))
 
 
 def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:

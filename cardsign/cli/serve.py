@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,14 +122,18 @@ def tokens() -> None:
 @dry_run_option
 def create(audience: str, token_file: Path | None, expires: datetime | None) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
-    from cardsign.server.tokens import create_token
+    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES, create_token
 
     end = expires and expires.replace(tzinfo=UTC)
     if end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(end)} would open nothing")
     token, line = create_token(audience, end)
     if token_file is not None:
-        write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
+        present = b""
+        with suppress(FileMissing):
+            present = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
+        present += b"" if present.endswith(b"\n") or not present else b"\n"
+        write_atomic(to_change(token_file), present + line.encode() + b"\n")
     if printed({"token": token, "line": line}):
         return
     click.echo(token)
@@ -175,13 +180,3 @@ def revoke(digest: str, token_file: Path) -> None:
     write_atomic(to_change(token_file), without_token(data, digest, str(token_file)))
     printed({"revoked": digest, "token_file": str(token_file)})
     say(f"{done('revoked', 'revoke')} {digest} in {token_file}")
-
-
-def _present(token_file: Path) -> bytes:
-    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES
-
-    try:
-        data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
-    except FileMissing:
-        return b""
-    return data if data.endswith(b"\n") or not data else data + b"\n"
