@@ -88,7 +88,15 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> Itera
     if after.recovery is None:
         yield "= recovery: none; a stolen root key cannot be replaced"
     yield from _texts("origin", before.origins if before else (), after.origins)
-    yield from _keys(before.keys if before else (), after.keys)
+    old = {key.public.thumbprint: key for key in (before.keys if before else ())}
+    new = {key.public.thumbprint: key for key in after.keys}
+    yield from (f"- key {_key(key)}" for name, key in old.items() if name not in new)
+    for name, key in new.items():
+        if name not in old:
+            yield f"+ key {_key(key)}"
+        elif key != old[name]:
+            yield f"~ key before: {_key(old[name])}"
+            yield f"~ key after: {_key(key)}"
     yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
     yield f"~ valid from {day(after.iat)} until {day(after.exp)}"
 
@@ -106,20 +114,6 @@ def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[
         )
     yield f"~ {name}: {' -> '.join(sizes)}"
     yield from _texts(name, *members)
-
-
-def _keys(before: tuple[IssuerKey, ...], after: tuple[IssuerKey, ...]) -> Iterator[str]:
-    old = {key.public.thumbprint: key for key in before}
-    new = {key.public.thumbprint: key for key in after}
-    for name, key in old.items():
-        if name not in new:
-            yield f"- key {_key(key)}"
-    for name, key in new.items():
-        if name not in old:
-            yield f"+ key {_key(key)}"
-        elif key != old[name]:
-            yield f"~ key before: {_key(old[name])}"
-            yield f"~ key after: {_key(key)}"
 
 
 def _key(key: IssuerKey) -> str:
@@ -611,7 +605,10 @@ def draft_following(
     floor = dict(previous.floor) if previous else {}
     if plan.extended_floor is not None:
         floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
-    cards = _settled(_listed_cards(plan, previous, floor, seq), plan, floor)
+    cards = _listed_cards(plan, previous, floor, seq)
+    for card in cards:  # no cache holds what was listed before it any more
+        if plan.settled.get(card.url) == card.payload_sha256:
+            floor[card.url] = max(floor.get(card.url, 0), card.seq)
     # The floor outlives the card: so every later release knows that it was withdrawn.
     for url in plan.withdrawn:
         floor.setdefault(url, seq)
@@ -635,6 +632,7 @@ def draft_following(
                     "seq": card.seq,
                 }
                 for card in cards
+                if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
             ],
             "floor": dict(floor),
             "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
@@ -681,15 +679,3 @@ def _listed_cards(
         if url not in newest or newest[url].payload_sha256 != digest:
             listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)
     return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
-
-
-def _settled(cards: list[ListedCard], plan: ReleasePlan, floor: dict[str, int]) -> list[ListedCard]:
-    """Leave out what no cache holds any more, and raise the floors to what is left."""
-    for card in cards:
-        if plan.settled.get(card.url) == card.payload_sha256:
-            floor[card.url] = max(floor.get(card.url, 0), card.seq)
-    return [
-        card
-        for card in cards
-        if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
-    ]

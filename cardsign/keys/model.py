@@ -44,7 +44,7 @@ from cardsign.statements.keyset import KeysetId, keyset_id
 from cardsign.times import read_stamp, stamp
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
 FORMAT: Final = 3
 #: States that are not read again for as long as their bytes are the same; a command loads often.
@@ -656,12 +656,8 @@ def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
     try:
         return _adapter().validate_python(document)
     except ValidationError as exc:
-        raise StoreFault("keystore.corrupt", _first_error(exc), path=where) from exc
-
-
-def _first_error(exc: ValidationError) -> str:
-    """The first thing that is wrong, and its place; nothing of the document is repeated."""
-    error = exc.errors(include_url=False, include_input=False)[0]
-    pointer = "".join(f"/{part}" for part in error["loc"])
-    said = error.get("ctx", {}).get("error", error["msg"])
-    return f"`{pointer}` {said}" if isinstance(said, ValueError) else f"`{pointer}`: {said}"
+        error = exc.errors(include_url=False, include_input=False)[0]  # nothing of it is repeated
+        pointer = "".join(f"/{part}" for part in error["loc"])
+        said = error.get("ctx", {}).get("error", error["msg"])
+        what = f"`{pointer}` {said}" if isinstance(said, ValueError) else f"`{pointer}`: {said}"
+        raise StoreFault("keystore.corrupt", what, path=where) from exc

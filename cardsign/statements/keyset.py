@@ -511,24 +511,22 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
 
 
 def _check_successors_signatures(current: KeysetStatement, following: KeysetStatement) -> Counted:
-    is_changed = following.recovery != current.recovery
-    if is_changed and current.recovery is None:
+    replaced = current.recovery if following.recovery != current.recovery else None
+    if current.recovery is None and following.recovery is not None:
         raise StatementRefused(
             "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
         )
-    held = [current.recovery] if is_changed and current.recovery else []
-    counted = _counted(following, current.root, following.root, *held)
+    asked = [current.root, following.root, *([replaced] if replaced else [])]
+    counted = _counted(following, *asked)
     _require(current.root, counted, "the root before")
     _require(following.root, counted, "its own root")
-    if is_changed and current.recovery:
-        signed = len(current.recovery.holders(counted))
-        if signed < current.recovery.threshold:
-            raise StatementRefused(
-                "statement.recovery",
-                f"recovery was changed with {signed} of {current.recovery.threshold} signatures "
-                "of the recovery before",
-                path="/recovery",
-            )
+    if replaced and (signed := len(replaced.holders(counted))) < replaced.threshold:
+        raise StatementRefused(
+            "statement.recovery",
+            f"recovery was changed with {signed} of {replaced.threshold} signatures "
+            "of the recovery before",
+            path="/recovery",
+        )
     return counted
 
 

@@ -67,10 +67,7 @@ def parse_uri(text: str, *names: str) -> SignerUri:
     if match is None:
         refuse_uri(text, "expected SCHEME:PATH or SCHEME://AUTHORITY/PATH")
     query = match["query"]
-    pairs = attributes(text, query.split("&")) if query is not None else ()
-    if any(name not in names for name, _ in pairs):
-        known = f"known are {', '.join(names)}" if names else "there are none"
-        refuse_uri(text, f"an attribute is unknown; {known}")
+    pairs = attributes(text, query.split("&"), names) if query is not None else ()
     return SignerUri(text, match["authority"] or "", _decoded(text, match["path"]), pairs)
 
 
@@ -82,13 +79,18 @@ def check_characters(text: str) -> None:
         refuse_uri(text, "expected printable ASCII without spaces, '#' or a lone '%'")
 
 
-def attributes(text: str, pairs: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Read the ``name=value`` pairs of the URI `text`; refuses (``signer.uri``) any other form."""
+def attributes(
+    text: str, pairs: Collection[str], names: Collection[str]
+) -> tuple[tuple[str, str], ...]:
+    """Read the ``name=value`` pairs of the URI `text`; refuses (``signer.uri``) other names."""
     found = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             refuse_uri(text, "expected attributes of the form NAME=VALUE")
+        if name not in names:
+            known = f"known are {', '.join(names)}" if names else "there are none"
+            refuse_uri(text, f"an attribute is unknown; {known}")
         found.append((name, _decoded(text, value)))
     return tuple(found)
 

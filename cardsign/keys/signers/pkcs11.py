@@ -224,9 +224,7 @@ class TokenKey(RemoteKey):
 
 def _named(text: str, pairs: list[str], known: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in attributes(text, pairs):
-        if name not in known:
-            refuse_uri(text, f"an attribute is unknown; known are {', '.join(known)}")
+    for name, value in attributes(text, pairs, known):
         if name in found:
             refuse_uri(text, f"the attribute {name!r} is there twice")
         found[name] = value

@@ -327,6 +327,7 @@ _VAULT_FORMS: Final[dict[str, dict[str, str]]] = {
     "ES256": {"marshaling_algorithm": "jws"},
     "RS256": {"signature_algorithm": "pkcs1v15"},
 }
+_VAULT_LACKS: Final = ("not found", "higher than the latest", "minimum", "disabled")
 
 
 class VaultKey(RemoteKey):
@@ -457,12 +458,6 @@ def _vault_fault(exc: Exception, key: VaultKey) -> SignerFault:
         code = "signer.credentials"
     elif name in ("VaultDown", "VaultNotInitialized", "BadGateway", "RateLimitExceeded"):
         code = "signer.unreachable"
-    elif (
-        name == "InvalidPath"
-        or "not found" in said
-        or "higher than the latest" in said
-        or "minimum" in said
-        or "disabled" in said
-    ):
+    elif name == "InvalidPath" or any(words in said for words in _VAULT_LACKS):
         code = "signer.no_key"
     return SignerFault(code, f"the server refused: {shown}", path=key.uri)
