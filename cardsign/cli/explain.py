@@ -67,14 +67,14 @@ def inspect(card: str, page: str | None, jwks: str | None) -> None:
     for member, value in described.items():
         name = "A2A version" if member == "a2a_version" else member
         if not isinstance(value, list):
-            click.echo(f"  {name:<15} {safe(_text(value)) if value is not None else '-'}")
+            click.echo(f"  {name:<15} {safe(_value(value)) if value is not None else '-'}")
             continue
         click.echo(f"  {name:<15} {len(value)}")
         for element in value:
-            click.echo(f"    {_line(member, element)}")
+            click.echo(f"    {_element(member, element)}")
 
 
-def _line(member: str, element: Any) -> str:
+def _element(member: str, element: Any) -> str:
     """An element of a list; of a requirement the schemes that it takes together."""
     if member == "requirements":
         named = [
@@ -84,14 +84,14 @@ def _line(member: str, element: Any) -> str:
         return safe(" and ".join(named) or "none: anybody may call")
     if not isinstance(element, dict):
         return safe(str(element))
-    return safe("  ".join(f"{k}={_text(v)}" for k, v in element.items() if v not in (None, [])))
+    return safe("  ".join(f"{k}={_value(v)}" for k, v in element.items() if v not in (None, [])))
 
 
-def _text(value: Json) -> str:
+def _value(value: Json) -> str:
     """A value of a line, without JSON's or Python's marks."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
 
 
 def _page(card: str, jwks: str | None) -> str:
