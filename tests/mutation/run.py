@@ -58,7 +58,11 @@ class Area:
 AREAS: Final = {
     "jose": Area(
         ("cardsign/jose/**/*.py",),
-        ("tests/jose", "tests/test_verify.py", "tests/test_own_vectors.py"),
+        (
+            *("tests/jose", "tests/test_verify.py", "tests/test_own_vectors.py"),
+            *("tests/test_sign.py", "tests/test_paranoid.py"),
+            "tests/server/test_serve_providers.py",
+        ),
     ),
     "canonical": Area(
         ("cardsign/card/canonical.py",),
