@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
 from itertools import islice, product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -397,7 +396,6 @@ def compare(
     payloads = made_by(Payloads(document)) if document is not None else ()
     candidates = [*(Candidate(one, one.data) for one in payloads), *respelt(payloads, COMMON)]
 
-    @cache
     def as_it_is() -> Signed:
         """The file itself was signed: its difference from the nearest payload of the card."""
         if document is None:
@@ -406,7 +404,6 @@ def compare(
         found = [_listed_changes(document, value) for value in values]
         return Signed("against", None, (), *min(found, key=lambda one: len(one[0]) + one[1]))
 
-    @cache
     def as_made(number: int) -> Signed:
         payload = candidates[number].payload
         try:
@@ -416,13 +413,15 @@ def compare(
         changes = _listed_changes(payload.value, value)
         return Signed("against", payload.profile, candidates[number].deviations, *changes)
 
+    told: dict[int | None, Signed] = {}  # by candidate, and None for the file itself
     for one in suspects:
-        if one.fits(untrusted_bytes):
-            one.signed = as_it_is()
-            continue
         fitting = (at for at, each in enumerate(candidates) if one.fits(each.data))
-        if (number := next(fitting, None)) is not None:
-            one.signed = as_made(number)
+        number = None if one.fits(untrusted_bytes) else next(fitting, -1)
+        if number == -1:
+            continue
+        if number not in told:
+            told[number] = as_it_is() if number is None else as_made(number)
+        one.signed = told[number]
 
 
 def _listed_changes(signed: Json, received: Json) -> tuple[tuple[Change, ...], int]:
