@@ -48,7 +48,7 @@ ENTRIES: Final[tuple[list[Json], ...]] = (
     [{"protected": "e30", "signature": "AA"}],
     [{"protected": "e30", "signature": "AA", "header": {"x": [1.0, -0.0, None, "é"]}}, 1e300],
 )
-#: However many examples are asked for: nine in ten are refused, and each share has to hold all kinds.
+#: Always as many: nine in ten are refused, and each share has to hold all kinds.
 CARDS: Final = 1000
 LOSSY: Final = tuple(name for name, rule in PROFILES.items() if rule.standing == "lossy")
 
