@@ -20,8 +20,9 @@ from startup import HELP, PASS, SDK_SCRIPT, VERIFY
 Found = Mapping[str, Any]
 
 _STRICT: Final = (
-    "strict reading, the proof that all readings agree, and the report; in instructions they come "
-    "to about one bare verification, in time to more than two"
+    "each alone, strict reading with the proof that all readings agree takes 0.4 of a bare "
+    "verification, the payload 0.2, header, answers and verdict 0.3. In turn with the primitive "
+    "they take 2.1, for each finds the processor's caches full of the other"
 )
 
 #: How many times as fast as the a2a-sdk a card of one signature is verified.
@@ -91,7 +92,8 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         NONE,
         BARE,
         -1.4,
-        "what is done besides costs the same as with ES256",
+        "what is done besides costs the same as with ES256: 0.3 ms, a seventh of it the outsider's "
+        "check, a quarter the types and REQUIRED members of the card",
     ),
     (
         "RFC 8785, 2 KB, times as fast as rfc8785",
@@ -394,7 +396,10 @@ def _goals(found: Found) -> Iterator[str]:
             yield _goal(what, measured, wanted, limit)
     worst = max(found["hostile"]["verify"].values()) / found["hostile"][BARE]["ES256"]
     hostile = "verify a hostile card of 256 KiB, in bare verifications"
-    limit = "a card of 10,000 values, each of which every reading looks at"
+    limit = (
+        "a card of 10,000 values, each of which every reading looks at; 2,200 where nothing else "
+        "runs on the machine"
+    )
     yield _goal(hostile, round(worst, -2), -MOST_HOSTILE, limit)
     for what, one in found.get("manifests", {"rows": {}})["rows"].items():
         yield _goal(f"{what}, seconds", one["seconds"], -one["most"], "")

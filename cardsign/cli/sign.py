@@ -288,7 +288,7 @@ def canonicalize(card: str, profile: ProfileName) -> None:
     print_json(
         {
             "profile": profile,
-            "sha256": hashlib.sha256(payload.data).hexdigest(),
+            "sha256": payload.sha256,
             "payload": payload.data.decode(),
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,

@@ -11,7 +11,6 @@ What is *not* said: that a card is trusted. That takes a subject and a policy
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -154,7 +153,7 @@ def _profiles(
             name,
             standing,
             size=len(payload.data),
-            sha256=hashlib.sha256(payload.data).hexdigest(),
+            sha256=payload.sha256,
             same_as=same_as if same_as != name else None,
             uncovered=found.pointers,
             uncovered_count=found.count,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -357,7 +356,7 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
         found = left_open(payload).listed
         yield {
             "profile": name,
-            "sha256": hashlib.sha256(payload.data).hexdigest(),
+            "sha256": payload.sha256,
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,
         }

@@ -6,7 +6,6 @@ A key store keeps whose signatures its cards carry, and tells when the published
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -425,6 +424,6 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
     return PublishedCard(
         name=name,
         url=next((one for one in endpoints if isinstance(one, str)), None),
-        payload_sha256=hashlib.sha256(canonicalize(read.document, "served-as-is").data).hexdigest(),
+        payload_sha256=canonicalize(read.document, "served-as-is").sha256,
         kids=tuple(kids),
     )

@@ -238,4 +238,4 @@ def digest_of(statement: bytes) -> str:
 
 def card_digest(card: Mapping[str, Any]) -> str:
     """SHA-256 of a card's served-as-is payload in hex, by which releases list it."""
-    return hashlib.sha256(canonicalize(card, "served-as-is").data).hexdigest()
+    return canonicalize(card, "served-as-is").sha256

@@ -16,7 +16,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -236,8 +236,7 @@ class IssuerStates:
             raise StateFault("state.missing", missing, path=str(path), hint=hint)
         return DirectoryStates(folder, begins=(folder / _BEGUN).exists())
 
-    @contextmanager
-    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState | None]:
+    def of(self, issuer: TrustedIssuer) -> AbstractContextManager[IssuerState | None]:
         """What is remembered; no other process changes it for as long as the context lasts.
 
         None where this store remembers nothing at all.
@@ -246,7 +245,7 @@ class IssuerStates:
             LocalFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
                 ``state.fork``, ``file.busy``, or of the file.
         """
-        yield None
+        return nullcontext()
 
     def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """Remember durably before returning; only inside the context of :meth:`of`.

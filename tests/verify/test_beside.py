@@ -13,7 +13,7 @@ from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
 from tests.support import PORTABLE, codes, dump
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import keyset
-from tests.verify.test_currency import marked
+from tests.verify.test_verdict_freshness import marked
 from tests.verify.tides import Tides, card_of, current, later
 
 HOUR = 3600

@@ -43,7 +43,7 @@ from tests.support import (
 )
 from tests.trust.establishing import ORIGIN, listed, pin_of
 from tests.trust.histories import after, digest_of, keyset, opened, release
-from tests.verify.test_currency import marked
+from tests.verify.test_verdict_freshness import marked
 from tests.verify.tides import Tides, card_of, current, later
 
 # ------------------------------------------------------------------ required holders
