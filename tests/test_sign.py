@@ -216,6 +216,7 @@ def bare(card: dict[str, Any]) -> dict[str, Any]:
 
 
 BARE_OLD = bare(OLD)
+WITHOUT_SCOPES = {"clientCredentials": {"tokenUrl": "https://tides.example/token", "scopes": {}}}
 #: Card, profile, and whether a signature for it is safe.
 SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
     "a requirement without scopes is lost": (LAX, "prune-empty", True),
@@ -225,13 +226,14 @@ SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
         "prune-empty",
         False,
     ),
+    "an empty scheme is lost": (put(PORTABLE, "/securitySchemes/door", {}), "prune-empty", False),
     "part of a scheme is lost": (
         put(PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/realm", "x"),
         "prune-empty",
         False,
     ),
     "an empty part of a scheme is lost": (
-        put(PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/description", ""),
+        put(PORTABLE, "/securitySchemes/door", {"oauth2SecurityScheme": {"flows": WITHOUT_SCOPES}}),
         "prune-empty",
         True,
     ),
@@ -273,7 +275,7 @@ def test_what_is_safe(card: dict[str, Any], profile: str, safe: bool, alice: Pri
 
     assert is_signed() == safe
     assert is_signed(compat=(profile,))
-    assert payload != canonicalize(card, "served-as-is").data
+    assert payload not in {canonicalize(card, name).data for name in FULL}
 
 
 # ------------------------------------------------------------------ who will refuse it
@@ -352,8 +354,11 @@ def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
 # ------------------------------------------------------------------ more than are read
 
 
+@pytest.mark.parametrize(
+    ("foreigners", "kept", "gone"), [(5, (5, 6), 3), (8, (4, 4), 6)], ids=["some", "all that may"]
+)
 def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
-    alice: PrivateKey, bob: PrivateKey
+    foreigners: int, kept: tuple[int, int], gone: int, alice: PrivateKey, bob: PrivateKey
 ) -> None:
     """In the order of decision E8; each that is left out is noted."""
     card = {**EURO, "supportsAuthenticatedExtendedCard": True}
@@ -361,20 +366,23 @@ def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
     assert len(first.profiles) == 7
     foreign = [
         one_signature(card, PrivateKey.generate("ES256", kid=f"f{n}"), "served-as-is")
-        for n in range(5)
+        for n in range(foreigners)
     ]
 
     signing = sign({**card, "signatures": foreign}, alice, bob, compat="all")
 
     made = headers(json.loads(signing.document))
     assert len(made) == 16
-    assert [kid for kid, _ in made] == ["alice"] * 5 + ["bob"] * 6 + [f"f{n}" for n in range(5)]
+    assert [kid for kid, _ in made] == [
+        *(["alice"] * kept[0] + ["bob"] * kept[1]),
+        *(f"f{n}" for n in range(foreigners)),
+    ]
     dropped = [note.message for note in signing.notes if note.code == "sign.compat_dropped"]
     assert [" ".join(message.split()[3:6]) for message in dropped] == [
-        "rule-1-descriptor-scope by 'alice':",
-        "rule-1-descriptor-scope by 'bob':",
-        "sdk-1.0-legacy by 'alice':",
-    ]
+        f"{profile} by '{kid}':"
+        for profile in ("rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance")
+        for kid in ("alice", "bob")
+    ][:gone]
 
 
 # ------------------------------------------------------------------ no endpoint, no compat

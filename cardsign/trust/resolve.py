@@ -383,12 +383,12 @@ class _Resolution:
         self.weigh("notes", *walk.reasons)
         if first is not None:
             found = f", keyset {first.label}: {first.digest}"
-            self._tell(_CONTACT, f"keyset {first.label}")
             self._keep(replace(self.state, first_contact=first.id))
+            self._tell(_CONTACT, f"keyset {first.label}")
         elif offered is not None and offered.keys and not self.supplied.untrusted_keysets:
             found = ": it has no keyset, so its keys are remembered, and new ones will be refused"
-            self._tell(_CONTACT, "a key set")
             self._keep(replace(self.state, jwks=offered))
+            self._tell(_CONTACT, "a key set")
         else:
             return
         made = f"first contact with {home}{found}"
@@ -418,8 +418,8 @@ class _Resolution:
         release = chosen.release
         if release is not None and release != held:
             newest = max(self.state.newest_iat, release.iat)
-            self._tell("%s: an older release than %s is refused from now on", str(release.seq))
             self._keep(replace(self.state, release=release, newest_iat=newest))
+            self._tell("%s: an older release than %s is refused from now on", str(release.seq))
         return chosen
 
     def _revoked(self, keyset: KeysetStatement, chosen: Chosen) -> frozenset[str]:
@@ -487,8 +487,8 @@ class _Resolution:
         if before is not None and pin is not None and before.id < pin < keyset.id:
             past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past)
-        self._tell("%s: keyset %s is trusted from now on", keyset.label)
         self._keep(self.state.with_keyset(keyset))
+        self._tell("%s: keyset %s is trusted from now on", keyset.label)
 
     def _tell(self, message: str, what: str) -> None:
         """Log what is remembered from now on; without states nothing is."""

@@ -73,7 +73,7 @@ AREAS: Final = {
         (
             *("tests/trust", "tests/verify", "tests/test_verify.py", "tests/test_attack_corpus.py"),
             *("tests/cli/test_trust*.py", "tests/cli/test_verify_policy.py"),
-            "tests/repo/test_reference.py",
+            *("tests/cli/test_jwks_url.py", "tests/repo/test_reference.py"),
         ),
     ),
     "verify": Area(

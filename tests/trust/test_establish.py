@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -270,6 +272,28 @@ def test_a_step_that_cannot_be_kept_is_no_step(
     held = memo.known.keyset
     assert (held.version if held else 0) == pages
     assert memo.known.release is None
+
+
+@pytest.mark.parametrize("pages", range(4))
+def test_what_is_trusted_from_now_on_is_logged_once_it_is_kept(
+    anchor: KeysetAnchor, one: bytes, two: bytes, pages: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator reads there when trust moved; a step that could not be kept did not move it."""
+    memo = Notebook(blank(anchor), pages=pages)
+    with (
+        caplog.at_level(logging.INFO, "cardsign"),
+        pytest.raises(FileFault) if pages < 3 else nullcontext(),
+    ):
+        stand(anchor, [one, two], [release(two)], memo=memo)
+
+    assert (
+        caplog.messages
+        == [
+            "tides: keyset 1.1 is trusted from now on",
+            "tides: keyset 1.2 is trusted from now on",
+            "tides: an older release than 5 is refused from now on",
+        ][:pages]
+    )
 
 
 def test_nothing_is_kept_of_a_time_of_one_s_choice(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 from unittest import mock
 
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
-from cardsign.errors import UsageFault
+from cardsign.errors import FileFault, UsageFault
 from cardsign.jose import ALGORITHMS, PrivateKey, VerifyAlg
 from cardsign.statements import KeysetId, RootAnchor
 from cardsign.trust import (
@@ -29,6 +31,7 @@ from cardsign.trust import (
     TofuAnchor,
     TrustedIssuer,
     parse_policy,
+    read_policy,
 )
 from tests.trust.policies import DIGEST, policy_text, public
 
@@ -254,6 +257,11 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "every network": (policy_text('networks = ["0.0.0.0/0"]'), 5, "is no private network"),
     "this machine": (policy_text('networks = ["127.0.0.0/8"]'), 5, "is no private network"),
     "the link of this machine": (policy_text('networks = ["169.254.0.0/16"]'), 5, "private"),
+    "a network of version 6 with the numbers of a private one": (
+        policy_text('networks = ["::a00:0/104"]'),
+        5,
+        "is no private network",
+    ),
     "a network wider than a private one": (policy_text('networks = ["10.0.0.0/7"]'), 5, "private"),
     "an address with bits below its network": (policy_text('networks = ["10.0.0.1/8"]'), 5, "no"),
     "more networks than there may be": (
@@ -292,6 +300,20 @@ def test_what_is_refused(text: str, line: int, message: str) -> None:
     assert (fault.code, fault.path, fault.exit_status) == ("policy.malformed", "here.toml", 2)
     assert fault.line == line
     assert message in f"{fault.message} {fault.hint}"
+
+
+def test_a_pipe_is_read_where_the_operator_names_it() -> None:
+    """Such as ``--trust <(...)``; one that was merely found is not waited for."""
+    end, start = os.pipe()
+    try:
+        os.write(start, policy_text().encode())
+        os.close(start)
+        with pytest.raises(FileFault) as refused:
+            read_policy(Path(f"/dev/fd/{end}"), is_own=False)
+        assert refused.value.code == "file.not_plain"
+        assert read_policy(Path(f"/dev/fd/{end}"))[0].issuers
+    finally:
+        os.close(end)
 
 
 OPERATORS = {
