@@ -171,8 +171,9 @@ def test_a_publication_directory_takes_no_other_issuer(prod: Path, cardsign: Car
     ended = cardsign("publish", "signed.json", "-o", "../prod/public", *keys)
     assert (ended.status, "publish.other_publisher" in ended.err) == (2, True)
     assert "https://prod.example" in ended.err
-    settings(issuer="https://prod.example")
-    assert cardsign("publish", "signed.json", "-o", "../prod/public", *keys).status == 0
+    for same in ({"issuer": "https://prod.example"}, {}):  # none is no other one
+        settings(**same)
+        assert cardsign("publish", "signed.json", "-o", "../prod/public", *keys).status == 0
 
 
 def test_statements_enter_no_publication_of_another_key_store(

@@ -134,6 +134,7 @@ AREAS: Final = {
         (
             *("tests/test_publish.py", "tests/test_recorded.py", "tests/test_publication_order.py"),
             *("tests/test_export.py", "tests/cli/test_publishing.py", "tests/server"),
+            "tests/cli/test_project_folder.py",
         ),
     ),
     "cli": Area(

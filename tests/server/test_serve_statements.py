@@ -226,6 +226,17 @@ def test_published_statements_are_only_gone_on_from(
     assert [path.name for path in directory.glob("0*")] == ["000001"]
 
 
+def test_an_older_release_is_not_published_over_a_newer_one(tmp_path: Path) -> None:
+    """Verifiers that have seen the newer one would refuse every card."""
+    directory = tmp_path / "public"
+    put(directory, Issued(ISSUED.keysets, document(released(ONE, R1, LISTED))))
+    for attempt in (put, put_statements):
+        with pytest.raises(PublishRefused, match="release 2 was published already") as refused:
+            attempt(directory, ISSUED)
+        assert refused.value.code == "publish.statements"
+    assert [path.name for path in directory.glob("0*")] == ["000001"]
+
+
 def elsewhere() -> bytes:
     """A card whose interfaces lie where the keyset allows none."""
     moved = dump(PORTABLE).replace(b"https://tides.example", b"https://ebb.example")
