@@ -213,6 +213,15 @@ def test_every_room_has_its_place(trees: Trees) -> None:
     assert {room(module) for module in trees} == set(RANK)
 
 
+def test_the_page_has_the_same_rooms_and_their_order(root: Path) -> None:
+    """All but the front door."""
+    page = (root / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    told = " < ".join(", ".join(row) for row in ROWS if row not in (("cardsign",), ("__main__",)))
+    assert f"`{told}`" in " ".join(page.split())
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert set(" ".join(rows).replace("`", "").split()) == set(RANK) - {"cardsign", "__main__"}
+
+
 RULES = [wrong_way, cycle, over_the_border, broad_handlers, clock_readers, long_functions]
 
 
