@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cardsign.net import DocumentFetcher, FetchSettings, IPAddress, addresses
+from cardsign.net import DocumentFetcher, FetchSettings, IPAddress
 from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play
@@ -112,7 +112,7 @@ def test_an_address_that_is_not_checked_is_reached(
     name: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Behind every address inside stands a server that shows the honest card."""
-    monkeypatch.setattr(addresses, "check_address", lambda *_, **__: None)
+    monkeypatch.setattr("cardsign.net.connection.check_address", lambda *_, **__: None)
     [outcome] = play(CASES[name], certificates, tmp_path)
     assert outcome.verdict == "trusted"
     assert deviations(CASES[name], lambda _: [outcome]) != []
