@@ -761,6 +761,24 @@ def test_a_disk_that_fails_at_any_write_leaves_the_old_generation_or_the_new(
     assert failures >= 10  # 4 files and 3 directories at least, some twice
 
 
+def test_a_generation_is_durable_before_it_is_current(
+    directory: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may keep the pointer and lose the folder, if neither was synced before."""
+    publish_cards(directory, key)
+    sync, kept = os.fsync, []
+
+    def noting(descriptor: int) -> None:
+        sync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), directory.stat()):
+            kept.append((load_current(directory).number, (directory / "000002").is_dir()))
+
+    monkeypatch.setattr(os, "fsync", noting)
+    publish_cards(directory, key, with_skill(PUBLIC, "new"))
+
+    assert kept == [(1, True), (2, True)]
+
+
 def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
     """The next publication starts from nothing, and is not refused for the remains."""
     (directory / ".new" / "extended").mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 from werkzeug.test import Client
 
+from cardsign.card import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
 from cardsign.jose import JwkSet
 from cardsign.keys import KeysetPlan, ReleasePlan, card_digest, draft_next
@@ -36,7 +38,7 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
     return publish_generation(
         card,
         jwks=jwks,
-        extended={},
+        extended=changes.pop("extended", {}),
         directory=directory,
         now=changes.pop("now", NOW),
         issued=issued,
@@ -299,6 +301,24 @@ def test_a_card_is_published_only_if_verifiers_will_trust_it(
         put(tmp_path / "public", issued, **changes)
     assert refused.value.code == code
     assert not list((tmp_path / "public").glob("0*"))
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_an_extended_card_is_published_only_if_verifiers_will_trust_it(
+    seq: int, tmp_path: Path
+) -> None:
+    """Not if the release that goes with it has ended it; nothing is written then."""
+    public = {**PORTABLE, "capabilities": {"extendedAgentCard": True}}
+    marker = ExtendedMarker("staff", seq=seq, exp=int((NOW + timedelta(days=7)).timestamp()))
+    special = with_marker({**public, "description": "For staff."}, marker)
+    card, extended = (dump(signed_card(one, key("card"))) for one in (public, special))
+    plan = ReleasePlan(((URL, card_digest(card)),), extended_floor=2)
+    issued = Issued(ISSUED.keysets, document(released(ONE, R1, plan)))
+    ended = seq < 2
+    refused = pytest.raises(PublishRefused, match="audience staff") if ended else nullcontext()
+    with refused:
+        put(tmp_path / "public", issued, card=card, extended={"staff": extended})
+    assert len(list((tmp_path / "public").glob("0*"))) == (0 if ended else 1)
 
 
 def test_a_history_longer_than_one_refresh_can_be_gone_on_with(tmp_path: Path) -> None:
