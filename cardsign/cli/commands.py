@@ -61,7 +61,6 @@ _ELSEWHERE: Final = {
     "config": "init:config",
     "contract": "lint:contract",
     "drift": "diff:drift",
-    "inspect": "explain:inspect",
     "keyset": "statements:keyset",
     "release": "statements:release",
     "trust": "trust:trust_commands",

@@ -1,4 +1,4 @@
-"""``cardsign inspect`` and ``explain``: what a card says, and what its signatures cover."""
+"""``cardsign explain``: what the signatures of a card cover, or why one does not fit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from cardsign.card.document import Card
-from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
+from cardsign.cli.arguments import STDIO, option, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.talk import printed, safe, say
+from cardsign.cli.talk import printed, safe
 from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
@@ -26,7 +24,6 @@ from cardsign.explain.report import (
     ProfilePayload,
     SignatureExplanation,
     Signed,
-    describe_card,
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -37,79 +34,6 @@ _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
 _MAX_CHANGES: Final = 20
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
-
-
-@command(example="cardsign inspect card.json\ncardsign inspect public --html page.html")
-@click.argument("card")
-@option(
-    "--html OUT",
-    "Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
-    into="page",
-)
-@option("--jwks FILE", "The keys that the page judges signatures by.")
-def inspect(card: str, page: str | None, jwks: str | None) -> None:
-    """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
-
-    With --html, CARD may also be a bundle or a publication directory, with an issuer's
-    statements. The page shows the verdict of a verifier that trusts the newest of these statements.
-    """
-    if page is not None:
-        write_output(page, _page(card, jwks).encode())
-        if page != STDIO:
-            say(f"wrote {safe(page)}")
-        return
-    described = describe_card(Card.from_bytes(read_input(card)))
-    if printed(described):
-        return
-    click.echo("nothing here is verified; these are the card's own words")
-    if described.pop("signature_block"):
-        click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
-    for member, value in described.items():
-        name = "A2A version" if member == "a2a_version" else member
-        if not isinstance(value, list):
-            click.echo(f"  {name:<15} {safe(_value(value)) if value is not None else '-'}")
-            continue
-        click.echo(f"  {name:<15} {len(value)}")
-        for element in value:
-            click.echo(f"    {_element(member, element)}")
-
-
-def _element(member: str, element: Any) -> str:
-    """An element of a list; of a requirement the schemes that it takes together."""
-    if member == "requirements":
-        named = [
-            f"{name} ({', '.join(map(str, scopes))})" if scopes else name
-            for name, scopes in element.items()
-        ]
-        return safe(" and ".join(named) or "none: anybody may call")
-    if not isinstance(element, dict):
-        return safe(str(element))
-    return safe("  ".join(f"{k}={_value(v)}" for k, v in element.items() if v not in (None, [])))
-
-
-def _value(value: Json) -> str:
-    """A value of a line, without JSON's or Python's marks."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
-
-
-def _page(card: str, jwks: str | None) -> str:
-    from cardsign.explain.page import Published, card_page
-    from cardsign.publish.generation import load_current
-    from cardsign.trust.supplied import is_bundle, read_bundle
-
-    keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
-    if card != STDIO and Path(card).is_dir():
-        one = load_current(Path(card))
-        given = one.card, Published(tuple(one.keysets.values()), one.release, keys or one.jwks)
-    elif is_bundle(data := read_input(card)):
-        data, supplied = read_bundle(data)
-        release = next(iter(supplied.untrusted_releases), None)
-        given = data, Published(supplied.untrusted_keysets, release, keys)
-    else:
-        given = data, Published(jwks=keys)
-    return card_page(*given, now=moment())[0]
 
 
 @command(example="cardsign explain signed.json --jwks jwks.json")

@@ -400,7 +400,8 @@ def _draft_due(work: Work) -> tuple[KeysetDraft, tuple[str, ...]] | None:
         UsageFault: ``rotate.draft``; or no verifier would take the draft.
         FileFault: The file cannot be read, or is a link.
     """
-    state, newest, now = work.store.state, kept_keyset(work.store), work.now
+    newest = kept_keyset(work.store)  # which reads the store anew, so the state comes after it
+    state, now = work.store.state, work.now
     if newest is None or not keyset_due(state, newest, now=now).is_due(now):
         return None
     with of_the_user("the draft"):

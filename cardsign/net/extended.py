@@ -305,7 +305,7 @@ def discover_extended(
             sent; there is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
-        LocalFault: The memory, as for :func:`cardsign.reach_verdict`.
+        LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
     payload, subject = public.report.card, expect or CardUrl(public.url)
     if payload is None or (issuer := policy.find(subject)) is None:

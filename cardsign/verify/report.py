@@ -360,7 +360,7 @@ class VerifiedCard:
 
 
 def trusted_card(report: Report) -> VerifiedCard:
-    """The card of a report that `examine_card` has made.
+    """The card of a report that `reach_verdict` has made.
 
     Raises:
         NotTrusted: The verdict is ``untrusted`` or ``invalid``.

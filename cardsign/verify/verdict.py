@@ -264,9 +264,11 @@ class _Conclusion:
         self.verdict = _verdict(signatures, best, trust)
         self.unsigned = () if best else tuple(_unsigned_reasons(card, trust))
         self.bad = [one for one in signatures if one.verdict == "invalid"]
-        self.is_whole = True
-        if self.bad and (whole := payloads.of("served-as-is")) is not None:
-            self.is_whole = best is not None and whole.sha256 == best.payload_sha256
+        whole = payloads.of("served-as-is") if self.bad and best is not None else None
+        #: Whether the best signature holds the card as served; asked only where another is bad.
+        self.is_whole = (
+            whole is not None and best is not None and whole.sha256 == best.payload_sha256
+        )
 
     def told(self) -> dict[str, Any]:
         """The members of the report that a caller who has the card may ask for at once."""
@@ -302,7 +304,7 @@ class _Conclusion:
         # Bad signatures by keys that the policy accepts come first.
         for one in self.bad:
             yield from one.reasons
-        if not self.is_whole and best.profile is not None:
+        if self.bad and not self.is_whole and best.profile is not None:
             reduced = "a signature that covers more is bad, and the good one covers less"
             yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{self.bad[0].index}")
         # Without a source of keys nothing else can be said.
