@@ -455,6 +455,18 @@ def test_a_max_age_beyond_a_year_or_below_zero_is_refused(
     assert not directory.exists()
 
 
+@pytest.mark.parametrize("max_age", [0, 365 * 24 * 3600])
+def test_a_max_age_of_nothing_or_of_a_year_is_taken(
+    directory: Path, key: PrivateKey, max_age: int
+) -> None:
+    """The twins, at the limits."""
+    jwks = JwkSet.of([key.public])
+    publish_generation(
+        sign(PUBLIC, key), jwks=jwks, extended={}, directory=directory, now=NOW, max_age=max_age
+    )
+    assert load_current(directory).max_age == max_age
+
+
 @pytest.mark.parametrize(
     ("document", "declared"),
     [
