@@ -112,13 +112,17 @@ def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
     return read_bytes(Path(name), max_bytes=max_bytes)
 
 
-def write_output(name: str, data: bytes) -> None:
-    """Write a file whole or not at all; ``-`` is standard output."""
+def write_output(name: str, data: bytes, *, plain: bool = False) -> None:
+    """Write a file whole or not at all; ``-`` is standard output.
+
+    With `plain` no link is followed: of names that the user did not type, a cloned folder may
+    have made links.
+    """
     if name == STDIO:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        write_atomic(to_change(Path(name)), data)
+        write_atomic(to_change(Path(name)), data, plain=plain)
 
 
 def refuse_two_documents(output: str | None) -> None:

@@ -201,7 +201,7 @@ def draft(
         lifetime=timedelta(days=days or KEYSET_LIFETIME.days),
     )
     file = output or f"keyset-{drafted.label}.json"
-    write_output(file, drafted.data)
+    write_output(file, drafted.data, plain=output is None)
     say_differences(drafted.changes)
     view = {**keyset_json(drafted.statement), "changes": list(drafted.changes)}
     if printed({"draft": file, **view}):
@@ -350,7 +350,7 @@ def recover(
     )
     _doubt_clock(signed)
     file = output or f"keyset-{signed.label}.json"
-    write_output(file, signed.data)
+    write_output(file, signed.data, plain=output is None)
     say_differences(signed.changes)
     printed({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint})
     for line in signing_lines(signed):

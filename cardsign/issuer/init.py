@@ -245,4 +245,4 @@ def _write_config(
 ) -> None:
     named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
     config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
-    write_atomic(folder / CONFIG_FILE, config)
+    write_atomic(folder / CONFIG_FILE, config, plain=True)

@@ -366,10 +366,11 @@ def examine_store(
         StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
+    is_vouched = _is_vouched(store)
     with _alone(store):
         state, private = _of_one_moment(store)
         moved = [*_moved(store, state, private)]
-        found = [] if moved else [*_private_keys(store, state, private)]
+        found = [] if moved else [*_private_keys(store, state, private, is_vouched)]
         if isinstance(store, DirectoryStore):
             found = [*_leftovers(store), *found, *_modes(store)]
         for at, finding in enumerate(found):
@@ -440,11 +441,22 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
             yield Finding("doctor.stranger", "note", message, str(entry))
 
 
-def _private_keys(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
+def _is_vouched(store: KeyStore) -> bool:
+    try:
+        store.load(moved=True)
+    except (StoreFault, FileFault):
+        return False
+    return True
+
+
+def _private_keys(
+    store: KeyStore, state: StoreState, private: frozenset[str], is_vouched: bool
+) -> Iterator[Finding]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
     held = {key.thumbprint: key for key in state.keys if key.private == "held"}
     needed = {name: key for name, key in held.items() if key.state not in ENDED}
-    for thumbprint in sorted(private - held.keys()):
+    # A state that was put back, or is somebody else's, does not name keys that are genuine.
+    for thumbprint in sorted(private - held.keys() if is_vouched else ()):
         message = "this private key belongs to no key of the store"
         where = store.private_place(thumbprint)
         fix = partial(store.remove_private, thumbprint)
@@ -477,7 +489,8 @@ def _too_open(level: Level, modes: Mapping[Path, int]) -> Finding:
 
     def fix() -> None:
         for entry, mode in modes.items():
-            set_mode(entry, mode & ~_SHARED_BITS)
+            if entry.exists():  # it may have been a leftover, which is gone by now
+                set_mode(entry, mode & ~_SHARED_BITS)
 
     message = f"group or others can access this (mode {modes[first]:04o})"
     if more:

@@ -421,6 +421,24 @@ def test_a_wrong_digest_is_not_answered_with_the_right_one(issuer: Cardsign) -> 
     assert digest not in ended.err
 
 
+@pytest.mark.parametrize("make", [Path.symlink_to, lambda file, _: os.mkfifo(file)])
+def test_a_draft_goes_through_no_link_of_the_folder(
+    issuer: Cardsign, tmp_path: Path, make: Callable[[Path, Path], object]
+) -> None:
+    """Whoever cloned the folder did not type this name; where they type it, a link is followed."""
+    theirs = tmp_path / "theirs"
+    theirs.write_text("mine\n", encoding="utf-8")
+    make(tmp_path / "keyset-1.2.json", theirs)
+
+    ended = issuer("keyset", "draft")
+    assert (ended.status, "file.not_plain" in ended.err) == (2, True)
+    assert theirs.read_text(encoding="utf-8") == "mine\n"
+
+    if make is Path.symlink_to:
+        run(issuer("keyset", "draft", "-o", "keyset-1.2.json"))
+        assert "payload" in json.loads(theirs.read_bytes())
+
+
 # ------------------------------------------------------------------ no root for a release
 
 

@@ -251,6 +251,45 @@ def test_a_store_that_was_put_back_whole_is_refused(watched, another_es256) -> N
         assert code_of(opened(watched)) == code
 
 
+@pytest.mark.parametrize("files", [["keystore.json"], ["keystore.json", "audit.jsonl"]])
+def test_doctor_removes_no_key_by_the_word_of_a_store_that_was_put_back(
+    watched, another_es256, files: list[str]
+) -> None:
+    """An older state names fewer keys: the newer ones are genuine, and stay."""
+    places = [watched.path / name for name in files]
+    earlier = [place.read_bytes() for place in places]
+    record = watched.add(another_es256)
+    later = [place.read_bytes() for place in places]
+
+    for place, content in zip(places, earlier, strict=True):
+        place.write_bytes(content)
+    found = examined(watched, fix=True)
+    assert "keystore.other_history" in found
+    assert "doctor.leftover" not in found
+
+    for place, content in zip(places, later, strict=True):
+        place.write_bytes(content)
+    assert {"doctor.private_missing", "doctor.leftover"}.isdisjoint(examined(watched))
+    assert watched.private_keys() >= {record.thumbprint}
+
+
+def test_a_private_key_of_nobody_is_still_removed(watched) -> None:
+    """The twin: the log vouches for a state that does not name it."""
+    stray = watched.path / "private" / f"{'A' * 43}.key"
+    stray.parent.mkdir(mode=0o700, exist_ok=True)
+    stray.write_bytes(b"{")
+    assert "doctor.leftover" in examined(watched)
+    examined(watched, fix=True)
+    assert not stray.exists()
+
+
+def examined(store: DirectoryStore, *, fix: bool = False) -> set[str]:
+    """The codes of what doctor finds."""
+    opened = DirectoryStore.open(store.path, seen=store.seen, vouched=False)
+    found = examine_store(opened, settings=DEFAULT_SETTINGS, now=after(9), fix=fix)
+    return {finding.code for finding in found}
+
+
 def test_a_store_that_was_emptied_is_refused(watched) -> None:
     """A new store's state, and no log."""
     (watched.path / "keystore.json").write_bytes(dump_state(StoreState(0, ())))
