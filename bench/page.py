@@ -394,7 +394,7 @@ def _goals(found: Found) -> Iterator[str]:
         if who in times and to in times:
             measured = median(times[who]["seconds"]) / median(times[to]["seconds"])
             yield _goal(what, measured, wanted, limit)
-    worst = max(found["hostile"]["verify"].values()) / found["hostile"][BARE]["ES256"]
+    worst = max(_in_bare(found["hostile"], "verify").values())
     hostile = "verify a hostile card of 256 KiB, in bare verifications"
     limit = (
         "a card of 10,000 values, each of which every reading looks at; 2,200 where nothing else "
@@ -463,13 +463,17 @@ def _batch(batch: Found) -> Iterator[str]:
         yield _row(name, "1" if name == ONE else _ratio(times, ONE))
 
 
+def _in_bare(hostile: Found, reader: str) -> dict[str, float]:
+    """What each shape costs a reader, in verifications by the primitive just before."""
+    return {shape: seconds / hostile[BARE][shape] for shape, seconds in hostile[reader].items()}
+
+
 def _hostile(hostile: Found) -> Iterator[str]:
     yield from _header("reader", "the worst shape", "seconds", "bare verifications")
     for reader, seconds in hostile.items():
         if reader != BARE:
-            shape, worst = max(seconds.items(), key=lambda one: one[1])
-            bare = hostile[BARE]["ES256"]
-            yield _row(reader, shape, f"{worst:.2f}", f"{round(worst / bare, -2):,.0f}")
+            shape, worst = max(_in_bare(hostile, reader).items(), key=lambda one: one[1])
+            yield _row(reader, shape, f"{seconds[shape]:.2f}", f"{round(worst, -2):,.0f}")
 
 
 def _serving(serving: Found) -> Iterator[str]:

@@ -17,7 +17,8 @@ kind of fault as likely as any other: a comparison, condition, constant, operato
 changed, `and` for `or`, `not` taken away, a statement left out, a result replaced by None, an
 exception swallowed, `any` for `all`, `min` for `max`, `list` for `sorted`. It runs the area's tests
 against each in a copy of the checkout. Whether a survivor is harmless, or a test was missing, is
-said below. `tests/mutation/run.py` says why no tool of others is used.
+said below, by its name in the commit that was examined. `tests/mutation/run.py` says why no tool
+of others is used.
 
 `make mutants T="--area jose --sample 60 --seed 2"` draws others; with `--page` it replaces the
 area's row here. It exits with 1 while a survivor is not argued in `tests/mutation/survivors.json`.
@@ -26,7 +27,7 @@ area's row here. It exits with 1 while a survivor is not argued in `tests/mutati
 |---|---|--:|--:|--:|--:|--:|--:|
 {rows}
 
-A timeout is a mutant under which the tests took five times as long; it counts as seen.
+A timeout is a mutant under which the tests took at least five times as long; it counts as seen.
 
 ## Survivors
 
