@@ -167,7 +167,7 @@ def signature_verifier(
     given along as `supplied`. :class:`TrustedCardResolver` has none of these limits.
 
     Args:
-        expect: Whose card; :class:`cardsign.Extended` for an extended one.
+        expect: Whose card; :class:`cardsign.trust.Extended` for an extended one.
         policy: The verifier's trusted issuers.
         now: The time, aware.
         supplied: As for :func:`cardsign.verify_card`.
