@@ -366,11 +366,11 @@ def examine_store(
         StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
-    is_vouched = _is_vouched(store)
+    unvouched = [*_unvouched(store)]
     with _alone(store):
         state, private = _of_one_moment(store)
         moved = [*_moved(store, state, private)]
-        found = [] if moved else [*_private_keys(store, state, private, is_vouched)]
+        found = [] if moved else [*_private_keys(store, state, private, not unvouched)]
         if isinstance(store, DirectoryStore):
             found = [*_leftovers(store), *found, *_modes(store)]
         for at, finding in enumerate(found):
@@ -378,9 +378,9 @@ def examine_store(
                 finding.fix()
                 found[at] = replace(finding, level="note", fixed=True, fix=None)
     if moved:  # nothing is due here any more
-        return (*moved, *found, *_log(store, Examined(state)))
+        return (*moved, *found, *_log(store, Examined(state), unvouched))
     known, broken = _known(store, state, draft, cards)
-    found += [*broken, *_log(store, known)]
+    found += [*broken, *_log(store, known, unvouched)]
     return (*found, *coming_findings(known, settings, now, expires_within))
 
 
@@ -441,12 +441,12 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
             yield Finding("doctor.stranger", "note", message, str(entry))
 
 
-def _is_vouched(store: KeyStore) -> bool:
+def _unvouched(store: KeyStore) -> Iterator[Finding]:
+    """That the log, or what this user has seen, does not vouch for the state."""
     try:
         store.load(moved=True)
-    except (StoreFault, FileFault):
-        return False
-    return True
+    except (StoreFault, FileFault) as fault:
+        yield Finding(fault.code, "alarm", fault.message, fault.path)
 
 
 def _private_keys(
@@ -499,7 +499,7 @@ def _too_open(level: Level, modes: Mapping[Path, int]) -> Finding:
     return Finding("doctor.permissions", level, message, str(first), fix=fix)
 
 
-def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
+def _log(store: KeyStore, known: Examined, unvouched: Iterable[Finding]) -> Iterator[Finding]:
     path, release = store.log_place, known.release
     try:
         log = store.read_audit()
@@ -510,10 +510,7 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
         return
-    try:
-        store.load(moved=True)
-    except (StoreFault, FileFault) as fault:
-        yield Finding(fault.code, "alarm", fault.message, fault.path)
+    yield from unvouched
     if aborted:
         message = f"lines of attempts that came to nothing are in the log: {aborted}"
         yield Finding("doctor.audit_aborted", "note", message, path)
