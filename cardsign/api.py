@@ -518,6 +518,10 @@ def _time(now: datetime | None) -> datetime:
         raise TypeError(f"now takes a datetime, not {type(now).__name__}: now=datetime.now(UTC)")
     if now.tzinfo is None:
         raise ValueError("now has no zone: now=datetime.now(UTC)")
+    try:
+        now.astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("now is outside of the years 1 to 9999 in UTC") from exc
     return now
 
 

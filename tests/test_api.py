@@ -9,7 +9,7 @@ import logging
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -496,3 +496,28 @@ def test_a_mistyped_argument_names_the_function_that_was_called(name: str) -> No
         getattr(cardsign, name)("https://tides.example", jwk=b"")
     with pytest.raises(TypeError, match=r"^adiscover\(\) has no argument 'jwk'"):
         asyncio.run(cardsign.adiscover("https://tides.example", jwk=b""))  # type: ignore[call-arg]
+
+
+EDGES = {
+    "before the first year": (
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23))),
+        1,
+        "indeterminate",
+    ),
+    "after the last": (
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-23))),
+        -1,
+        "trusted",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edge", "inwards", "verdict"), EDGES.values(), ids=EDGES)
+def test_a_time_that_utc_cannot_tell_is_a_value_error(
+    edge: datetime, inwards: int, verdict: str
+) -> None:
+    """No OverflowError of Python's; a day inwards it is a time, if only of a clock far behind."""
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        cardsign.examine_card(SIGNED, jwks=KEYS, now=edge)
+    within = edge + timedelta(days=inwards)
+    assert cardsign.examine_card(SIGNED, jwks=KEYS, now=within).verdict == verdict
