@@ -92,7 +92,7 @@ GOALS: Final[tuple[tuple[str, tuple[str, ...], str, str, float, str], ...]] = (
         NONE,
         BARE,
         -1.4,
-        "what is done besides costs the same as with ES256: 0.3 ms, a seventh of it the outsider's "
+        "the other work costs the same as with ES256: 0.3 ms, a seventh of it the outsider's "
         "check, a quarter the types and REQUIRED members of the card",
     ),
     (

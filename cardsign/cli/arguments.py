@@ -136,7 +136,7 @@ def refuse_two_documents(output: str | None) -> None:
 # dry run meets every refusal that the real run would meet, and prints what it would print.
 
 _FOLDER: Final = "cardsign.dry-run-folder"
-# What ends a run besides Ctrl-C: a supervisor, and a terminal that is closed.
+# What ends a run, other than Ctrl-C: a supervisor, and a terminal that is closed.
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 

@@ -1,7 +1,7 @@
 """The keyset statement: drafted from a key store, signed by the roots, kept and published.
 
 A draft is the statement itself with too few signatures. It goes from holder to holder of the
-root keys; the last one publishes it. A recovery key, which lies in no key store, opens the next
+root keys; the last one publishes it. A recovery key, which is in no key store, opens the next
 epoch.
 """
 
@@ -535,7 +535,7 @@ def _before(
     return earlier[-1] if earlier else None
 
 
-# Recovery: the next epoch, opened by a key that lies in no key store.
+# Recovery: the next epoch, opened by a key that is in no key store.
 
 
 def make_recovery_key(

@@ -535,7 +535,7 @@ SKEW: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """What the next release is to say besides what the one before said.
+    """What the next release says that the one before did not.
 
     Attributes:
         cards: (url, payload digest) of the cards to list; the listed ones stay.
