@@ -90,7 +90,7 @@ def check_new_folder(folder: Path, origin: str | None) -> str | None:
         parsed = str(parse_origin(origin)) if origin is not None else None
     if parsed is not None and not parsed.startswith(("https://", *_LOOPBACK)):
         raise UsageFault("usage.invalid", f"the issuer is an https origin, not {parsed}")
-    if (folder / CONFIG_FILE).exists():
+    if os.path.lexists(folder / CONFIG_FILE):  # a link that leads nowhere too
         raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
     return parsed
 

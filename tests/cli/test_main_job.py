@@ -345,3 +345,17 @@ def test_a_card_that_reads_two_ways_is_refused_by_every_command(
         assert "json.duplicate_member" in ended.err
     assert cardsign("verify", "doubled.json", "--jwks", "jwks.json").status == 1
     assert Card.from_bytes(signed.read_bytes()).a2a_version == "1.0"
+
+
+def test_settings_go_through_no_link_of_the_folder(cardsign: Cardsign, tmp_path: Path) -> None:
+    """Not even through one that leads nowhere yet; without it the settings are written."""
+    outside, settings = tmp_path / "outside.toml", tmp_path / "cardsign.toml"
+    settings.symlink_to(outside)
+    refused = cardsign("init", "--simple")
+    assert (refused.status, "file.exists" in refused.err) == (2, True)
+    assert not outside.exists()
+    assert not (tmp_path / "keys").exists()
+
+    settings.unlink()
+    assert cardsign("init", "--simple").status == 0
+    assert settings.is_file()
