@@ -153,12 +153,14 @@ class KeysetId:
 
 def keyset_id(value: Json, path: str) -> KeysetId:
     """Read what :meth:`KeysetId.to_json` gave."""
-    members = read.exact_object(value, ("epoch", "version", "digest"), path)
-    return KeysetId(
-        read.integer(members["epoch"], f"{path}/epoch"),
-        read.integer(members["version"], f"{path}/version"),
-        read.digest(members["digest"], f"{path}/digest"),
-    )
+    return KeysetId(**read.fields(value, _KEYSET_ID, path))
+
+
+_KEYSET_ID: Final[dict[str, read.Reader]] = {
+    "epoch": read.integer,
+    "version": read.integer,
+    "digest": read.digest,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,8 +268,7 @@ LOCK_FORMAT: Final = "cardsign-lock/1"
 MAX_LOCK_BYTES: Final = 2 * 1024 * 1024
 
 _MAX_DEPTH: Final = 8
-_FLOOR: Final = ("keyset", "newest_iat", "release")
-_RELEASE: Final = ("epoch", "keyset_version", "seq")
+_ORDER: Final = ("epoch", "keyset_version", "seq")
 
 
 def lock_of(policy: Path) -> Path:
@@ -295,7 +294,10 @@ def read_lock(path: Path) -> dict[str, RollbackFloor]:
             raise read.refused("/issuers", "an object")
         for name in issuers:
             read.text(name, ISSUER_NAME, f"/issuers/{name}", "an issuer's name")
-        return {name: floor_of(value, f"/issuers/{name}") for name, value in issuers.items()}
+        return {
+            name: RollbackFloor(**read.fields(value, _FLOOR, f"/issuers/{name}"))
+            for name, value in issuers.items()
+        }
     except JsonRefused as exc:
         raise _malformed(path, f"this is no strict JSON: {exc.message}", exc.line) from exc
     except StatementRefused as exc:
@@ -349,26 +351,25 @@ def floor_to_json(floor: RollbackFloor) -> dict[str, Json]:
         "newest_iat": floor.newest_iat,
         "release": None
         if release is None
-        else {**dict(zip(_RELEASE, release.order, strict=True)), "digest": release.digest},
+        else {**dict(zip(_ORDER, release.order, strict=True)), "digest": release.digest},
     }
 
 
-def floor_of(value: Json, path: str) -> RollbackFloor:
-    """Read a floor."""
-    members = read.exact_object(value, _FLOOR, path)
-    keyset, release = members["keyset"], members["release"]
+def _release_floor(value: Json, path: str) -> ReleaseFloor:
+    found = read.fields(value, _RELEASE, path)
+    epoch, version, seq = (found[name] for name in _ORDER)
+    return ReleaseFloor((epoch, version, seq), found["digest"])
 
-    def release_floor(value: Json) -> ReleaseFloor:
-        at = f"{path}/release"
-        found = read.exact_object(value, (*_RELEASE, "digest"), at)
-        epoch, version, seq = (read.integer(found[name], f"{at}/{name}") for name in _RELEASE)
-        return ReleaseFloor((epoch, version, seq), read.digest(found["digest"], f"{at}/digest"))
 
-    return RollbackFloor(
-        None if keyset is None else keyset_id(keyset, f"{path}/keyset"),
-        None if release is None else release_floor(release),
-        time_of(members["newest_iat"], f"{path}/newest_iat"),
-    )
+_RELEASE: Final[dict[str, read.Reader]] = {
+    **dict.fromkeys(_ORDER, read.integer),
+    "digest": read.digest,
+}
+_FLOOR: Final[dict[str, read.Reader]] = {
+    "keyset": read.optional(keyset_id),
+    "newest_iat": time_of,
+    "release": read.optional(_release_floor),
+}
 
 
 def _write(

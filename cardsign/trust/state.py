@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileFault, FileMissing, InputRefused, StateFault
@@ -555,37 +555,32 @@ MAX_STATE_BYTES: Final = 1024 * 1024
 #: Files whose state is not read again for as long as their bytes are the same.
 MAX_READ_BEFORE: Final = 64
 _MAX_DEPTH: Final = 8
-_MEMBERS: Final = (
-    *("format", "issuer", "policy", "anchor", "origins", "keyset", "release"),
-    *("newest_iat", "jwks", "first_contact", "signed_before", "passed", "cards"),
-)
 
 
 def state_bytes(name: str, state: IssuerState) -> bytes:
     """The file that holds what is remembered of the issuer `name`; the same for the same."""
-    contact, jwks = state.first_contact, None
-    if state.jwks is not None:
-        # Whatever its length: 64 KiB as its issuer wrote it may be more as we do.
-        jwks = {
-            "keys": [{**key.jwk()} for key in state.jwks.keys],
-            "skipped": [[one.kid, one.code, one.message] for one in state.jwks.skipped],
-        }
-    document = {
-        "format": STATE_FORMAT,
-        "issuer": name,
-        "policy": state.policy,
-        "anchor": state.anchor,
-        "origins": list(state.origins),
-        "keyset": _statement_text(state.keyset),
-        "release": _statement_text(state.release),
-        "newest_iat": state.newest_iat,
-        "jwks": jwks,
-        "first_contact": None if contact is None else contact.to_json(),
-        "signed_before": state.signed_before,
-        "passed": [passed.to_json() for passed in state.passed],
-        "cards": list(state.cards),
-    }
+    members = {member: _written(getattr(state, member)) for member in _MEMBERS}
+    document = {"format": STATE_FORMAT, "issuer": name, **members}
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
+
+
+def _written(value: Any) -> Any:
+    """What a state holds, as JSON; :data:`_MEMBERS` reads it back."""
+    match value:
+        case tuple():
+            return [_written(one) for one in value]
+        case KeysetId():
+            return value.to_json()
+        case KeysetStatement() | ReleaseStatement():
+            # In its shortest form, so that it is never too long to be read again.
+            return value.envelope.to_bytes().decode("ascii")
+        case JwkSet():
+            # Whatever its length: 64 KiB as its issuer wrote it may be more as we do.
+            return {
+                "keys": [{**key.jwk()} for key in value.keys],
+                "skipped": [[one.kid, one.code, one.message] for one in value.skipped],
+            }
+    return value
 
 
 @lru_cache(maxsize=MAX_READ_BEFORE)
@@ -597,43 +592,10 @@ def read_state(data: bytes, name: str) -> IssuerState:
             place; ``statement.format`` also for that of a newer cardsign.
     """
     document = parse_object(data, max_bytes=MAX_STATE_BYTES, max_depth=_MAX_DEPTH)
-    members = read.document(document, STATE_FORMAT, _MEMBERS)
+    members = read.document(document, STATE_FORMAT, ("format", "issuer", *_MEMBERS))
     if members["issuer"] != name:
         raise read.refused("/issuer", f"the issuer {name!r}")
-    policy, signed_before = members["policy"], members["signed_before"]
-    if not isinstance(policy, str):
-        raise read.refused("/policy", "a string")
-    if not isinstance(signed_before, bool):
-        raise read.refused("/signed_before", "true or false")
-    statements = {}
-    for member in ("keyset", "release"):
-        text = members[member]
-        if not isinstance(text, str | None):
-            raise read.refused(f"/{member}", "a document as text, or null")
-        statements[member] = None if text is None else text.encode()
-    keyset, release = statements["keyset"], statements["release"]
-
-    def urls(member: str, parse: Callable[[str], object]) -> tuple[str, ...]:
-        expected = "a URL inside the strict grammar"
-        return tuple(
-            read.one_spelling(one, lambda text: str(parse(text)), path, expected)
-            for one, path in read.items(members[member], f"/{member}")
-        )
-
-    jwks, contact = members["jwks"], members["first_contact"]
-    return IssuerState(
-        policy,
-        read.digest(members["anchor"], "/anchor"),
-        urls("origins", parse_place),
-        None if keyset is None else read_keyset(keyset),
-        None if release is None else read_release(release),
-        time_of(members["newest_iat"], "/newest_iat"),
-        None if jwks is None else _jwks_of(jwks),
-        None if contact is None else keyset_id(contact, "/first_contact"),
-        signed_before,
-        tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
-        urls("cards", parse_url),
-    )
+    return IssuerState(**{one: member(members[one], f"/{one}") for one, member in _MEMBERS.items()})
 
 
 def time_of(value: Json, path: str) -> int:
@@ -641,22 +603,56 @@ def time_of(value: Json, path: str) -> int:
     return 0 if type(value) is int and value == 0 else read.integer(value, path, most=read.MAX_TIME)
 
 
-def _statement_text(statement: KeysetStatement | ReleaseStatement | None) -> str | None:
-    """The statement in its shortest form, so that it is never too long to be read again."""
-    return None if statement is None else statement.envelope.to_bytes().decode("ascii")
+def _is_a(kind: type, expected: str) -> read.Reader:
+    def checked(value: Json, path: str) -> Json:
+        if not isinstance(value, kind):
+            raise read.refused(path, expected)
+        return value
+
+    return checked
 
 
-def _jwks_of(value: Json) -> JwkSet:
-    members = read.exact_object(value, ("keys", "skipped"), "/jwks")
-    keys, skipped = [], []
-    for jwk, path in read.items(members["keys"], "/jwks/keys"):
-        if not isinstance(jwk, dict):
-            raise read.refused(path, "a public JWK")
-        keys.append(PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS)))
-    for one, path in read.items(members["skipped"], "/jwks/skipped"):
-        match one:
-            case [str(kid), str(code), str(message)]:
-                skipped.append(SkippedKey(kid, code, message))
-            case _:
-                raise read.refused(path, "kid, code and message")
-    return replace(JwkSet.of(keys), skipped=tuple(skipped))
+def _statement(reader: Callable[[bytes], object]) -> read.Reader:
+    text = _is_a(str, "a document as text, or null")
+    return read.optional(lambda value, path: reader(text(value, path).encode()))
+
+
+def _urls(parse: Callable[[str], object]) -> read.Reader:
+    expected = "a URL inside the strict grammar"
+    return read.each(
+        lambda value, path: read.one_spelling(value, lambda text: str(parse(text)), path, expected)
+    )
+
+
+def _public_key(value: Json, path: str) -> PublicKey:
+    jwk = _is_a(dict, "a public JWK")(value, path)
+    return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
+
+
+def _skipped(value: Json, path: str) -> SkippedKey:
+    match value:
+        case [str(kid), str(code), str(message)]:
+            return SkippedKey(kid, code, message)
+    raise read.refused(path, "kid, code and message")
+
+
+def _jwks(value: Json, path: str) -> JwkSet:
+    readers = {"keys": read.each(_public_key), "skipped": read.each(_skipped)}
+    members = read.fields(value, readers, path)
+    return replace(JwkSet.of(members["keys"]), skipped=members["skipped"])
+
+
+#: What a state holds, and how each member of it is read from its file.
+_MEMBERS: Final[dict[str, read.Reader]] = {
+    "policy": _is_a(str, "a string"),
+    "anchor": read.digest,
+    "origins": _urls(parse_place),
+    "keyset": _statement(read_keyset),
+    "release": _statement(read_release),
+    "newest_iat": time_of,
+    "jwks": read.optional(_jwks),
+    "first_contact": read.optional(keyset_id),
+    "signed_before": _is_a(bool, "true or false"),
+    "passed": read.each(keyset_id),
+    "cards": _urls(parse_url),
+}
