@@ -283,6 +283,7 @@ _EXPECTED: Final = {
     "string_too_short": "must not be empty",
     "int_type": "must be a whole number without quotes",
     "list_type": "must be a list",
+    "date_type": "must be a date without quotes, such as 2027-01-31",
     "model_type": "must be a table: [{0}]",
     "greater_than_equal": "must be at least {1}",
     "less_than_equal": "must be at most {1}",

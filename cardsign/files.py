@@ -375,7 +375,7 @@ MAX_KEY_PARTS: Final = 16
 MAX_TOML_DEPTH: Final = 16
 _TOML_TOKEN: Final = re.compile(
     r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|(?P<part>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'"""
-    r"""|[A-Za-z0-9_-]+)|(?P<dot>\.)|(?P<blank>[ \t]+)|\#[^\n]*|.""",
+    r"""|[A-Za-z0-9_ \t-]+)|(?P<dot>\.)|\#[^\n]*|[^"'.\[\]{}#A-Za-z0-9_ \t-]+|.""",
     re.DOTALL,
 )
 

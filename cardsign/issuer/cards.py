@@ -268,14 +268,16 @@ def expiry(text: str, now: datetime) -> int:
     Raises:
         UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
     """
-    span = _SPAN.fullmatch(text)
+    span, most = _SPAN.fullmatch(text), now + MAX_LIFETIME
     try:
         end = now + timedelta(days=int(span[1])) if span else _moment(text)
-    except (ValueError, OverflowError) as exc:
+    except OverflowError:  # beyond the last day that a calendar has
+        end = most + timedelta(1)
+    except ValueError as exc:
         raise UsageFault("usage.invalid", f"expires takes an ISO date, not {text!r}") from exc
     if end <= now:
         raise UsageFault("usage.invalid", f"expires {text!r} is past")
-    if end > now + MAX_LIFETIME:
+    if end > most:
         days = MAX_LIFETIME.days
         raise UsageFault("usage.invalid", f"expires {text!r} is more than {days} days ahead")
     return int(end.timestamp())

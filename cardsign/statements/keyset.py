@@ -314,11 +314,10 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
 
 def _quorum(value: Json, path: str) -> Quorum:
     members = read.exact_object(value, ("threshold", "keys"), path)
-    keys = list[RootKey]()
-    for item, at in read.items(members["keys"], f"{path}/keys"):
-        key = read.exact_object(item, ("public", "holder"), at)
-        public = read.public_key(key["public"], f"{at}/public")
-        keys.append(RootKey(public, _holder(key["holder"], at)))
+    keys = tuple(
+        RootKey(**read.fields(key, _ROOT_KEY, at))
+        for key, at in read.items(members["keys"], f"{path}/keys")
+    )
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
     if not threshold <= holders <= MAX_HOLDERS:
@@ -328,7 +327,7 @@ def _quorum(value: Json, path: str) -> Quorum:
             "and no more signatures than that",
             path=f"{path}/threshold",
         )
-    return Quorum(threshold, tuple(keys))
+    return Quorum(threshold, keys)
 
 
 def _key(value: Json, path: str) -> IssuerKey:
@@ -340,11 +339,14 @@ def _key(value: Json, path: str) -> IssuerKey:
     # A key that signs cards alone may be for any algorithm that cardsign signs cards with.
     algorithms = SIGNING_ALGORITHMS if roles == ("card",) else STATEMENT_ALGORITHMS
     public = read.public_key(members["public"], f"{path}/public", algorithms=algorithms)
-    return IssuerKey(public, roles, _holder(members["holder"], path), nbf, exp)
+    return IssuerKey(public, roles, _holder(members["holder"], f"{path}/holder"), nbf, exp)
 
 
 def _holder(value: Json, path: str) -> str:
-    return read.text(value, read.HOLDER, f"{path}/holder", "a holder's name in [a-z0-9._@-]")
+    return read.text(value, read.HOLDER, path, "a holder's name in [a-z0-9._@-]")
+
+
+_ROOT_KEY: Final[dict[str, read.Reader]] = {"public": read.public_key, "holder": _holder}
 
 
 def _check_keys(statement: KeysetStatement) -> None:

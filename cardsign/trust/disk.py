@@ -86,7 +86,7 @@ def identity_of(path: Path) -> str:
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
-    """Read a policy file: the policy, and the text in which it stands.
+    """Read a policy file: the policy, without identity and floors, and the text where it stands.
 
     As :func:`cardsign.trust.policyfile.parse_policy`.
 
@@ -103,8 +103,7 @@ def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
         line = data.count(b"\n", 0, exc.start) + 1
         message = "this is not UTF-8"
         raise UsageFault("policy.malformed", message, path=str(path), line=line) from exc
-    policy = parse_policy(text, source=str(path), is_own=is_own)
-    return policy.known_as(identity_of(path)), text
+    return parse_policy(text, source=str(path), is_own=is_own), text
 
 
 @dataclass(frozen=True, slots=True)

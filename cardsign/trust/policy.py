@@ -115,6 +115,11 @@ ACCEPTED: Final[Mapping[Accept, tuple[ProfileName, ...]]] = {
     "full": FULL_PROFILES,
     "sdk": DEFAULT_PROFILES,
 }
+# What else may be said of an issuer; :class:`TrustedIssuer` says what it means.
+Freshness: TypeAlias = Literal["required", "waived"]
+Unsigned: TypeAlias = Literal["refuse", "unknown"]
+Peer: TypeAlias = Literal["required", "optional"]
+Enforce: TypeAlias = Literal["strict", "warn"]
 
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -272,9 +277,10 @@ class Limits:
         card_bytes: Bytes of a card.
         signatures: Entries of `signatures`.
         skew: Seconds that an issuer's clock may be ahead of ours.
-        keyset_age: Seconds after `iat` for which a keyset statement is accepted at most, or
-            None: until its `exp`.
-        release_age: The same of a release statement.
+        keyset_age: Seconds after `iat` for which a keyset statement is accepted at most; without
+            it until its `exp`.
+        release_age: Seconds after `iat` for which a release statement is accepted at most;
+            without it until its `exp`.
     """
 
     card_bytes: int = MAX_CARD_BYTES
@@ -310,12 +316,13 @@ class TrustedIssuer:
         is_holder: The entry is nothing but "the holder of these keys".
         enforce: ``warn`` lets a caller who asks for it use an unverified card during adoption. It
             changes no verdict.
-        networks: Private networks in which the issuer's own origins may be reached.
-        proxy: The proxy through which they are reached; None for none.
+        networks: Private networks in which the issuer's own origins may be reached, such as
+            10.0.0.0/8.
+        proxy: The proxy through which the issuer's own origins are reached: http://host:port.
         only: An expert's narrowing: of the accepted profiles, the only ones that count; all of
             them if it is empty.
-        cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
-            no verdict.
+        cards: The URLs of its cards that `peers verify` looks at day by day. They decide no
+            verdict.
         peer: ``optional``: `peers verify` tells of these cards and fails by none of them.
         policy: The identity of the policy in which this stands; state is bound to it.
         floor: What the lock of that policy says of the issuer; None where it says nothing.
@@ -329,14 +336,14 @@ class TrustedIssuer:
     anchor: Anchor
     places: tuple[Place, ...] | None
     accept: Accept = "full"
-    freshness: Literal["required", "waived"] = "required"
+    freshness: Freshness = "required"
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     require: tuple[str, ...] = ()
-    unsigned: Literal["refuse", "unknown"] = "refuse"
+    unsigned: Unsigned = "refuse"
     is_holder: bool = False
     cards: tuple[str, ...] = ()
-    peer: Literal["required", "optional"] = "required"
-    enforce: Literal["strict", "warn"] = "strict"
+    peer: Peer = "required"
+    enforce: Enforce = "strict"
     networks: tuple[Network, ...] = ()
     proxy: Origin | None = None
     only: tuple[ProfileName, ...] = ()
@@ -444,7 +451,7 @@ class Policy:
         origin: str,
         *,
         name: str | None = None,
-        freshness: Literal["required", "waived"] = "required",
+        freshness: Freshness = "required",
         accept: Accept = "full",
     ) -> Policy:
         """Trust whatever an origin shows at first contact, and hold the issuer to it from then on.
@@ -514,7 +521,10 @@ class Policy:
         """SHA-256, in hex, of all that the policy says."""
         issuers: list[Json] = [one.to_json() for one in self.issuers]
         limits: list[Json] = [*astuple(self.limits)]
-        return hashlib.sha256(jcs({"issuers": issuers, "limits": limits})).hexdigest()
+        # All else of an issuer is texts. Of a large policy the encoder could not prove it in time.
+        numbers = [*limits, *(one.anchor.to_json() for one in self.issuers)]
+        said = jcs({"issuers": issuers, "limits": limits}, numbers)
+        return hashlib.sha256(said).hexdigest()
 
     def issuer(self, name: str) -> TrustedIssuer:
         """The trusted issuer of that name.
@@ -620,7 +630,7 @@ def _issuer_at(
     anchor: Anchor,
     name: str | None,
     accept: Accept,
-    freshness: Literal["required", "waived"],
+    freshness: Freshness,
 ) -> TrustedIssuer:
     """One issuer that has an origin to itself."""
     place = Place(parse_origin(origin))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING
+from datetime import date, time
+from inspect import cleandoc
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
@@ -21,7 +23,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
@@ -42,14 +44,18 @@ from cardsign.trust.policy import (
     Accept,
     Anchor,
     CardUrl,
+    Enforce,
+    Freshness,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Network,
+    Peer,
     Policy,
     TofuAnchor,
     TrustedIssuer,
+    Unsigned,
     parse_network,
 )
 from cardsign.trust.policytext import FORMAT, Lines, Location
@@ -176,12 +182,9 @@ PublicJwk: TypeAlias = Annotated[
 ]
 
 
-class _Problem(NamedTuple):
-    """At which member a file is wrong, and how to say so: few of many problems are ever worded."""
-
-    at: Location
-    words: Callable[[], tuple[str, str]]
-    code: str = "policy.malformed"
+#: What only the operator's own policy may say. A policy that was only found may come from
+#: elsewhere, and would open the operator's network or lower what is enforced (E6, E12, E13).
+OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
 
 
 class Table(BaseModel):
@@ -190,23 +193,29 @@ class Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-def _limit(name: str, description: str) -> Any:
+def _as_in(record: Any, name: str, **bounds: Any) -> Any:
+    """A member that a record of the policy has too: its default, and what its docstring says."""
+    default = record.__dataclass_fields__[name].default
+    found = re.search(rf"(?ms)^    {name}: (.*?)(?=^    \w|^$|\Z)", cleandoc(record.__doc__ or ""))
+    said = " ".join(found[1].replace("``", "`").split()) if found else ""
+    if name in OPERATOR_MEMBERS:
+        said += " Only in a policy that is named."
+    return Field(default=... if default is MISSING else default, description=said, **bounds)
+
+
+def _limit(name: str) -> Any:
     least, most = BOUNDS[name]
-    return Field(default=getattr(Limits(), name), ge=least, le=most, description=description)
+    return _as_in(Limits, name, ge=least, le=most)
 
 
 class LimitsTable(Table):
     """Ceilings of this policy. They may only be lower than the built-in ones."""
 
-    card_bytes: int = _limit("card_bytes", "Of a card.")
-    signatures: int = _limit("signatures", "Of a card.")
-    skew: Seconds = _limit("skew", "How far clocks may differ.")
-    keyset_age: Seconds | None = _limit(
-        "keyset_age", "How long after its iat a keyset is accepted at most."
-    )
-    release_age: Seconds | None = _limit(
-        "release_age", "How long after its iat a release is accepted at most."
-    )
+    card_bytes: int = _limit("card_bytes")
+    signatures: int = _limit("signatures")
+    skew: Seconds = _limit("skew")
+    keyset_age: Seconds | None = _limit("keyset_age")
+    release_age: Seconds | None = _limit("release_age")
 
 
 class KeysetPin(Table):
@@ -264,59 +273,25 @@ class AnchorTable(Table):
 class IssuerTable(Table):
     """What you say of one issuer."""
 
-    name: IssuerName = Field(description="Your own name for it, each once.")
+    name: IssuerName = _as_in(TrustedIssuer, "name")
     origins: list[PlaceText] = Field(
         min_length=1,
         max_length=MAX_LISTED,
         description="Where its cards and interfaces may stand: origins, or path prefixes.",
     )
     anchor: AnchorTable
-    accept: Accept = Field(
-        default="full",
-        description="Whose signatures count: only those over the whole card, or also those that "
-        "the SDKs make, which may leave parts of it unsigned.",
+    accept: Accept = _as_in(TrustedIssuer, "accept")
+    algorithms: list[VerifyAlg] = _as_in(
+        TrustedIssuer, "algorithms", min_length=1, max_length=len(ALGORITHMS)
     )
-    algorithms: list[VerifyAlg] = Field(
-        default=list(get_args(VerifyAlg)),
-        min_length=1,
-        max_length=len(get_args(VerifyAlg)),
-        description="The algorithms whose signatures count; narrows the list of those accepted.",
-    )
-    require: list[Holder] = Field(
-        default=[], max_length=MAX_SIGNATURES, description="Holders who must all have signed."
-    )
-    unsigned: Literal["refuse", "unknown"] = Field(
-        default="refuse", description="What an unsigned card gets: untrusted, or no verdict."
-    )
-    freshness: Literal["required", "waived"] = Field(
-        default="required",
-        description="Whether a card must be known to be current.",
-    )
-    cards: list[str] = Field(
-        default=[],
-        max_length=MAX_CARDS,
-        description="Its cards, by URL: what `cardsign peers verify` looks at.",
-    )
-    peer: Literal["required", "optional"] = Field(
-        default="required",
-        description="Whether `cardsign peers verify` fails where its cards are not trusted.",
-    )
-    enforce: Literal["strict", "warn"] = Field(
-        default="strict",
-        description="warn: `discover_or_warn` gives an unverified card during adoption. Only in a "
-        "policy that is named.",
-    )
-    networks: list[NetworkText] = Field(
-        default=[],
-        max_length=MAX_NETWORKS,
-        description="Private networks in which its origins may be reached, such as 10.0.0.0/8. "
-        "Only in a policy that is named.",
-    )
-    proxy: ProxyText | None = Field(
-        default=None,
-        description="The proxy through which its origins are reached, http://host:port. Only in a "
-        "policy that is named.",
-    )
+    require: list[Holder] = _as_in(TrustedIssuer, "require", max_length=MAX_SIGNATURES)
+    unsigned: Unsigned = _as_in(TrustedIssuer, "unsigned")
+    freshness: Freshness = _as_in(TrustedIssuer, "freshness")
+    cards: list[str] = _as_in(TrustedIssuer, "cards", max_length=MAX_CARDS)
+    peer: Peer = _as_in(TrustedIssuer, "peer")
+    enforce: Enforce = _as_in(TrustedIssuer, "enforce")
+    networks: list[NetworkText] = _as_in(TrustedIssuer, "networks", max_length=MAX_NETWORKS)
+    proxy: ProxyText | None = _as_in(TrustedIssuer, "proxy")
 
 
 class TrustFile(Table):
@@ -355,7 +330,7 @@ _EXPECTED: Final = {
 _SHOWN: Final = 60  # characters of a value that is shown again
 
 
-def _words_of(error: ErrorDetails) -> tuple[str, str]:
+def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
     """What is wrong, in words for people, and what to do."""
     kind, at, context = error["type"], error["loc"], error.get("ctx", {})
     table = tuple(part for part in at[:-1] if isinstance(part, str))
@@ -374,7 +349,12 @@ def _words_of(error: ErrorDetails) -> tuple[str, str]:
         names = re.findall(r"'([^']*)'", expected) if kind == "literal_error" else []
     else:
         expected = str(context.get("error", error["msg"]))
-    shown = json.dumps(error["input"], default=str)
+    given = error["input"]
+    if isinstance(given, date | time):
+        shown = str(given)
+    else:
+        given = given[:_SHOWN] if isinstance(given, list | str) else given
+        shown = json.dumps(given, default=str)
     shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
     member = next((part for part in reversed(at) if isinstance(part, str)), "this")
     hint = "Upgrade cardsign, if a newer one wrote the file." if at == ("format",) else ""
@@ -396,9 +376,6 @@ def _named(table: tuple[str, ...]) -> str:
     return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
 
 
-#: What only the operator's own policy may say. A policy that was only found may come from
-#: elsewhere, and would open the operator's network or lower what is enforced (E6, E12, E13).
-OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
 #: Problems of one file that are told.
 MAX_TOLD: Final = 20
 
@@ -435,7 +412,8 @@ class _Reading:
     """A file being read. What is wrong with it is gathered, so that all of it is told at once."""
 
     def __init__(self) -> None:
-        self.problems: list[_Problem] = []
+        #: As pydantic has them; few of many are ever put into words.
+        self.problems: list[Mapping[str, Any]] = []
 
     def policy(self, members: dict[str, Any], *, is_own: bool) -> Policy:
         """The policy; where there are problems, of what is sound in it."""
@@ -459,7 +437,8 @@ class _Reading:
     def _wrong(
         self, at: Location, message: str, hint: str = "", code: str = "policy.malformed"
     ) -> None:
-        self.problems.append(_Problem(at, lambda: (message, hint), code))
+        said = {"said": message, "hint": hint, "code": code}
+        self.problems.append({"type": "refused", "loc": at, "ctx": said})
 
     def _tables(self, members: dict[str, Any]) -> tuple[Limits, dict[int, IssuerTable]]:
         """The limits, and the sound tables of issuers by index."""
@@ -469,11 +448,13 @@ class _Reading:
         except ValidationError as exc:
             errors = exc.errors(include_url=False)
         unknown = {one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"}
-        for error in errors:
-            # A member that is missing is probably there, misspelt, if its table has an unknown one.
-            if error["type"] != "missing" or error["loc"][:-1] not in unknown:
-                self.problems.append(_Problem(error["loc"], partial(_words_of, error)))
-        places = {one.at[:2] for one in self.problems}
+        # A member that is missing is probably there, misspelt, if its table has an unknown one.
+        self.problems += [
+            cast(Mapping[str, Any], one)
+            for one in errors
+            if one["type"] != "missing" or one["loc"][:-1] not in unknown
+        ]
+        places = {one["loc"][:2] for one in self.problems}
         listed = members.get("issuer")
         if ("issuer",) in places or not isinstance(listed, list):
             return Limits(), {}
@@ -540,9 +521,12 @@ class _Reading:
                 "`proxy` and `networks` exclude one another",
                 "A proxy looks up the names of hosts itself, so leave `networks` out.",
             )
-        said = {name: getattr(table, name) for name in _AS_IT_STANDS}
-        lists = {name: tuple(one) for name, one in said.items() if isinstance(one, list)}
-        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **{**said, **lists})
+        said: dict[str, Any] = {
+            name: tuple(one) if isinstance(one, list) else one
+            for name, one in table
+            if name not in ("anchor", "origins")
+        }
+        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **said)
 
     def _anchor(self, table: IssuerTable, at: Location) -> Anchor:
         anchor, at = table.anchor, (*at, "anchor")
@@ -607,16 +591,14 @@ class _Reading:
     def fault(self, text: str, source: str) -> UsageFault:
         """All problems as one fault, in the order of their lines."""
         lines = Lines.of(text)
-        placed = sorted((lines.line_of(one.at), nth) for nth, one in enumerate(self.problems))
+        placed = sorted((lines.line_of(one["loc"]), nth) for nth, one in enumerate(self.problems))
         faults = []
         for line, nth in placed[:MAX_TOLD]:
-            message, hint = self.problems[nth].words()
-            code = self.problems[nth].code
+            problem = self.problems[nth]
+            message, hint = _words_of(problem)
+            code = problem.get("ctx", {}).get("code", "policy.malformed")
             faults.append(UsageFault(code, message, path=source, line=line, hint=hint))
         if len(placed) > len(faults):
             faults[-1].message += f" (and {len(placed) - len(faults)} more)"
         faults[0].more = tuple(faults[1:])
         return faults[0]
-
-
-_AS_IT_STANDS: Final = tuple(set(IssuerTable.model_fields) - {"anchor", "origins"})

@@ -476,10 +476,21 @@ class _Resolution:
     def check_clock(self) -> None:
         """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
-        if newest - self.limits.skew > self.now.timestamp():
-            behind = f"a statement of {minute(newest)} was seen before, and this clock "
-            behind += f"says {minute(self.now)}"
-            self.weigh("blocks", Reason.of("time.clock_behind", behind))
+        behind = newest - self.now.timestamp()
+        if behind <= self.limits.skew:
+            return
+        message, hint = f"a statement of {minute(newest)} was seen before", ""
+        if behind > _MOST_BEHIND:
+            name, holds = self.issuer.name, "the state"
+            hint = "Restore the state from a backup. Or begin it anew: cardsign trust known forget "
+            hint += f"{name}, then cardsign trust init. Compare a first contact with the issuer."
+            if newest == self.floor.newest_iat:
+                holds = "trust.lock"
+                hint = "Restore trust.lock from version control or a backup. Or delete what it "
+                hint += f"says of {name!r}, then: cardsign trust pin {name}"
+            message = f"{holds} is wrong: it says that {message}"
+        message += f", and this clock says {minute(self.now)}"
+        self.weigh("blocks", Reason.of("time.clock_behind", message, hint=hint))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:
         before, pin = self.state.keyset, pin_of(self.issuer.anchor)
@@ -533,6 +544,8 @@ class _Resolution:
         )
 
 
+#: Seconds. No clock that runs is this far behind: a time beyond is a fault of the file that has it.
+_MOST_BEHIND: Final = 100 * 365 * 24 * 3600
 _CONTACT: Final = "first contact with %s: %s found there is trusted from now on"
 
 

@@ -148,6 +148,10 @@ UNKNOWN = {
         "[build.orloj]\nprotocol = 1",
         "unknown member 'build.orloj.protocol'; did you mean 'protocol_version'?",
     ),
+    "a date in quotes": (
+        '[lint]\nlegacy_sunset = "9999-12-31"',
+        "'lint.legacy_sunset' must be a date without quotes, such as 2027-01-31",
+    ),
     "a rule": (
         '[[lint.waiver]]\nrule = "meaning.verson"\nreason = "r"',
         "there is no rule 'meaning.verson'; did you mean 'meaning.version'?",

@@ -19,10 +19,10 @@ from cardsign.statements import read_keyset
 from cardsign.trust import (
     DirectoryStates,
     FetchResult,
+    PolicyFile,
     RollbackFloor,
     raise_floors,
     read_lock,
-    read_policy,
 )
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
@@ -377,7 +377,7 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waited for, then exit 2."""
-    issuer = read_policy(Path("trust.toml"))[0].issuers[0]
+    issuer = PolicyFile.read(Path("trust.toml")).policy.issuers[0]
     patience = {**DirectoryStates.__init__.__kwdefaults__, "patience": 0.05}
     monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
     with DirectoryStates(peer.STATE).of(issuer):

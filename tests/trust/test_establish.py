@@ -430,6 +430,23 @@ def test_a_clock_behind_what_was_signed(
     assert standing.clock_is_behind == blocked
 
 
+@pytest.mark.parametrize("where", ["memory", "lock"])
+def test_a_time_that_no_clock_is_behind_accuses_what_holds_it(
+    anchor: KeysetAnchor, one: bytes, where: str
+) -> None:
+    """No clock comes to the year 9999: the file is wrong, and setting the clock would not help."""
+    wrong = 253_402_300_799
+    floor = RollbackFloor(newest_iat=wrong if where == "lock" else 0)
+    memo = Notebook(blank(anchor, newest_iat=0 if where == "lock" else wrong), floor=floor)
+
+    (reason,) = stand(anchor, [one], memo=memo).blocks
+    assert reason.code == "time.clock_behind"
+    assert "9999-12-31" in reason.message
+    assert ("trust.lock" in reason.message) == (where == "lock")
+    assert "the clock" not in reason.hint
+    assert ("cardsign trust known forget tides" in reason.hint) == (where == "memory")
+
+
 @pytest.mark.parametrize(
     ("ahead", "believed"), [(300, True), (301, False)], ids=["by the skew", "by a second more"]
 )

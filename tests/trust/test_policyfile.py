@@ -207,6 +207,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "no algorithm": (policy_text("algorithms = []"), 5, "algorithms"),
     "more skew than there may be": ("format = 1\n[limits]\nskew = 7200", 3, "at most 3600"),
     "a larger card than there may be": ("format = 1\n[limits]\ncard_bytes = 999999", 3, "at most"),
+    "a date": ("format = 1\n[limits]\nskew = 9999-12-31", 3, "skew is 9999-12-31, expected a"),
     "a time in words": ('format = 1\n[limits]\nskew = "5 min"', 3, '"5m"'),
     "no anchor": (policy_text(anchor=""), 6, "found none"),
     "two anchors": (
