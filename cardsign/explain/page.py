@@ -121,14 +121,15 @@ class _Shown:
     chain: tuple[KeysetStatement, ...] = ()
     newest: bytes = b""
     release: ReleaseStatement | None = None
-    jwks: JwkSet | None = None
+    jwks: JwkSet = JwkSet(())
     refused: str = ""
 
     @classmethod
     def of(cls, published: Published) -> _Shown:
-        jwks = release = None
+        jwks, release = JwkSet(()), None
         with suppress(CardsignError):
-            jwks = None if published.jwks is None else JwkSet.read(published.jwks)
+            if published.jwks is not None:
+                jwks = JwkSet.from_bytes(published.jwks)
         try:
             found = [(read_keyset(one), one) for one in published.keysets]
             found.sort(key=lambda pair: pair[0].number)
@@ -155,7 +156,7 @@ class _Shown:
             return reach_verdict(
                 card, expect=expect, policy=policy, supplied=supplied, states=states, now=now
             )
-        if self.jwks is not None and self.jwks.keys:
+        if self.jwks.keys:
             policy = Policy.from_jwks(self.jwks, name="the published key set")
             return reach_verdict(card, expect=Holder(), policy=policy, now=now)
         return reach_verdict(card, expect=None, policy=Policy(), now=now)
@@ -171,7 +172,7 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
     if issuer.chain:
         newest = issuer.chain[-1]
         who = f"A verifier that trusts {newest.issuer} by keyset {newest.label}"
-    elif issuer.jwks is not None:
+    elif issuer.jwks.keys:
         who = "A verifier that trusts the published key set"
     else:
         who = "A verifier that has no key of this card"
@@ -267,7 +268,7 @@ def _tag(value: object, kind: str) -> Html:
 
 def _keys(issuer: _Shown, now: datetime) -> Html:
     if not issuer.chain:
-        keys = issuer.jwks.keys if issuer.jwks is not None else ()
+        keys = issuer.jwks.keys
         if not keys:
             return html.paragraph("No key is published with this card.")
         said = "No statement says since when or until when these keys hold."

@@ -176,7 +176,8 @@ def test_inspect_shows_a_card_without_believing_it(cardsign: Cardsign, signed: P
     """Interfaces, signatures and what each profile leaves open."""
     described = cardsign("inspect", signed, "--json").json
     assert described["interfaces"][0]["url"] == "https://tides.example/a2a"
-    assert described["signatures"][0]["typ"] == "cardsign-compat+jws"
+    first = described["signatures"][0]
+    assert (first["alg"], first["typ"]) == ("ES256", "cardsign-compat+jws")
     assert len(described["profiles"]) == len(DEFAULT_PROFILES)
     lines = cardsign("inspect", signed).text.splitlines()
     assert "not" in lines[0]

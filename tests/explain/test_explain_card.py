@@ -12,7 +12,7 @@ from explaining import explained, only, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, canonicalize
+from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, VERIFIERS, canonicalize
 from cardsign.explain import MAX_LISTED, explain_card, repairs
 from cardsign.jose import JwkSet, PrivateKey, base64url
 from cardsign.reasons import REASONS
@@ -158,6 +158,17 @@ def test_a_malformed_signature_is_named_and_the_rest_explained(
     assert good.profiles == ("served-as-is",)
     assert explanation.problems == ()
     assert explanation.exit_status == 1
+
+
+def test_who_may_stumble_over_an_entry_is_not_predicted_to_accept(alice: PrivateKey) -> None:
+    """All others accept the good signature as before."""
+    good = one_signature(PORTABLE, alice, "served-as-is")
+    told = [
+        explained({**PORTABLE, "signatures": entries}, alice).predictions
+        for entries in ([good], [_protected(b"{}"), good])
+    ]
+    before, after = ({p.verifier for p in one if p.outcome == "accepted"} for one in told)
+    assert after == before - {one.name for one in VERIFIERS if one.stumbles} < before
 
 
 def test_a_header_is_shown_even_where_it_is_refused(alice: PrivateKey) -> None:

@@ -59,6 +59,7 @@ def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIs
     assert f"{until:%Y-%m-%d %H:%M}" in text
     assert "The whole card" in text
     assert "Says when the tide is high." in text
+    assert "CapabilitiesstreamingCallers shownothing: no scheme is declared" in text
     assert f"cardsign trust add {issuer.origin} --digest {digest_of(newest)}" in text
     assert digest_words(digest_of(newest)) in text
     assert "ann, bob (2 of 3 root holders are needed)" in text
@@ -68,6 +69,14 @@ def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIs
     assert [re.search(rf"{one}key, ES256{two}", text) is not None for one, two in (
         ("card ", "revoked"), ("card ", "valid"), ("release ", "no longer listed"),
     )] == [True] * 3  # fmt: skip
+    old, new, gone = (f"{issuer.thumbprint(one)[:8]}..." for one in ("card", "card2", "rel2"))
+    keys = f"card key {old}, release key {gone}"
+    assert f"Changeslists card key {new}; no longer lists {keys}; revokes {old}Digest" in text
+    drawn = re.findall(r'<rect class="(\w+)" x="(.*?)%" width="(.*?)%"', page)
+    assert drawn == [
+        *(("ended", "0.00", "0.40"), ("span", "0.00", "100.00")),
+        *(("ended", "0.00", "0.40"), ("span", "0.00", "100.00")),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +118,18 @@ def test_statements_that_follow_no_law_are_refused_on_the_page(issuer: FakeIssue
 
 def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:
     """With a key set it is, and the page says what that does not show."""
-    card = issuer.signed_card(issuer.card_members())
-    assert "trusted" not in Read(card_page(card, Published(), now=NOW)[0]).text.replace(
-        "untrusted", ""
-    )
-    keys = Published(jwks=issuer.jwks().to_bytes())
-    text = Read(card_page(card, keys, now=NOW)[0]).text
+    card = issuer.signed_card(issuer.card_members(skills=[{"id": "high"}]))
+    for keys in (None, b'{"keys": []}'):
+        text = Read(card_page(card, Published(jwks=keys), now=NOW)[0]).text
+        assert "trusted" not in text.replace("untrusted", "")
+        assert "A verifier that has no key of this card" in text
+        assert "No key is published with this card." in text
+    keys = issuer.jwks().to_bytes()
+    text = Read(card_page(card, Published(jwks=keys), now=NOW)[0]).text
     assert "✓ trusted" in text
     assert "neither revocation nor rollback can be seen" in text
+    assert f"until when these keys hold.{issuer.thumbprint('card')} ES256" in text
+    assert "None" not in text
 
 
 def test_hostile_text_is_shown_and_not_obeyed(issuer: FakeIssuer) -> None:
