@@ -13,7 +13,7 @@ from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
@@ -142,10 +142,9 @@ def parse_network(text: str) -> Network:
         ValueError: It is no network, or not within :data:`PRIVATE_NETWORKS`.
     """
     network = ip_network(text)
-    first, last = int(network.network_address), int(network.broadcast_address)
     for private in PRIVATE_NETWORKS:
-        begins, ends = int(private.network_address), int(private.broadcast_address)
-        if network.version == private.version and begins <= first and last <= ends:
+        # `Any`: both are of one version, which mypy cannot see.
+        if network.version == private.version and network.subnet_of(cast(Any, private)):
             return network
     raise ValueError(f"{text} is no private network")
 
@@ -639,10 +638,9 @@ def _issuer_at(
 
 
 def _check_names(what: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    refused = [name for name in named if name not in allowed]
-    if refused or not named:
-        raise UsageFault(
-            "policy.malformed",
-            f"{', '.join(refused) or f'no {what}'} cannot be accepted; what can is "
-            + ", ".join(allowed),
-        )
+    if named and set(allowed).issuperset(named):
+        return
+    refused = ", ".join(name for name in named if name not in allowed) or f"no {what}"
+    raise UsageFault(
+        "policy.malformed", f"{refused} cannot be accepted; what can is {', '.join(allowed)}"
+    )
