@@ -28,10 +28,10 @@ from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import Finding, LintSettings, Rule
 from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, Headers, fetch_document, values
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
 from cardsign.net.fetcher import card_url, freshness
 from cardsign.records import dataclass
-from cardsign.urls import JWKS_PATH, parse_url
+from cardsign.urls import JWKS_PATH, Headers, parse_url
 
 SCHEMA: Final = "cardsign.check/1"
 Grade: TypeAlias = Literal["A", "B", "C", "D", "F"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
@@ -24,6 +24,9 @@ RELEASE_PATH: Final = f"{STATEMENTS_PATH}release.json"
 KEYSET_PATH: Final = STATEMENTS_PATH + "keyset/{epoch}.{version}.json"
 #: What an interface adds to its URL where the extended card is asked for by REST.
 EXTENDED_PATH: Final = "/extendedAgentCard"
+#: The headers of a message in their order, each a name and a value without the space around it.
+#: Those that were received have names in lower case.
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 MAX_URL_LENGTH: Final = 2048  # characters; longer ones are refused by common HTTP stacks
 

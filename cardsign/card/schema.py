@@ -279,10 +279,10 @@ class AgentCard(TypedDict, total=False):
 # The fields of a card as walks need them: tables derived from the types above.
 
 
-Kind = Literal["string", "bool", "message", "free"]
+JsonKind = Literal["string", "bool", "message", "free"]
 Shape = Literal["one", "list", "map"]
 #: The JSON type that a value of each kind has, and how messages call it.
-JSON_TYPES: Final[dict[Kind, tuple[type, str]]] = {
+JSON_TYPES: Final[dict[JsonKind, tuple[type, str]]] = {
     "string": (str, "a string"),
     "bool": (bool, "true or false"),
     "message": (dict, "an object"),
@@ -300,7 +300,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: JsonKind
     shape: Shape
     message: Message | None
     required: bool
@@ -395,7 +395,7 @@ def _field(name: str, hint: Any, version: str) -> Field | None:
     elif get_origin(hint) is dict and hint != Struct:  # get_type_hints builds an equal alias
         shape, kind_type = "map", get_args(hint)[1]
     message = _message(kind_type, version) if is_typeddict(kind_type) else None
-    kind: Kind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
+    kind: JsonKind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
     if message:
         kind = "message"
     return Field(

@@ -17,7 +17,7 @@ from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
-    Change,
+    Edit,
     Explanation,
     HeldAt,
     Parting,
@@ -263,7 +263,7 @@ def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
         yield f"      and {more} more differences"
 
 
-def _change(change: Change) -> str:
+def _change(change: Edit) -> str:
     pointer = safe(change.pointer, limit=120)
     if change.signed is None:
         return f"added    {pointer}  {safe(change.received or '')}"

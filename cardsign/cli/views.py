@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.release import TakenUp
     from cardsign.issuer.tasks import Progress
     from cardsign.keys.audit import AuditEvent
-    from cardsign.keys.doctor import Finding
+    from cardsign.keys.doctor import Concern
     from cardsign.keys.model import KeyRecord
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
@@ -111,13 +111,13 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"  {safe(text, limit=400)}")
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: Concern) -> dict[str, Any]:
     """What doctor reports."""
     found = members(finding, "code level message path real fixed")
     return {**found, "hint": hint_for(finding.code)}
 
 
-def say_finding(finding: Finding) -> None:
+def say_finding(finding: Concern) -> None:
     """What doctor reports, and what to do; under ``--quiet`` alarms alone."""
     where = f" ({safe(finding.path)})" if finding.path else ""
     fixed = ", fixed" if finding.fixed else ""

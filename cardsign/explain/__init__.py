@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cardsign.explain.repairs import Suspect as Suspect
     from cardsign.explain.repairs import differences as differences
     from cardsign.explain.repairs import search as search
-    from cardsign.explain.report import Change as Change
+    from cardsign.explain.report import Edit as Edit
     from cardsign.explain.report import Explanation as Explanation
     from cardsign.explain.report import HeldAt as HeldAt
     from cardsign.explain.report import Parting as Parting

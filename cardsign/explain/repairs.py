@@ -22,7 +22,7 @@ from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, append, children_of, count_values, elements_of, split
 from cardsign.card.tree import Source
 from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
-from cardsign.explain.report import Change, Signed, shown
+from cardsign.explain.report import Edit, Signed, shown
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.records import dataclass
@@ -123,7 +123,7 @@ COMMON: Final = (
 # A card with one thing less, or one thing more: the edits that the search tries.
 
 
-Edited: TypeAlias = "tuple[Change, dict[str, Json]]"
+Edited: TypeAlias = "tuple[Edit, dict[str, Json]]"
 _Absent: Final = object()
 
 #: What the models of 0.3 SDKs put in where the card says nothing.
@@ -144,14 +144,14 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
     """
     card = unsigned(document)
     for spot in walk(card):
-        yield Change(spot.pointer, None, shown(spot.value)), _changed(card, spot.tokens, _Absent)
+        yield Edit(spot.pointer, None, shown(spot.value)), _changed(card, spot.tokens, _Absent)
     schema = CARD_0_3 if is_0_3 else CARD_1_0
     absent = list(_absent(card, schema, ""))
     for wanted in (True, False):
         for parent, field, default in absent:
             if field.required is wanted:
                 pointer = append(parent, field.name)
-                yield Change(pointer, shown(default), None), _changed(card, split(pointer), default)
+                yield Edit(pointer, shown(default), None), _changed(card, split(pointer), default)
 
 
 def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, Field, Json]]:
@@ -247,7 +247,7 @@ class Candidate:
     payload: Payload
     data: bytes
     spelling: Spelling | None = None
-    change: Change | None = None
+    change: Edit | None = None
 
     @property
     def deviations(self) -> tuple[str, ...]:
@@ -331,7 +331,7 @@ MAX_CHANGES: Final = 100  # listed; beyond that the two are different cards
 _Difference: TypeAlias = "tuple[Source, Any, Any]"
 
 
-def differences(signed: Json, received: Json) -> Iterator[Change]:
+def differences(signed: Json, received: Json) -> Iterator[Edit]:
     """The topmost values that differ, in the order of `signed`, then what `received` adds.
 
     Lists are compared by place, from both ends, so that one element more or less is one
@@ -339,7 +339,7 @@ def differences(signed: Json, received: Json) -> Iterator[Change]:
     """
     for source, *values in differing(signed, received, Source()):
         before, after = (None if value is _Absent else shown(value) for value in values)
-        yield Change(source.shown, before, after)
+        yield Edit(source.shown, before, after)
 
 
 def differing(signed: Json, received: Json, at: Source) -> Iterator[_Difference]:
@@ -424,7 +424,7 @@ def compare(
         one.signed = told[number]
 
 
-def _listed_changes(signed: Json, received: Json) -> tuple[tuple[Change, ...], int]:
+def _listed_changes(signed: Json, received: Json) -> tuple[tuple[Edit, ...], int]:
     """The first `MAX_CHANGES`, and how many more there are."""
     found = differences(signed, received)
     return tuple(islice(found, MAX_CHANGES)), sum(1 for _ in found)

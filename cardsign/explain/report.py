@@ -116,7 +116,7 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Edit:
     """One difference between what was signed and what was received.
 
     Attributes:
@@ -146,7 +146,7 @@ class Signed:
     source: Literal["against", "search"]
     profile: ProfileName | None
     spelling: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Edit, ...] = ()
     changes_left_out: int = 0
 
 

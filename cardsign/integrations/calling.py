@@ -87,8 +87,8 @@ except ImportError as exc:
 
 #: The versions of A2A that the SDK speaks.
 SPOKEN: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3")
-MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
-MAX_ANSWER_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
+MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
+MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 MAX_EVENTS: Final = 10_000  # of one stream; each makes the SDK build objects
 
@@ -420,7 +420,7 @@ class _AtEndpoint(AsyncGuardedTransport):
         super().__init__(
             settings,
             origins={endpoint.url.origin},
-            max_bytes=MAX_ANSWER_BYTES,
+            max_bytes=MAX_TEXT_BYTES,
             total_timeout=total_timeout,
             event_idle_timeout=EVENT_IDLE_SECONDS if streams_last_longer else total_timeout,
             event_total_timeout=EVENT_TOTAL_SECONDS if streams_last_longer else total_timeout,
@@ -458,7 +458,7 @@ class _AtEndpoint(AsyncGuardedTransport):
         return httpx.Response(response.status_code, headers=kept, content=body)
 
     def _read_strictly(self, untrusted_body: bytes, asked: bytes) -> None:
-        limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_ANSWER_DEPTH}
+        limits = {"max_bytes": MAX_TEXT_BYTES, "max_depth": MAX_TEXT_DEPTH}
         if self._endpoint.binding != JSONRPC:
             strict_object(untrusted_body, **limits)
             return

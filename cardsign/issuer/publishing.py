@@ -24,7 +24,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.issuer.signers import CardSigners
-from cardsign.keys.doctor import Finding
+from cardsign.keys.doctor import Concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord
@@ -274,7 +274,7 @@ def newest_generation(directory: Path | None) -> Generation | None:
         raise
 
 
-def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Finding]:
+def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Concern]:
     """What is published and damaged, or not of this key store; and who is trusted who shall not be.
 
     An issuer that has published nothing is healthy. Once it has ended, it is asked no more which
@@ -287,7 +287,7 @@ def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Fin
             check_ours(store, directory)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
-            yield Finding(fault.code, "alarm", fault.message, fault.path)
+            yield Concern(fault.code, "alarm", fault.message, fault.path)
     except StoreFault:
         return
     with suppress(StoreFault, FileFault):
@@ -297,7 +297,7 @@ def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Fin
         if kept and not has_ended(state, keyset):
             names = ", ".join(one.named for one in kept)
             message = f"verifiers still trust {names}: nothing that is published revokes them yet"
-            yield Finding("doctor.still_trusted", "alarm", message)
+            yield Concern("doctor.still_trusted", "alarm", message)
 
 
 def published_extended(directory: Path | None) -> tuple[Path, ...]:

@@ -39,7 +39,7 @@ TYP_COMPAT: Final = "cardsign-compat+jws"
 
 #: What a card signature's typ makes of it. ``full`` may count; ``jwt`` is what a2a-sdk writes
 #: and cannot be told from a token; ``compat`` never counts.
-Kind: TypeAlias = Literal["full", "jwt", "compat"]
+EntryKind: TypeAlias = Literal["full", "jwt", "compat"]
 
 #: Bytes of the header's JSON. Ours have about 100, as have those of public cards; a signer may
 #: add a certificate or two, which count for nothing.
@@ -50,7 +50,7 @@ MAX_HEADER_DEPTH: Final = 8
 MAX_HEADERS: Final = 64
 
 # Media types are compared without regard to case (RFC 7515 4.1.9, RFC 2045 5.1).
-_KINDS: Final[dict[str, Kind]] = {
+_KINDS: Final[dict[str, EntryKind]] = {
     TYP_JOSE.lower(): "full",
     TYP_JOSE_JSON.lower(): "full",
     TYP_JWT.lower(): "jwt",
@@ -77,7 +77,7 @@ class ProtectedHeader:
     alg: VerifyAlg
     kid: str
     typ: str | None
-    kind: Kind
+    kind: EntryKind
     members: Mapping[str, Json] = field(hash=False)
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cardsign.keys.backup import pack as pack
     from cardsign.keys.backup import restore as restore
     from cardsign.keys.backup import unpack as unpack
+    from cardsign.keys.doctor import Concern as Concern
     from cardsign.keys.doctor import Examined as Examined
-    from cardsign.keys.doctor import Finding as Finding
     from cardsign.keys.doctor import coming_findings as coming_findings
     from cardsign.keys.doctor import examine_store as examine_store
     from cardsign.keys.drafts import DRAFT_FILE as DRAFT_FILE
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from cardsign.keys.key_files import open_envelope as open_envelope
     from cardsign.keys.key_files import seal as seal
     from cardsign.keys.lifecycle import DEFAULT_SETTINGS as DEFAULT_SETTINGS
-    from cardsign.keys.lifecycle import Change as Change
+    from cardsign.keys.lifecycle import NewState as NewState
     from cardsign.keys.lifecycle import TimelineSettings as TimelineSettings
     from cardsign.keys.lifecycle import Waiting as Waiting
     from cardsign.keys.lifecycle import cards_to_sign as cards_to_sign

@@ -24,7 +24,7 @@ from cardsign.keys.history import StatementHistory
 from cardsign.keys.key_files import KeyLabel, read_label
 from cardsign.keys.lifecycle import arrive
 from cardsign.keys.model import dump_state, load_state
-from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number
+from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Number, StatementKind
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken, open_store
 
 FORMAT: Final = "cardsign-backup/1"
@@ -101,8 +101,8 @@ def unpack(untrusted_bytes: bytes) -> Contents:
     return Contents(state, audit, envelopes, _read_statements(statements))
 
 
-def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes]]:
-    found: dict[Kind, dict[Number, bytes]] = {}
+def _read_statements(document: dict[str, Json]) -> dict[StatementKind, dict[Number, bytes]]:
+    found: dict[StatementKind, dict[Number, bytes]] = {}
     for kind in KINDS:
         entries = document.get(kind)
         if not isinstance(entries, dict) or not all(map(_NUMBER.fullmatch, entries)):

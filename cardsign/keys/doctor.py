@@ -66,7 +66,7 @@ Level = Literal["alarm", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Concern:
     """Something that a person should know or do.
 
     Attributes:
@@ -95,7 +95,7 @@ class Finding:
 NOTICE: Final = timedelta(days=14)
 
 
-_ENDED: Final = Finding(
+_ENDED: Final = Concern(
     "doctor.ended", "note", "this issuer has ended: every card and release key has been revoked"
 )
 
@@ -120,7 +120,7 @@ class Examined:
 
 def coming_findings(
     known: Examined, settings: TimelineSettings, now: datetime, within: timedelta
-) -> tuple[Finding, ...]:
+) -> tuple[Concern, ...]:
     """Say what is due, what will end, and what would be missing on the day of a theft.
 
     What becomes real `within` that time is an alarm today.
@@ -143,7 +143,7 @@ def coming_findings(
     )
 
 
-def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
+def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Concern]:
     times = [
         time
         for key in known.state.keys
@@ -155,28 +155,28 @@ def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterat
     newest = max(times, default=now)
     if newest > now + timedelta(seconds=settings.skew):
         message = f"the store knows of {second(newest)}, and this clock says it is not yet"
-        yield Finding("doctor.clock", "alarm", message)
+        yield Concern("doctor.clock", "alarm", message)
 
 
-def _settings(settings: TimelineSettings) -> Iterator[Finding]:
+def _settings(settings: TimelineSettings) -> Iterator[Concern]:
     for name in ("max_age", "worst_cache", "card_max_age", "skew"):
         value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
         if value < usual:
             message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
-            yield Finding("doctor.timeline", "note", message, "cardsign.toml")
+            yield Concern("doctor.timeline", "note", message, "cardsign.toml")
     if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
         every = settings.rotate_every
         message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
-        yield Finding("doctor.timeline", "note", message, "cardsign.toml")
+        yield Concern("doctor.timeline", "note", message, "cardsign.toml")
 
 
-def _without_card_key(state: StoreState) -> Iterator[Finding]:
+def _without_card_key(state: StoreState) -> Iterator[Concern]:
     if _no_card_key(state):
         message = "no key signs cards"
         waiting = [key for key in state.keys if key.state in ("generated", "prepublished")]
         if any("card" in key.roles for key in waiting):
             message += " until the next one is active; with roots, once they have listed it"
-        yield Finding("doctor.no_active_key", "alarm", message)
+        yield Concern("doctor.no_active_key", "alarm", message)
 
 
 def _no_card_key(state: StoreState) -> bool:
@@ -186,7 +186,7 @@ def _no_card_key(state: StoreState) -> bool:
 
 def _due(
     state: StoreState, settings: TimelineSettings, now: datetime, within: timedelta
-) -> Iterator[Finding]:
+) -> Iterator[Concern]:
     for step in steps(state, settings, now):
         due = step.due
         if due is not None and step.action == "generate":
@@ -195,10 +195,10 @@ def _due(
         if due is not None and due <= now + within:
             when = "is due" if due <= now else f"will be due at {second(due)}"
             level: Level = "alarm" if within else "note"
-            yield Finding("doctor.due", level, f"{step.what}: {when}", real=due)
+            yield Concern("doctor.due", level, f"{step.what}: {when}", real=due)
 
 
-def _standbys(state: StoreState) -> Iterator[Finding]:
+def _standbys(state: StoreState) -> Iterator[Concern]:
     """Active keys that no other key could replace on the day of their theft."""
     endangered = suspects(state)
     alone: dict[str, list[str]] = {}
@@ -217,10 +217,10 @@ def _standbys(state: StoreState) -> Iterator[Finding]:
             alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():
         what = f"after a theft of {' or '.join(keys)}, no key can take over"
-        yield Finding("doctor.no_standby", "note", f"{what}: {why}")
+        yield Concern("doctor.no_standby", "note", f"{what}: {why}")
 
 
-def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
+def _cards(state: StoreState, now: datetime) -> Iterator[Concern]:
     """Published cards that hold up a rotation, or bear what a revoked key has signed."""
     stops = [key.times.stops_signing for key in state.keys if key.state == "retiring"]
     late = any(time is not None and time <= now for time in stops)
@@ -228,10 +228,10 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
     for card in cards_to_sign(state, now):
         level: Level = "alarm" if late or not revoked.isdisjoint(card.kids) else "note"
         message = "this published card has to be signed again"
-        yield Finding("doctor.cards_unsigned", level, message, card.url or card.name)
+        yield Concern("doctor.cards_unsigned", level, message, card.url or card.name)
 
 
-def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Finding]:
+def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Concern]:
     """Extended cards that have ended or soon will; one that cannot be read is told as well."""
     first = {
         card.payload_sha256: one.at
@@ -244,7 +244,7 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             marker = find_marker(Card.from_bytes(untrusted_bytes).document)
             digest = card_digest(untrusted_bytes)
         except CardsignError as refusal:
-            yield Finding("doctor.card_ends", "alarm", f"cannot be read: {refusal.message}", place)
+            yield Concern("doctor.card_ends", "alarm", f"cannot be read: {refusal.message}", place)
             continue
         if marker is None or digest in seen:
             continue
@@ -258,21 +258,21 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             message = f"this extended card ends at {second(ends)}"
         else:
             continue
-        yield Finding("doctor.card_ends", "alarm", message, place, real=ends)
+        yield Concern("doctor.card_ends", "alarm", message, place, real=ends)
 
 
 def _keyset(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
-) -> Iterator[Finding]:
+) -> Iterator[Concern]:
     for root in unlisted_roots(known.state, keyset):
         message = f"{root.named} is not in keyset {keyset.label}, so it counts for nothing yet"
-        yield Finding("doctor.root_unlisted", "alarm", message)
+        yield Concern("doctor.root_unlisted", "alarm", message)
     if awaits_recovery(known.state, keyset):
         return  # who lost the old roots cannot sign with them
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
         message = f"too few holders of root keys are left: {left} of the {needed} that are needed"
-        yield Finding("doctor.roots_ended", "alarm", message)
+        yield Concern("doctor.roots_ended", "alarm", message)
     told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
@@ -291,51 +291,51 @@ def _keyset(
             "another is drafted in its place, and all have to sign again"
         )
         real = None if _no_card_key(known.state) else min(told.ends, stale)
-        yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
+        yield Concern("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
         if more := says_more(known.state, keyset, draft, now=now):
             message = (
                 f"it says what nobody here has drafted ({len(more)}): cardsign keys rotate shows it"
             )
-            yield Finding("rotate.draft_says_more", "alarm", message, known.draft_file)
+            yield Concern("rotate.draft_says_more", "alarm", message, known.draft_file)
     else:
         when = "now" if told.is_due(now) else f"from {second(told.due)} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
         real = None if _no_card_key(known.state) else told.ends
-        yield Finding("doctor.keyset_due", "alarm", message, real=real)
+        yield Concern("doctor.keyset_due", "alarm", message, real=real)
 
 
-def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Finding]:
+def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Concern]:
     """Listed keys that end before their keyset: no draft of this store prolongs another's keys."""
     for key in keyset.keys:
         ends = utc(key.exp)
         if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
             what = f"{key.named} of {key.holder}"
             message = f"{what} counts until {second(ends)}, and keyset statements go on"
-            yield Finding("doctor.key_ends", "alarm", message, real=ends)
+            yield Concern("doctor.key_ends", "alarm", message, real=ends)
 
 
 def _release(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
-) -> Iterator[Finding]:
+) -> Iterator[Concern]:
     release = known.release
     if awaits_recovery(known.state, keyset):
         return
     if not any("release" in key.roles for key in known.state.keys):
         return  # a holder of nothing but a root key has none to renew
     if release is None:
-        yield Finding("doctor.release_due", "alarm", "there is no release; no card is current")
+        yield Concern("doctor.release_due", "alarm", "there is no release; no card is current")
         return
     ends = utc(release.exp)
     what = f"release {release.seq} ends at {second(ends)}, and with it every card"
     if release.keyset.digest != keyset.digest:
         older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
-        yield Finding("doctor.release_due", "alarm", message, real=ends)
+        yield Concern("doctor.release_due", "alarm", message, real=ends)
     elif release.iat <= now.timestamp() and now >= release.renew_at:
         message = f"{what}; half of its time is over, so cron has not renewed it"
-        yield Finding("doctor.release_due", "alarm", message, real=ends)
+        yield Concern("doctor.release_due", "alarm", message, real=ends)
     elif within and ends <= now + within:
-        yield Finding("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
+        yield Concern("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
 
 
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
@@ -355,7 +355,7 @@ def examine_store(
     draft: Path | None = None,
     cards: Iterable[Path] = (),
     fix: bool = False,
-) -> tuple[Finding, ...]:
+) -> tuple[Concern, ...]:
     """Look for everything that this module knows of, and fix what is safe to fix if asked.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
@@ -398,7 +398,7 @@ def _alone(store: KeyStore) -> Iterator[None]:
         yield
 
 
-def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
+def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Concern]:
     """A store that moved, and the private keys that a thief of this machine still finds."""
     if state.moved is None:
         return
@@ -410,7 +410,7 @@ def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Itera
             f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one has "
             f"signed and has a backup, destroy them: delete {where}"
         )
-    yield Finding("doctor.moved", "alarm" if private else "note", message, store.place)
+    yield Concern("doctor.moved", "alarm" if private else "note", message, store.place)
 
 
 def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
@@ -421,7 +421,7 @@ def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
             return state, private
 
 
-def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
+def _leftovers(store: DirectoryStore) -> Iterator[Concern]:
     """Files that a killed process left, and files that are not ours."""
     statements = store.path / STATEMENTS_DIRECTORY
     for folder in (store.path, statements, *(statements / kind for kind in KINDS)):
@@ -430,28 +430,28 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
                 # No alarm: nothing refers to it, and no later command is hindered by it.
                 message = "a killed process left this file"
                 fix = partial(remove, entry)
-                yield Finding("doctor.leftover", "note", message, str(entry), fix=fix)
+                yield Concern("doctor.leftover", "note", message, str(entry), fix=fix)
             elif folder == store.path and entry.name not in _OURS:
                 message = "cardsign did not write this"
-                yield Finding("doctor.stranger", "note", message, str(entry))
+                yield Concern("doctor.stranger", "note", message, str(entry))
     private = store.path / PRIVATE_DIRECTORY
     for entry in sorted(private.iterdir()) if private.is_dir() else ():
         if not PRIVATE_FILE.fullmatch(entry.name):
             message = "this is not the file of a private key"
-            yield Finding("doctor.stranger", "note", message, str(entry))
+            yield Concern("doctor.stranger", "note", message, str(entry))
 
 
-def _unvouched(store: KeyStore) -> Iterator[Finding]:
+def _unvouched(store: KeyStore) -> Iterator[Concern]:
     """That the log, or what this user has seen, does not vouch for the state."""
     try:
         store.load(moved=True)
     except (StoreFault, FileFault) as fault:
-        yield Finding(fault.code, "alarm", fault.message, fault.path)
+        yield Concern(fault.code, "alarm", fault.message, fault.path)
 
 
 def _private_keys(
     store: KeyStore, state: StoreState, private: frozenset[str], is_vouched: bool
-) -> Iterator[Finding]:
+) -> Iterator[Concern]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
     held = {key.thumbprint: key for key in state.keys if key.private == "held"}
     needed = {name: key for name, key in held.items() if key.state not in ENDED}
@@ -460,22 +460,22 @@ def _private_keys(
         message = "this private key belongs to no key of the store"
         where = store.private_place(thumbprint)
         fix = partial(store.remove_private, thumbprint)
-        yield Finding("doctor.leftover", "alarm", message, where, fix=fix)
+        yield Concern("doctor.leftover", "alarm", message, where, fix=fix)
     for thumbprint, key in needed.items():
         if thumbprint not in private:
             message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
             where = store.private_place(thumbprint)
-            yield Finding("doctor.private_missing", "alarm", message, where)
+            yield Concern("doctor.private_missing", "alarm", message, where)
 
 
-def _modes(store: DirectoryStore) -> Iterator[Finding]:
+def _modes(store: DirectoryStore) -> Iterator[Concern]:
     """Private files that others can reach, told together, and links in their places."""
     directory = store.path / PRIVATE_DIRECTORY
     private = sorted(directory.iterdir()) if directory.is_dir() else []
     exposed: dict[Level, dict[Path, int]] = {"alarm": {}, "note": {}}
     for entry in [store.path / AUDIT_FILE, directory, *private]:
         if entry.is_symlink():
-            yield Finding("doctor.symlink", "alarm", "this is a symbolic link", str(entry))
+            yield Concern("doctor.symlink", "alarm", "this is a symbolic link", str(entry))
         elif entry.exists() and (mode := stat.S_IMODE(entry.stat().st_mode)) & _SHARED_BITS:
             # Key files are encrypted, and a checkout by git is readable by all.
             exposed["alarm" if mode & _WRITABLE_BITS else "note"][entry] = mode
@@ -484,7 +484,7 @@ def _modes(store: DirectoryStore) -> Iterator[Finding]:
             yield _too_open(level, modes)
 
 
-def _too_open(level: Level, modes: Mapping[Path, int]) -> Finding:
+def _too_open(level: Level, modes: Mapping[Path, int]) -> Concern:
     first, *more = modes
 
     def fix() -> None:
@@ -496,10 +496,10 @@ def _too_open(level: Level, modes: Mapping[Path, int]) -> Finding:
     if more:
         others = "another file" if len(more) == 1 else f"{len(more)} other files"
         message += f", and {others} of the key store"
-    return Finding("doctor.permissions", level, message, str(first), fix=fix)
+    return Concern("doctor.permissions", level, message, str(first), fix=fix)
 
 
-def _log(store: KeyStore, known: Examined, unvouched: Iterable[Finding]) -> Iterator[Finding]:
+def _log(store: KeyStore, known: Examined, unvouched: Iterable[Concern]) -> Iterator[Concern]:
     path, release = store.log_place, known.release
     try:
         log = store.read_audit()
@@ -508,17 +508,17 @@ def _log(store: KeyStore, known: Examined, unvouched: Iterable[Finding]) -> Iter
             witness = f"release {release.seq}"
             check_witnessed(log, release.audit_head, witness=witness, where=path)
     except (StoreFault, FileFault) as fault:
-        yield Finding(fault.code, "alarm", fault.message, fault.path)
+        yield Concern(fault.code, "alarm", fault.message, fault.path)
         return
     yield from unvouched
     if aborted:
         message = f"lines of attempts that came to nothing are in the log: {aborted}"
-        yield Finding("doctor.audit_aborted", "note", message, path)
+        yield Concern("doctor.audit_aborted", "note", message, path)
 
 
 def _known(
     store: KeyStore, state: StoreState, draft: Path | None, cards: Iterable[Path]
-) -> tuple[Examined, tuple[Finding, ...]]:
+) -> tuple[Examined, tuple[Concern, ...]]:
     """The store with the files around it; without them if that cannot be relied on."""
     history = StatementHistory(store, state.statements)
     try:
@@ -530,5 +530,5 @@ def _known(
             str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in cards if one.is_file()
         }
     except (StoreFault, FileFault) as fault:
-        return Examined(state), (Finding(fault.code, "alarm", fault.message, fault.path),)
+        return Examined(state), (Concern(fault.code, "alarm", fault.message, fault.path),)
     return Examined(state, keyset, release, waiting, str(draft or ""), signed), ()

@@ -219,7 +219,7 @@ def _named(cards: tuple[PublishedCard, ...]) -> str:
     return f"{names} and {len(cards) - _SHOWN} more" if len(cards) > _SHOWN else names
 
 
-Change = tuple[StoreState, tuple[AuditEvent, ...]]
+NewState = tuple[StoreState, tuple[AuditEvent, ...]]
 
 _HOLDS_FILE: Final = "file:"
 
@@ -233,7 +233,7 @@ def enter(
     holder: str | None = None,
     custody: str | None = None,
     standby: bool = False,
-) -> Change:
+) -> NewState:
     """Take a key in.
 
     A store's first key of a role and algorithm is active at once, unless it is to stand by; a
@@ -276,7 +276,7 @@ def enter(
     return _marked(state.with_key(record), now), (event,)
 
 
-def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
+def prepublish(state: StoreState, name: str, *, now: datetime) -> NewState:
     """Let the JWK Set hold a key that was only generated so far.
 
     Raises:
@@ -296,7 +296,7 @@ def keep_keyset(
     *,
     now: datetime,
     revoked: Collection[str] = (),
-) -> Change:
+) -> NewState:
     """Note the newest keyset statement: which keys may be published now, and which are over.
 
     `listed` and `revoked` are thumbprints. To note it again brings along what has not come along
@@ -331,7 +331,7 @@ def activate(
     now: datetime,
     settings: TimelineSettings,
     same_custody_accepted: bool = False,
-) -> Change:
+) -> NewState:
     """Let a prepublished key sign; the one that it succeeds becomes retiring.
 
     Raises:
@@ -351,7 +351,7 @@ def activate(
     return _changed(state, now, key.at("active", activated=now), *superseded)
 
 
-def retire(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+def retire(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> NewState:
     """Take a retiring key out of the JWK Set; a root or recovery key ends at once.
 
     Raises:
@@ -373,7 +373,7 @@ def revoke(
     reason: RevocationReason,
     now: datetime,
     same_custody_accepted: bool = False,
-) -> Change:
+) -> NewState:
     """Revoke a key, in whatever state it is; its standby is activated at once.
 
     Nothing hinders the revocation itself. Where `reason` is ``compromised``, a standby of the
@@ -412,7 +412,7 @@ def standby_of(
     return min(candidates, key=lambda one: one.thumbprint in endangered, default=None)
 
 
-def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> NewState:
     """Record that an ended key's private key is gone; the store then removes it.
 
     Raises:
@@ -430,7 +430,7 @@ def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSe
     return _changed(state, now, replace(key.at(destroyed=now), private="destroyed"))
 
 
-def record_publication(state: StoreState, publication: Publication) -> Change:
+def record_publication(state: StoreState, publication: Publication) -> NewState:
     """Note what was published: all waits run from here.
 
     One that is recorded already, or older than its series is known to be, changes nothing.
@@ -459,7 +459,7 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
     return _marked(after, max(one.at for one in after.newest_publications())), (event,)
 
 
-def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
+def withdraw(state: StoreState, series: str, *, now: datetime) -> NewState:
     """Forget the publications of cards that are no longer served, so that nothing waits for them.
 
     `series` is :attr:`Publication.series`, the endpoint that the public card named.
@@ -477,7 +477,7 @@ def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
     return _marked(replace(state, publications=kept), _second(now)), (event,)
 
 
-def leave(state: StoreState, to: str, *, now: datetime) -> Change:
+def leave(state: StoreState, to: str, *, now: datetime) -> NewState:
     """Mark a store as moved to the place `to`; once more to the same place changes nothing.
 
     Raises:
@@ -491,7 +491,7 @@ def leave(state: StoreState, to: str, *, now: datetime) -> Change:
     return state, ()
 
 
-def arrive(state: StoreState) -> Change:
+def arrive(state: StoreState) -> NewState:
     """Take the mark away, at the new place or because the store did not move after all."""
     if state.moved is None:
         return state, ()
@@ -511,13 +511,13 @@ def check_not_moved(state: StoreState, *, where: str = "") -> None:
         )
 
 
-def note_passphrase(state: StoreState, names: Collection[str], *, now: datetime) -> Change:
+def note_passphrase(state: StoreState, names: Collection[str], *, now: datetime) -> NewState:
     """Note that the private keys of these names get another passphrase."""
     kids = [state.find(name).kid for name in names]
     return state, tuple(AuditEvent("key-passphrase-changed", kid) for kid in kids)
 
 
-def _changed(state: StoreState, now: datetime, *records: KeyRecord) -> Change:
+def _changed(state: StoreState, now: datetime, *records: KeyRecord) -> NewState:
     """The state with changed keys, and one event for each."""
     events = []
     for record in records:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from cardsign.errors import StoreFault
 from cardsign.keys.lifecycle import (
-    Change,
+    NewState,
     TimelineSettings,
     Waiting,
     activate,
@@ -87,7 +87,7 @@ def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple
     return tuple(sorted(_steps(state, settings), key=order))
 
 
-def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> Change:
+def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> NewState:
     """Take a step that changes a key of the store; raises as the function that it names."""
     if step.key is None:
         raise StoreFault("keystore.changed", "the next step makes a new key")

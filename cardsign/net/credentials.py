@@ -48,7 +48,7 @@ MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by cha
 MAX_WORDS: Final = 200  # characters of a peer's own words in a message
 PROGRAM_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
 MAX_TOKENS: Final = 256  # kept at a time
-MAX_ANSWER_BYTES: Final = 64 * 1024  # of a server of tokens
+MAX_TOKEN_BYTES: Final = 64 * 1024  # of a server of tokens
 MAX_TOKEN_SECONDS: Final = 3600  # for which a token is used, whatever its server says
 MARGIN_SECONDS: Final = 30  # before its end a token is used no more: it may be long on its way
 
@@ -489,11 +489,11 @@ def get_token(
     try:
         found = fetch_document(
             str(request.url),
-            replace(settings, max_bytes=MAX_ANSWER_BYTES),
+            replace(settings, max_bytes=MAX_TOKEN_BYTES),
             form=urlencode(form).encode(),
             authorization=f"Basic {base64.b64encode(pair.encode()).decode()}",
         )
-        answer = parse_object(found.untrusted_body, max_bytes=MAX_ANSWER_BYTES, max_depth=8)
+        answer = parse_object(found.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
     except OtherStatus as exc:
         if exc.status not in (400, 401, 403):
             raise

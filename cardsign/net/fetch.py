@@ -37,12 +37,9 @@ from cardsign.net.connection import (
 from cardsign.records import dataclass
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
-from cardsign.urls import Origin, Url, parse_url
+from cardsign.urls import Headers, Origin, Url, parse_url
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
-
-Headers: TypeAlias = tuple[tuple[str, str], ...]
-"""Names in lower case, values without the space around them, in the order received."""
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
 

@@ -25,14 +25,13 @@ from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
     Absent,
     FetchSettings,
-    Headers,
     PrivateAccess,
     fetch_document,
     values,
 )
 from cardsign.records import dataclass
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url, parse_url, without_userinfo
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Headers, Url, parse_url, without_userinfo
 
 # Headers of the stored answer; Age and Date are only of the message that carried it.
 _STORED: Final = frozenset({"cache-control", "expires", "vary"})

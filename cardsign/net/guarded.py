@@ -31,7 +31,7 @@ from cardsign.net.fetch import (
 )
 from cardsign.urls import Origin
 
-MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
+MAX_AGENT_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
 ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers
 EVENT_IDLE_SECONDS: Final = 60.0  # without a byte; servers send a comment every 15 s or so
 EVENT_TOTAL_SECONDS: Final = 3600.0  # for one stream of events: a long task
@@ -95,7 +95,7 @@ class _Guarded:
         settings: FetchSettings = DEFAULT_SETTINGS,
         *,
         origins: Collection[Origin] | None = None,
-        max_bytes: int = MAX_ANSWER_BYTES,
+        max_bytes: int = MAX_AGENT_BYTES,
         total_timeout: float = ANSWER_SECONDS,
         event_idle_timeout: float = EVENT_IDLE_SECONDS,
         event_total_timeout: float = EVENT_TOTAL_SECONDS,

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
@@ -38,7 +38,7 @@ from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, Usa
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.records import dataclass
 from cardsign.times import read_stamp, stamp
-from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
+from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
 CARD_FILE: Final = "agent-card.json"
 LEGACY_FILE: Final = "agent-card-0.3.json"
@@ -357,8 +357,6 @@ def _sha256(data: bytes) -> str:
 def _json(value: dict[str, object]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
-
-Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
 #: Any page may read public documents, and see the ETag that it needs to ask again.

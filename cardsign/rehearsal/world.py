@@ -26,7 +26,7 @@ from cardsign.keys.audit import AuditEvent
 from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
-from cardsign.keys.stores.base import KeyStore, Kind, Number
+from cardsign.keys.stores.base import KeyStore, Number, StatementKind
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import (
     KeysetId,
@@ -235,7 +235,7 @@ class MemoryStore(KeyStore):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self.kept: dict[Kind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
+        self.kept: dict[StatementKind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
         self.private: dict[str, PrivateKey] = {}
         self.locked = frozenset[Role]()
 
@@ -266,16 +266,16 @@ class MemoryStore(KeyStore):
             raise PassphraseFault("passphrase.none", "only a person has this passphrase")
         return self.private[record.thumbprint]
 
-    def statement_place(self, kind: Kind, number: Number) -> str:
+    def statement_place(self, kind: StatementKind, number: Number) -> str:
         return f"{kind} {number}"
 
-    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+    def read_statements(self, kind: StatementKind) -> dict[Number, bytes]:
         return dict(sorted(self.kept[kind].items()))
 
-    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+    def read_newest_statement(self, kind: StatementKind) -> tuple[Number, bytes] | None:
         return max(self.kept[kind].items(), default=None)
 
-    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+    def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
         assert number not in self.kept[kind]  # noqa: S101  the history asks first
         self.kept[kind][number] = data
 

@@ -26,14 +26,13 @@ from cardsign.publish.generation import (
     ANY_ORIGIN,
     NO_SNIFF,
     Generation,
-    Headers,
     PublicFile,
     public_files,
 )
 from cardsign.records import dataclass
 from cardsign.server.answers import Answer
 from cardsign.server.settings import ServerSettings
-from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH, parse_url
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH, Headers, parse_url
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

@@ -40,7 +40,7 @@ BROKEN_SECONDS: Final = 1.0
 #: something newer answers nobody: by then no server of the disk answers the old one.
 LOOK_SECONDS: Final = 0.025
 PAGE_PATH: Final = "/"
-Kind: TypeAlias = Literal["public", "extended", "rpc"]
+PlaceKind: TypeAlias = Literal["public", "extended", "rpc"]
 #: Of the page for people. Only who asks for HTML gets it, so caches keep it apart.
 PAGE_HEADERS: Final = (
     ("Content-Security-Policy", f"{html.POLICY}; frame-ancestors 'none'"),
@@ -49,7 +49,7 @@ PAGE_HEADERS: Final = (
 )
 
 
-def place_of(paths: Paths, script: str, path: str) -> tuple[Kind | None, str]:
+def place_of(paths: Paths, script: str, path: str) -> tuple[PlaceKind | None, str]:
     """What answers at a path, and the path as a generation knows it, public ones decoded.
 
     The interfaces of a card say whole paths, from the root of the host. The well-known paths

@@ -57,7 +57,7 @@ KEYS_SECONDS: Final = 600  # for which keys are used without asking again, at mo
 LEAST_KEYS_SECONDS: Final = 60  # at least, whatever the issuer says of caches
 SAY_SECONDS: Final = 60  # between two lines about one host that fails
 ANSWER_SECONDS: Final = 30  # for which an introspected token counts: revocation comes through
-MAX_ANSWER_BYTES: Final = 64 * 1024
+MAX_ISSUER_BYTES: Final = 64 * 1024
 
 IAP_ISSUER: Final = "https://cloud.google.com/iap"
 IAP_KEYS: Final = "https://www.gstatic.com/iap/verify/public_key-jwk"
@@ -97,7 +97,7 @@ class RemoteProvider(Provider):
         return FetchSettings(
             connect_timeout=SECONDS,
             total_timeout=SECONDS,
-            max_bytes=MAX_ANSWER_BYTES,
+            max_bytes=MAX_ISSUER_BYTES,
             insecure_loopback_http=ours.insecure_loopback_http,
             access=access,
         )
@@ -149,7 +149,7 @@ class RemoteProvider(Provider):
         self.check_reachable(url)
         try:
             answer = fetch_document(url, self.reach(url), form=form, authorization=who)
-            return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
+            return parse_object(answer.untrusted_body, max_bytes=MAX_ISSUER_BYTES)
         except OtherStatus as exc:
             if exc.status not in no:
                 raise self.unreachable(url, exc) from exc
@@ -236,7 +236,7 @@ class Jwt(RemoteProvider):
         if body == self._told[0]:
             return self._told[1]
         try:
-            told = parse_object(body, max_bytes=MAX_ANSWER_BYTES)
+            told = parse_object(body, max_bytes=MAX_ISSUER_BYTES)
             url = told.get("jwks_uri")
             # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
             if told.get("issuer") != self.settings.issuer or not isinstance(url, str):

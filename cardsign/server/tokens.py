@@ -18,7 +18,7 @@ from cardsign.records import dataclass
 from cardsign.times import read_stamp, second, stamp
 
 if TYPE_CHECKING:
-    from cardsign.keys.doctor import Finding
+    from cardsign.keys.doctor import Concern
 
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
@@ -148,13 +148,13 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     return token, f"{_digest(token).hex()} {audience}{until}"
 
 
-def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
+def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
     """The tokens of a file that open nothing from some moment `before` then on.
 
     Raises:
         FileFault, ServeFault: As :meth:`TokenTable.read`.
     """
-    from cardsign.keys.doctor import Finding  # which serving does not need
+    from cardsign.keys.doctor import Concern  # which serving does not need
 
     for one in TokenTable.read(file).entries:
         if one.expires is not None and one.expires <= before:
@@ -165,7 +165,7 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
                 f"{one.audience} --token-file {file} makes another; then cardsign tokens revoke "
                 f"{name} --token-file {file}"
             )
-            yield Finding("doctor.token_ends", "alarm", message, str(file), real=one.expires)
+            yield Concern("doctor.token_ends", "alarm", message, str(file), real=one.expires)
 
 
 def without_token(data: bytes, digest: str, path: str = "FILE") -> bytes:

@@ -27,7 +27,7 @@ from cardsign.trust.keyset_choice import Walk
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState
 from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
-from cardsign.urls import KEYSET_PATH, RELEASE_PATH
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, Headers
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
@@ -55,7 +55,7 @@ class FetchResult:
     max_age: int | None = None
     failure: FetchFailed | None = None
     is_stale: bool = False
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: Headers = field(default=(), repr=False)
 
 
 class Fetcher(Protocol):

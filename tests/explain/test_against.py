@@ -9,7 +9,7 @@ import pytest
 from explaining import explained, only, over
 
 from cardsign.card import canonicalize
-from cardsign.explain import MAX_CHANGES, Change, differences
+from cardsign.explain import MAX_CHANGES, Edit, differences
 from cardsign.jose import PrivateKey
 from tests.support import LAX, PORTABLE, by_another_sdk, dump, put, signed, without
 
@@ -17,11 +17,11 @@ EDITED = put(without(LAX, "/x-berth"), "/name", "Other")
 EDITED["x-new"] = [1]
 
 CHANGES = (
-    Change("/name", '"Tide tables"', '"Other"'),
-    Change("/x-berth", '{"pier":4}', None),
-    Change("/x-new", None, "[1]"),
+    Edit("/name", '"Tide tables"', '"Other"'),
+    Edit("/x-berth", '{"pier":4}', None),
+    Edit("/x-new", None, "[1]"),
 )
-UNDER_PRUNING = (Change("/name", '"Tide tables"', '"Other"'),)
+UNDER_PRUNING = (Edit("/name", '"Tide tables"', '"Other"'),)
 
 
 def test_the_card_as_signed_gives_the_difference(alice: PrivateKey) -> None:
@@ -84,7 +84,7 @@ def test_a_file_that_was_not_signed_proves_nothing(against: bytes, alice: Privat
     received = over({**LAX, "x-new": 1}, payload, alice)
     told = only(explained(received, alice, against=against)).signed
     assert told is not None
-    assert (told.source, told.changes) == ("search", (Change("/x-new", None, "1"),))
+    assert (told.source, told.changes) == ("search", (Edit("/x-new", None, "1"),))
 
 
 def test_a_signature_that_fits_is_held_against_nothing(alice: PrivateKey) -> None:

@@ -13,7 +13,7 @@ import pytest
 from explaining import explained, only, over
 
 from cardsign.card import Payloads, canonicalize
-from cardsign.explain import Change, Signed, Suspect, repairs, search
+from cardsign.explain import Edit, Signed, Suspect, repairs, search
 from cardsign.jose import PrivateKey, read_entry, sign_payload
 from tests.support import LAX, OLD, PORTABLE, pointers, put, without
 
@@ -22,61 +22,61 @@ NO_VERSION = without(LAX, "/version")
 NO_PROTOCOL = without(OLD, "/protocolVersion")
 
 #: What was received, the bytes that were signed, their profile, how the received card differs.
-EDITS: dict[str, tuple[dict[str, Any], bytes, str, Change]] = {
+EDITS: dict[str, tuple[dict[str, Any], bytes, str, Edit]] = {
     "a member added in transit": (
         {**LAX, "x-note": "new"},
         canonicalize(LAX, SERVED).data,
         SERVED,
-        Change("/x-note", None, '"new"'),
+        Edit("/x-note", None, '"new"'),
     ),
     "an element added deep inside": (
         put(PORTABLE, "/skills/0/tags", ["sea", "shore"]),
         canonicalize(PORTABLE, SERVED).data,
         SERVED,
-        Change("/skills/0/tags/1", None, '"shore"'),
+        Edit("/skills/0/tags/1", None, '"shore"'),
     ),
     "a REQUIRED member that only the signer writes out": (
         NO_VERSION,
         canonicalize({**LAX, "version": ""}, SERVED).data,
         SERVED,
-        Change("/version", '""', None),
+        Edit("/version", '""', None),
     ),
     "an optional flag that only the signer writes out": (
         PORTABLE,
         canonicalize(put(PORTABLE, "/capabilities/pushNotifications", False), SERVED).data,
         SERVED,
-        Change("/capabilities/pushNotifications", "false", None),
+        Edit("/capabilities/pushNotifications", "false", None),
     ),
     "an empty list that only the signer writes out": (
         PORTABLE,
         canonicalize(put(PORTABLE, "/skills/0/examples", []), SERVED).data,
         SERVED,
-        Change("/skills/0/examples", "[]", None),
+        Edit("/skills/0/examples", "[]", None),
     ),
     "a default of 0.3 that only the signer writes out": (
         NO_PROTOCOL,
         canonicalize(OLD, SERVED).data,
         SERVED,
-        Change("/protocolVersion", '"0.3.0"', None),
+        Edit("/protocolVersion", '"0.3.0"', None),
     ),
     "a tag added to a card that a pruning SDK signed": (
         put(LAX, "/skills/0/tags", ["new", "sea"]),
         canonicalize(LAX, "prune-empty").data,
         "prune-empty",
-        Change("/skills/0/tags/0", None, '"new"'),
+        Edit("/skills/0/tags/0", None, '"new"'),
     ),
     "a member added to a card that an old SDK signed": (
         {**OLD, "iconUrl": "https://tides.example/icon"},
         canonicalize(OLD, "sdk-0.3").data,
         "sdk-0.3",
-        Change("/iconUrl", None, '"https://tides.example/icon"'),
+        Edit("/iconUrl", None, '"https://tides.example/icon"'),
     ),
 }
 
 
 @pytest.mark.parametrize(("card", "payload", "profile", "change"), EDITS.values(), ids=EDITS)
 def test_one_member_or_default_is_found(
-    card: dict[str, Any], payload: bytes, profile: str, change: Change, alice: PrivateKey
+    card: dict[str, Any], payload: bytes, profile: str, change: Edit, alice: PrivateKey
 ) -> None:
     """Which one it is, on which side, and by which profile the rest was signed."""
     signature = only(explained(over(card, payload, alice), alice))
@@ -194,7 +194,7 @@ def test_a_member_and_a_spelling_are_found_together(alice: PrivateKey) -> None:
     payload = json.dumps(LAX, separators=COMPACT).encode()
     signed = only(explained(over(card, payload, alice), alice)).signed
     assert signed is not None
-    assert signed.changes == (Change("/x-note", None, '"new"'),)
+    assert signed.changes == (Edit("/x-note", None, '"new"'),)
     assert len(signed.spelling) == 1
 
 

@@ -14,7 +14,7 @@ from cardsign.jose.algorithms import SigningAlg
 from cardsign.keys import (
     AuditEvent,
     AuditHead,
-    Change,
+    NewState,
     Publication,
     PublishedCard,
     StoreState,
@@ -58,7 +58,7 @@ def published(
     return Publication(generation, at, max_age, kids, (card,))
 
 
-def of(change: Change) -> StoreState:
+def of(change: NewState) -> StoreState:
     """The state of a change."""
     return change[0]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.keys import DEFAULT_SETTINGS, Finding, TimelineSettings, examine_store, lifecycle
+from cardsign.keys import DEFAULT_SETTINGS, Concern, TimelineSettings, examine_store, lifecycle
 from cardsign.keys.stores import DirectoryStore
 from cardsign.reasons import hint_for
 from tests.keys.states import NOON, after, published
 
 
-def examine(store: DirectoryStore, **options: object) -> list[Finding]:
+def examine(store: DirectoryStore, **options: object) -> list[Concern]:
     """Everything but what is due, and what a lone key lacks."""
     arguments = {"settings": DEFAULT_SETTINGS, "now": after(60), **options}
     found = examine_store(DirectoryStore.open(store.path, vouched=False), **arguments)  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
     kids = [es256.public.kid, another_es256.public.kid]
     store.record_publication(published(NOON, kids), now=NOON)
 
-    def due(days: int) -> list[Finding]:
+    def due(days: int) -> list[Concern]:
         span = timedelta(days=days)
         options = {"settings": DEFAULT_SETTINGS, "now": NOON, "expires_within": span}
         found = examine_store(DirectoryStore.open(store.path), **options)

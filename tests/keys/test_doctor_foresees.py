@@ -13,8 +13,8 @@ import pytest
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.keys import (
     DEFAULT_SETTINGS,
+    Concern,
     Examined,
-    Finding,
     KeyRecord,
     Publication,
     PublishedCard,
@@ -34,7 +34,7 @@ from tests.support import PORTABLE
 PROGRAM = "exec:/usr/local/bin/sign"
 
 
-def found(known: Examined, now: datetime, within: timedelta = timedelta(0)) -> list[Finding]:
+def found(known: Examined, now: datetime, within: timedelta = timedelta(0)) -> list[Concern]:
     """What is foreseen of statements and keys, but for steps that are due."""
     looked = coming_findings(known, DEFAULT_SETTINGS, now, within)
     return [one for one in looked if one.code not in ("doctor.due", "doctor.no_standby")]

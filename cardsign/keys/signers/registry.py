@@ -61,7 +61,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definiti
 _LIKELY_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 
 MAX_SECONDS: Final = 60.0  # a person may have to touch a device
-MAX_ANSWER_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
+MAX_SIGNATURE_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
 
 
 class ProgramKey(RemoteKey):
@@ -107,7 +107,7 @@ class ProgramKey(RemoteKey):
             "CARDSIGN_THUMBPRINT": public.thumbprint,
         }
         bounded = programs.Program(
-            self.path, self.arguments, environment, MAX_SECONDS, MAX_ANSWER_BYTES
+            self.path, self.arguments, environment, MAX_SECONDS, MAX_SIGNATURE_BYTES
         )
         try:
             return programs.run(bounded, signing_input)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.address import is_database_url as is_database_url
     from cardsign.keys.stores.address import parse_database_url as parse_database_url
     from cardsign.keys.stores.base import KeyStore as KeyStore
-    from cardsign.keys.stores.base import Kind as Kind
     from cardsign.keys.stores.base import Number as Number
+    from cardsign.keys.stores.base import StatementKind as StatementKind
     from cardsign.keys.stores.directory import DirectoryStore as DirectoryStore
     from cardsign.keys.stores.directory import locate_keystore as locate_keystore
     from cardsign.keys.stores.opening import StorePlace as StorePlace

@@ -23,17 +23,17 @@ from cardsign.keys.audit import (
     extend,
 )
 from cardsign.keys.key_files import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, NewState, TimelineSettings
 from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access, check_strength
 from cardsign.keys.signers.registry import open_signer
 from cardsign.records import dataclass
 
-Kind = Literal["keysets", "releases"]
+StatementKind = Literal["keysets", "releases"]
 """Of signed statements."""
 
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
 
 Number: TypeAlias = tuple[int, ...]
 """What names a statement of its kind: (epoch, version) of a keyset, (seq,) of a release."""
@@ -56,7 +56,7 @@ class Contents:
     state: StoreState
     audit: bytes
     envelopes: Mapping[str, bytes]
-    statements: Mapping[Kind, Mapping[Number, bytes]]
+    statements: Mapping[StatementKind, Mapping[Number, bytes]]
 
 
 EMPTY: Final = Contents(StoreState(0, ()), b"", {}, {})
@@ -157,7 +157,7 @@ class KeyStore(ABC):
         """Of one private key."""
 
     @abstractmethod
-    def statement_place(self, kind: Kind, number: Number) -> str:
+    def statement_place(self, kind: StatementKind, number: Number) -> str:
         """Of one statement."""
 
     # What a place has to offer. All raise FileFault ``file.unreadable`` or ``file.unwritable``,
@@ -224,15 +224,15 @@ class KeyStore(ABC):
     # The issuer's signed statements: bytes beside the state, each added once and never changed.
 
     @abstractmethod
-    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+    def read_statements(self, kind: StatementKind) -> dict[Number, bytes]:
         """Return all of a kind by number, ascending; nothing of them is checked."""
 
     @abstractmethod
-    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+    def read_newest_statement(self, kind: StatementKind) -> tuple[Number, bytes] | None:
         """Return the one of the highest number; nothing of it is checked."""
 
     @abstractmethod
-    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+    def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
         """Keep one more, durably; call it within :meth:`adding_statements`.
 
         Raises:
@@ -326,7 +326,7 @@ class KeyStore(ABC):
 
     def apply(
         self,
-        step: Callable[Concatenate[StoreState, _P], Change],
+        step: Callable[Concatenate[StoreState, _P], NewState],
         *args: _P.args,
         **named: _P.kwargs,
     ) -> StoreState:
@@ -367,7 +367,7 @@ class KeyStore(ABC):
             private.to_pkcs8_der(), passphrase, label=KeyLabel.of(public), cost=cost, random=random
         )
 
-        def entered(state: StoreState) -> Change:
+        def entered(state: StoreState) -> NewState:
             if expect_generation not in (None, state.generation):
                 raise StoreFault(
                     "keystore.changed",
@@ -500,7 +500,7 @@ class KeyStore(ABC):
         """
         taken: list[Step] = []
 
-        def decide(state: StoreState) -> Change:
+        def decide(state: StoreState) -> NewState:
             taken.clear()
             ready = (
                 step
@@ -521,7 +521,7 @@ class KeyStore(ABC):
 
     def _change(
         self,
-        decide: Callable[[StoreState], Change],
+        decide: Callable[[StoreState], NewState],
         now: datetime,
         envelopes: Mapping[str, bytes] | None = None,
         *,

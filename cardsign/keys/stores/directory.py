@@ -42,7 +42,7 @@ from cardsign.files import (
 from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.key_files import MAX_ENVELOPE_BYTES
 from cardsign.keys.model import MAX_STATE_BYTES, StoreState, dump_state, file_custody, load_state
-from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
+from cardsign.keys.stores.base import Contents, KeyStore, Number, StatementKind
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
@@ -52,7 +52,7 @@ AUDIT_FILE: Final = "audit.jsonl"
 PRIVATE_DIRECTORY: Final = "private"
 PRIVATE_FILE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.key")
 STATEMENTS_DIRECTORY: Final = "statements"
-STATEMENT_FILES: Final[dict[Kind, re.Pattern[str]]] = {
+STATEMENT_FILES: Final[dict[StatementKind, re.Pattern[str]]] = {
     "keysets": re.compile(r"([1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.json"),
     "releases": re.compile(r"([1-9][0-9]{0,15})\.json"),
 }
@@ -180,22 +180,22 @@ class DirectoryStore(KeyStore):
     def read_audit(self) -> bytes:
         return self._log(only_end=False)
 
-    def statement_file(self, kind: Kind, number: Number) -> Path:
+    def statement_file(self, kind: StatementKind, number: Number) -> Path:
         """Where the statement of this number lies, if it is kept."""
         name = f"{'.'.join(map(str, number))}.json"
         return self.path / STATEMENTS_DIRECTORY / kind / name
 
-    def statement_place(self, kind: Kind, number: Number) -> str:
+    def statement_place(self, kind: StatementKind, number: Number) -> str:
         return str(self.statement_file(kind, number))
 
-    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+    def read_statements(self, kind: StatementKind) -> dict[Number, bytes]:
         return {number: self._statement(kind, number) for number in self._numbers(kind)}
 
-    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+    def read_newest_statement(self, kind: StatementKind) -> tuple[Number, bytes] | None:
         numbers = self._numbers(kind)
         return (numbers[-1], self._statement(kind, numbers[-1])) if numbers else None
 
-    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+    def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
         file = self.statement_file(kind, number)
         if file.exists():
             raise StoreFault(
@@ -204,7 +204,7 @@ class DirectoryStore(KeyStore):
         make_directory(file.parent)
         write_atomic(file, data)
 
-    def _put_back(self, kind: Kind, number: Number, data: bytes) -> None:
+    def _put_back(self, kind: StatementKind, number: Number, data: bytes) -> None:
         """Write a statement of a backup, where no key store is yet."""
         file = self.statement_file(kind, number)
         make_directory(file.parent)
@@ -218,12 +218,12 @@ class DirectoryStore(KeyStore):
         busy = StoreFault("file.busy", "another process adds a statement", path=str(folder))
         return locked(folder / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
 
-    def _numbers(self, kind: Kind) -> list[Number]:
+    def _numbers(self, kind: StatementKind) -> list[Number]:
         names = list_names(self.path / STATEMENTS_DIRECTORY / kind)
         matches = map(STATEMENT_FILES[kind].fullmatch, names)
         return sorted(tuple(map(int, match.groups())) for match in matches if match)
 
-    def _statement(self, kind: Kind, number: Number) -> bytes:
+    def _statement(self, kind: StatementKind, number: Number) -> bytes:
         return read_bytes(
             self.statement_file(kind, number), max_bytes=MAX_STATEMENT_BYTES, found=True
         )

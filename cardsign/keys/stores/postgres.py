@@ -34,7 +34,7 @@ from cardsign.keys.audit import SeenHeads
 from cardsign.keys.key_files import MAX_ENVELOPE_BYTES
 from cardsign.keys.model import ROTATING, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
-from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
+from cardsign.keys.stores.base import Contents, KeyStore, Number, StatementKind
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
 # The tables, and what the database itself does not let happen.
@@ -260,7 +260,7 @@ def write_lines(connection: sa.Connection, lines: bytes, *, after: int) -> None:
 # The issuer's statements in a key store's database; see :mod:`cardsign.keys.history`.
 
 
-_TABLES: Final[dict[Kind, sa.Table]] = {"keysets": KEYSET, "releases": RELEASE}
+_TABLES: Final[dict[StatementKind, sa.Table]] = {"keysets": KEYSET, "releases": RELEASE}
 
 #: Held by who adds a statement, plus the table's own id: no two stores of a database share it.
 _ADDING: Final = int.from_bytes(b"add") << 32
@@ -269,7 +269,9 @@ _HOLD: Final = sa.text(
 )
 
 
-def write_statement(connection: sa.Connection, kind: Kind, number: Number, data: bytes) -> None:
+def write_statement(
+    connection: sa.Connection, kind: StatementKind, number: Number, data: bytes
+) -> None:
     """Add a statement within a transaction that the caller has begun."""
     table = _TABLES[kind]
     row = {column.name: part for column, part in zip(table.primary_key, number, strict=True)}
@@ -390,23 +392,23 @@ class PostgresStore(KeyStore):
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
         return _log(lines)
 
-    def statement_place(self, kind: Kind, number: Number) -> str:
+    def statement_place(self, kind: StatementKind, number: Number) -> str:
         return f"{self.url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
 
-    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+    def read_statements(self, kind: StatementKind) -> dict[Number, bytes]:
         table = _TABLES[kind]
         with self._transaction() as connection:
             rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
         return {tuple(number): bytes(data) for *number, data in rows}
 
-    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+    def read_newest_statement(self, kind: StatementKind) -> tuple[Number, bytes] | None:
         table = _TABLES[kind]
         newest = (column.desc() for column in table.primary_key)
         with self._transaction() as connection:
             row = connection.execute(sa.select(table).order_by(*newest).limit(1)).first()
         return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
 
-    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+    def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
         with self._transaction() as connection:
             write_statement(connection, kind, number, data)
 
