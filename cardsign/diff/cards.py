@@ -30,10 +30,10 @@ NEEDED: Final[dict[Effect, Bump]] = {
     "wording": "patch",
     "unclear": "patch",
 }
-#: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
-#: enough, if a change that nobody can judge from the cards breaks nothing.
 #: Requirements of the old card times those of the new one that are compared; more cannot be told.
 MAX_PAIRS_OF_WAYS: Final = 100_000
+#: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
+#: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 
 _DIRECTIONS: Final[dict[str, Direction]] = {"input_schema": "input", "output_schema": "output"}

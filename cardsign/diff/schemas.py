@@ -334,7 +334,7 @@ class _Comparison:
         seen: set[str] = set()
         while reference := _reference(schema):
             self.work.spend(1 + len(reference) // 16)
-            beside = set(schema) - {"$ref"} - _NOTES if isinstance(schema, Mapping) else set()
+            beside = set(members_of(schema)) - {"$ref"} - _NOTES
             # Drafts up to 7 ignore what stands beside a reference, and later ones do not.
             if beside or reference in seen or not (reference == "#" or reference.startswith("#/")):
                 return None
@@ -352,11 +352,10 @@ class _Comparison:
 
     def _choices(self, schema: Json) -> list[Json]:
         """The schemas of which a value has to meet one; the schema itself if it says no more."""
-        said = set(schema) - _NOTES if isinstance(schema, Mapping) else set()
-        if not isinstance(schema, Mapping) or len(said) != 1:
+        said = [(name, one) for name, one in members_of(schema).items() if name not in _NOTES]
+        if len(said) != 1:
             return [schema]
-        (name,) = said
-        found = schema[name]
+        ((name, found),) = said
         if name not in ("anyOf", "oneOf", "allOf") or not isinstance(found, list) or not found:
             return [schema]
         if name == "anyOf" or len(found) == 1 or (name == "oneOf" and self._disjoint(found)):
@@ -449,9 +448,8 @@ def _width(schema: Json) -> int:
 
 
 def _size(value: Json) -> int:
-    if isinstance(value, Mapping):
-        return 1 + sum(map(_size, value.values()))
-    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+    inner = value.values() if isinstance(value, dict) else elements_of(value)
+    return 1 + sum(map(_size, inner))
 
 
 def _reference(schema: Json) -> str:

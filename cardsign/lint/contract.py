@@ -306,7 +306,9 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
     why="What stands in it is no part of the contract.",
     fix="List its properties; a `$comment` that says why justifies it.",
     reference="row B11 as corrected",
-    bad=Example({f"{_IN}/properties/harbour": {"type": "object"}}, "contract"),
+    bad=Example(
+        {f"{_IN}/properties/harbour": {"type": "object", "description": "Its piers"}}, "contract"
+    ),
     good=Example({f"{_IN}/properties/harbour": {"type": "string", "enum": ["a"]}}, "contract"),
 )
 def open_object(subject: Subject) -> Iterator[Found]:
@@ -389,7 +391,10 @@ def vague(subject: Subject) -> Iterator[Found]:
     why="Callers mistype them.",
     fix="Choose snake_case or camelCase for all.",
     reference="row B36",
-    bad=Example({f"{_IN}/properties": {"harbourName": _SOUND, "harbour_id": _SOUND}}, "contract"),
+    bad=Example(
+        {f"{_IN}/properties/{name}": {"enum": ["north"]} for name in ("harbourName", "pier_name")},
+        "contract",
+    ),
     good=Example({}, "contract"),
 )
 def names(subject: Subject) -> Iterator[Found]:

@@ -284,7 +284,7 @@ def security_schemes(spot: Spot) -> str | None:
 @rule(
     "js-resolver.proto-name",
     "warning",
-    bad=Example({"/__proto__": 1}),
+    bad=Example({"/__proto__": 1}, "contract"),
     good=Example({}),
     summary="A member that is called `__proto__`.",
     why="JavaScript takes the name for the object's prototype, so @a2a-js/sdk loses the member. "

@@ -56,7 +56,7 @@ class Example:
             if value is ...:
                 del owner[int(last) if isinstance(owner, list) else last]
             elif isinstance(owner, list):
-                owner[int(last) : int(last) + 1] = [value]
+                owner.insert(int(last), value)
             else:
                 owner[last] = value
         return document
@@ -288,7 +288,7 @@ def asked(rules: tuple[Rule, ...], subject: Subject) -> Iterator[Finding]:
             yield Finding(one, tokens, message, fixable_here)
 
 
-# The cards that examples change: each is without any finding.
+# The cards that examples change: those of A2A are without any finding.
 
 _COMMON: Final[dict[str, Any]] = {
     "name": "Tide tables",

@@ -99,7 +99,7 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
     why="A client sends its secret to the token endpoint.",
     fix="Name an https URL.",
     reference="RFC 6749 3.2",
-    bad=_with_login("login.example"),
+    bad=_with_login(f"login.example{_DISCOVERY}"),
     good=_with_login(f"https://login.example{_DISCOVERY}"),
 )
 def scheme_url(subject: Subject) -> Iterator[Found]:
@@ -147,7 +147,7 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
     "passwords go to the client.",
     fix="Offer authorizationCode with PKCE, or clientCredentials.",
     reference="A2A 1.0 4.5.7, RFC 9700; row G17",
-    bad=_declares("oauth2", flows={"password": {"tokenUrl": _ISSUING}}),
+    bad=_declares("oauth2", flows={"password": _flow(read="Read")["clientCredentials"]}),
     good=_declares("oauth2", flows=_flow(read="Read")),
 )
 def old_flow(subject: Subject) -> Iterator[Found]:

@@ -65,6 +65,19 @@ def test_twice_the_schema_costs_twice_the_calls(make: Callable[[int, int], Schem
     assert cost(2000) < 30 * MAX_STEPS
 
 
+def test_a_long_name_is_paid_for_in_each_path_that_holds_it() -> None:
+    """Paths are copied and kept; the twin: those of a usual length cost next to nothing."""
+
+    def left(name: str) -> int:
+        work = Work()
+        old, new = ({"properties": {name: WIDE["properties"](100, kind)}} for kind in (0, 1))
+        compare_schemas(old, new, "input", work=work)
+        return work.left
+
+    assert left("x" * 2**16) < 0
+    assert left("x") > MAX_STEPS // 2
+
+
 def test_an_alternative_among_a_thousand_is_found() -> None:
     """Those that stay are not held against one another."""
     old = WIDE["anyOf"](1000, 0)

@@ -63,6 +63,14 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["additive", "breaking"],
         ["additive", "additive"],
     ),
+    "a new member of another type than the others may have": (
+        changed(additionalProperties=TEXT),
+        changed(
+            additionalProperties=TEXT, properties={**TASK["properties"], "note": {"type": "null"}}
+        ),
+        ["breaking", "additive"],
+        ["additive", "breaking"],
+    ),
     "a removed member": (TASK, changed(properties={"target": TEXT}), ["breaking"], ["breaking"]),
     "an optional member that is required now": (
         TASK,
@@ -131,6 +139,13 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["breaking"],
         ["additive"],
     ),
+    "a limit where there was a value that is none": (
+        {**TEXT, "maxLength": True},
+        {**TEXT, "maxLength": 1},
+        ["breaking"],
+        ["additive"],
+    ),
+    "fewer members": (TASK, changed(maxProperties=3), ["breaking"], ["additive"]),
     "a minimal length of nothing": (TEXT, {**TEXT, "minLength": 0}, [], []),
     "a limit for another type": (TEXT, {**TEXT, "maxItems": 3}, [], []),
     "a new pattern": (TEXT, {**TEXT, "pattern": "^a"}, ["breaking"], ["additive"]),
@@ -140,6 +155,19 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["unclear"],
         ["unclear"],
     ),
+    "a condition of arrays": (
+        {"type": "array", "contains": TEXT},
+        {"type": "array"},
+        ["additive"],
+        ["breaking"],
+    ),
+    "a condition of objects": (
+        TASK,
+        changed(dependentRequired={"depth": ["x"]}),
+        ["breaking"],
+        ["additive"],
+    ),
+    "a condition of objects, for texts": (TEXT, {**TEXT, "propertyNames": TEXT}, [], []),
     "other items": (
         {"items": TEXT},
         {"items": {"type": "null"}},
@@ -176,6 +204,12 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["breaking"],
         ["additive"],
     ),
+    "alternatives for the first time": (
+        {"type": "array"},
+        {"type": "array", "anyOf": [{"maxItems": 3}]},
+        ["breaking"],
+        ["additive"],
+    ),
     "no alternatives any more": (
         {"type": "array", "anyOf": [{"maxItems": 3}]},
         {"type": "array"},
@@ -207,6 +241,12 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     "a definition that moved": (
         {"$ref": "#/$defs/a", "$defs": {"a": TEXT}},
         {"$ref": "#/definitions/b", "definitions": {"b": TEXT}},
+        [],
+        [],
+    ),
+    "a definition that nothing refers to": (
+        {**TEXT, "$defs": {"a": TEXT}},
+        {**TEXT, "definitions": {"a": {"type": "null"}}},
         [],
         [],
     ),

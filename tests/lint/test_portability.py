@@ -198,6 +198,14 @@ def test_a_rule_for_one_sdk(rule: str, at: str, spoilt: Any, sound: Any) -> None
     assert [name for name in TARGETS if lint_portability(twin, name)] == []
 
 
+@pytest.mark.parametrize("nothing", [{}, None])
+def test_an_empty_map_of_schemes_holds_none(nothing: Any) -> None:
+    """Of which that resolver could lose one; that it is empty is said by itself."""
+    found = lint_portability(put(BARE, "/securitySchemes", nothing), "js-resolver")
+
+    assert [one.rule.id for one in found] == ["portable.empty-security"]
+
+
 def test_every_rule_is_shown_to_fire() -> None:
     """The tables above leave none out, and every rule belongs to a target."""
     shown = {f"portable.{row[0]}" for row in BREACHES.values()}

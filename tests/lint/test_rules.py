@@ -59,10 +59,10 @@ def shown(example: Example, group: str) -> list[str]:
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES)
 def test_a_rule_finds_its_bad_example(rule: str) -> None:
-    """The examples of the reference page are tests."""
-    bad = RULES[rule].bad
+    """The examples of the reference page are tests; each breaks one rule of its group."""
+    bad, group = RULES[rule].bad, RULES[rule].group
     assert bad is not None
-    assert rule in shown(bad, RULES[rule].group)
+    assert {one for one in shown(bad, group) if RULES[one].group == group} == {rule}
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES)
@@ -71,6 +71,12 @@ def test_a_rule_is_silent_on_its_good_example(rule: str) -> None:
     good = RULES[rule].good
     assert good is not None
     assert rule not in shown(good, RULES[rule].group)
+
+
+@pytest.mark.parametrize("base", ["1.0", "0.3"])
+def test_a_card_that_examples_change_is_sound(base: str) -> None:
+    """So what is found in an example comes of the change."""
+    assert found(Example({}, base).data()) == []
 
 
 def test_every_rule_has_examples_or_a_test_of_its_own() -> None:
@@ -355,6 +361,7 @@ def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
     [
         {"type": "strnig"},
         {"type": "object", "properties": []},
+        {"type": "object", "required": ""},
         {"$schema": "http://json-schema.org/draft-04/schema#", "type": "string"},
         {"type": "string", "pattern": "("},
         "string",
@@ -461,12 +468,21 @@ def test_a_broken_subschema_beside_a_sound_one_is_found(broken: dict[str, Any]) 
         ("homepage", "https://tides.example/#access_token=qv81Xw0plo9", True),
         ("homepage", "https://tides.example/#/in?token=qv81Xw0plo9", True),
         ("homepage", "https://tides.example/#signature", False),
+        ("homepage", "https://tides.example/d?key=tides", False),
     ],
 )
 def test_prose_is_no_secret(member: str, text: str, is_found: bool) -> None:
     """Neither under the name of one nor with a URL in it."""
     rules = found(put(PORTABLE, f"/{member}", text), groups=("secrets",))
     assert rules == (["secrets.password" if "S" in member else "secrets.url"] if is_found else [])
+
+
+@pytest.mark.parametrize(
+    "name", ["signature", "proof", "sigstore", "signatureBundle", "attestations"]
+)
+def test_what_only_looks_like_a_signature(name: str) -> None:
+    """By each of the names in use."""
+    assert found({**PORTABLE, name: [{}]}, groups=("meaning",)) == ["meaning.foreign-signature"]
 
 
 def test_the_other_spelling_of_a_missing_member_is_named() -> None:
