@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING
 from datetime import date, time
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -413,7 +413,7 @@ class _Reading:
 
     def __init__(self) -> None:
         #: As pydantic has them; few of many are ever put into words.
-        self.problems: list[Mapping[str, Any]] = []
+        self.problems: list[Any] = []
 
     def policy(self, members: dict[str, Any], *, is_own: bool) -> Policy:
         """The policy; where there are problems, of what is sound in it."""
@@ -446,13 +446,11 @@ class _Reading:
             file = TrustFile.model_validate(members)
             return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
         except ValidationError as exc:
-            errors = exc.errors(include_url=False)
+            errors: list[Any] = exc.errors(include_url=False)
         unknown = {one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"}
         # A member that is missing is probably there, misspelt, if its table has an unknown one.
         self.problems += [
-            cast(Mapping[str, Any], one)
-            for one in errors
-            if one["type"] != "missing" or one["loc"][:-1] not in unknown
+            one for one in errors if one["type"] != "missing" or one["loc"][:-1] not in unknown
         ]
         places = {one["loc"][:2] for one in self.problems}
         listed = members.get("issuer")
