@@ -521,7 +521,7 @@ class _Reading:
             )
         said: dict[str, Any] = {
             name: tuple(one) if isinstance(one, list) else one
-            for name, one in table
+            for name, one in vars(table).items()
             if name not in ("anchor", "origins")
         }
         return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **said)
