@@ -79,6 +79,11 @@ def discoverer(
 SOFTENED: dict[str, tuple[bytes, TrustedIssuer, str]] = {
     "unsigned": (UNSIGNED, issuer(), "sig.none"),
     "unsigned, and without a verdict": (UNSIGNED, issuer(unsigned="unknown"), "sig.none"),
+    "unsigned, beside a signature that is none": (
+        json.dumps({**PUBLIC, "signature": {}}).encode(),
+        issuer(),
+        "sig.none",
+    ),
     "an unknown key": (UNKNOWN, issuer(), "key.unknown"),
     "no evidence": (GOOD, issuer(PINNED, freshness="required"), "trust.freshness_unknown"),
     "no key set": (GOOD, issuer(JwksAnchor(HOST + JWKS_PATH)), "trust.no_keys"),
@@ -242,8 +247,9 @@ def test_a_signed_card_at_another_host_says_nothing_here(network: Network, tmp_p
 
 
 def test_not_where_the_lock_says_that_the_issuer_signs(network: Network) -> None:
-    """Its floors come from statements that were verified."""
-    network.host("tides.example", {CARD_PATH: http(UNSIGNED)})
+    """Its floors come from statements that were verified; here none of them has vanished."""
+    served = {CARD_PATH: UNSIGNED, KEYSET_PATH.format(epoch=1, version=1): FIRST}
+    network.host("tides.example", {path: http(body) for path, body in served.items()})
     one = issuer(PINNED)
     floors = {"tides": RollbackFloor(read_keyset(FIRST).id)}
     policy = Policy((one,)).known_as("policy", floors)

@@ -90,6 +90,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "OpenID Connect": (card([{"o": []}], o=OIDC), "credential.scheme"),
     "another flow": (card([{"o": []}], o=scheme(flow="authorizationCode")), "credential.scheme"),
     "a URL that is no text": (card([{"o": []}], o=scheme(["x"])), "credential.scheme"),
+    "a flow of another scheme": (
+        card([{"o": []}], o={"openIdConnectSecurityScheme": scheme()["oauth2SecurityScheme"]}),
+        "credential.scheme",
+    ),
     "a scope of two words": (card([{"o": ["a b"]}], o=scheme()), "credential.scheme"),
     "another origin": (
         card([{"o": []}], o=scheme("https://evil.example/t")),
@@ -218,11 +222,13 @@ def test_G18_a_server_does_not_decide_how_long_for_ever_is(
 GOOD = {"access_token": "t", "token_type": "bearer", "expires_in": 60}
 BAD: dict[str, tuple[int, object, type[CardsignError], str]] = {
     "a client that is unknown": (401, {"error": SECRET}, CallFailed, "credential.refused"),
+    "a client that is barred": (403, {"error": SECRET}, CallFailed, "credential.refused"),
     "a scope that is refused": (400, {"error": "invalid_scope"}, CallFailed, "credential.refused"),
     "a server out of order": (503, GOOD, FetchFailed, "fetch.status"),
     "a redirect": (302, GOOD, FetchFailed, "fetch.status"),
     "no object": (200, [GOOD], CallFailed, "call.error"),
     "no token": (200, {"token_type": "bearer"}, CallFailed, "call.error"),
+    "no type": (200, {"access_token": "t"}, CallFailed, "call.error"),
     "another type": (200, {**GOOD, "token_type": "DPoP"}, CallFailed, "call.error"),
     "two headers": (200, {**GOOD, "access_token": "t\r\nX: y"}, CallFailed, "call.error"),
     "a token too long": (200, {**GOOD, "access_token": "t" * 8193}, CallFailed, "call.error"),
