@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -20,11 +21,24 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
+from cardsign.keys import UnsafeScryptCost
+from cardsign.keys.stores import KeyStore
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Accept, Holder, Policy, TransientStates
 from cardsign.verify import Report, reach_verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+#: Of an envelope that nobody has to withstand.
+CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+
+
+def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
+    """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
+    for method in (KeyStore.add_key, KeyStore.change_passphrase):
+        patch.setitem(method.__kwdefaults__, "cost", CHEAP)
+    patch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
+
 
 #: The default profiles agree on its bytes.
 PORTABLE: dict[str, Any] = {

@@ -22,12 +22,12 @@ from cardsign.issuer import (
     recover,
     rotate_keys,
 )
-from cardsign.keys import ScryptCost, TimelineSettings, UnsafeScryptCost
+from cardsign.keys import TimelineSettings
 from cardsign.keys.signers.access import Access
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.rehearsal import Rehearsal, rehearse
-from tests.support import PORTABLE
+from tests.support import PORTABLE, cheap_envelopes
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORIGIN = "https://tides.example"
@@ -37,12 +37,8 @@ RECOVERY = b"another horse entirely"
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
-    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    """Envelopes that cost nothing."""
+    cheap_envelopes(monkeypatch)
 
 
 def begun(folder: Path, *, rooted: bool) -> tuple[DirectoryStore, ProjectConfig]:

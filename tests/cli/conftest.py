@@ -18,11 +18,10 @@ import pytest
 from cardsign.cli import run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore
 from cardsign.net import Absent, FetchSettings
 from cardsign.trust import FetchResult
-from tests.support import LAX, PORTABLE
+from tests.support import CHEAP, LAX, PORTABLE, cheap_envelopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,8 @@ PASSPHRASE = "correct horse battery staple"
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    """Envelopes that cost nothing."""
+    cheap_envelopes(monkeypatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,7 @@ def keystore(cardsign: Cardsign, tmp_path: Path) -> DirectoryStore:
         PASSPHRASE.encode(),
         now=datetime(2026, 11, 21, tzinfo=UTC),
         random=os.urandom,
-        cost=UnsafeScryptCost(n=2, r=1, p=1),
+        cost=CHEAP,
     )
     return store
 

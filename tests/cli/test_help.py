@@ -209,7 +209,8 @@ def test_a_mistyped_word_gets_a_suggestion(
     assert "Did you mean" not in cardsign("zzzzzz").err
 
 
-def test_quiet_leaves_results_and_errors(cardsign: Cardsign, signed: Path) -> None:
+@pytest.mark.usefixtures("cheap", "signed")
+def test_quiet_leaves_results_and_errors(cardsign: Cardsign) -> None:
     """Notes and next steps go."""
     loud = cardsign("keys", "generate")
     quiet = cardsign("keys", "generate", "--quiet")

@@ -19,18 +19,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose import PrivateKey
 from cardsign.keys import (
-    ScryptCost,
     StoreState,
-    UnsafeScryptCost,
     export_private,
     file_custody,
 )
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
 from tests.keys.softhsm import library
 from tests.keys.states import cut, forge
-from tests.support import PORTABLE
+from tests.support import PORTABLE, cheap_envelopes
 
 SIGN = "sign card.json -o signed.json"
 CHANGES = ("keys rotate", "keys generate --alg RS256", "keys jwks", SIGN)
@@ -39,9 +37,7 @@ CHANGES = ("keys rotate", "keys generate --alg RS256", "keys jwks", SIGN)
 @pytest.fixture
 def store(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`./keys` with an active key and a prepublished one, and a card."""
-    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": UnsafeScryptCost(2, 1, 1)}
-    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    cheap_envelopes(monkeypatch)
     for _ in range(2):
         assert cardsign("keys", "generate").status == 0
     Path("card.json").write_text(json.dumps(PORTABLE))

@@ -155,6 +155,7 @@ def test_sign_by_a_public_half_in_a_file(
     assert not (tmp_path / "keys").exists()
 
 
+@pytest.mark.usefixtures("cheap")
 def test_a_public_half_in_a_file_is_no_way_round_the_roots(
     cardsign: Cardsign, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:

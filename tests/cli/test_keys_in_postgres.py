@@ -12,8 +12,8 @@ import pytest
 
 from cardsign.cli.options import actor
 from cardsign.jose import PrivateKey
-from cardsign.keys import AuditEvent, ScryptCost, UnsafeScryptCost
-from cardsign.keys.stores import base, parse_database_url
+from cardsign.keys import AuditEvent
+from cardsign.keys.stores import parse_database_url
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -21,16 +21,10 @@ from tests.support import PORTABLE
 AT_ONCE = "format = 1\n[timeline]\n" + "".join(
     f"{name} = 0\n" for name in ("max_age", "worst_cache", "card_max_age", "skew", "rotate_every")
 )
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 ISSUER = "https://tides.example"
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that cost little to seal."""
-    defaults = dict(base.KeyStore.add_key.__kwdefaults__ or {})
-    defaults["cost"] = CHEAP
-    monkeypatch.setattr(base.KeyStore.add_key, "__kwdefaults__", defaults)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture
@@ -82,10 +76,8 @@ def test_the_option_goes_before_the_environment(
 
 
 @pytest.fixture
-def issuer(database: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Cardsign:
+def issuer(database: Cardsign) -> Cardsign:
     """An issuer whose root, card and release keys lie in the database, and their statements."""
-    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
     Path("cardsign.toml").unlink()
     recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
     made = database("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **recovery)

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cardsign.cli.talk import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose import PrivateKey
-from cardsign.keys import DEFAULT_COST, UnsafeScryptCost
-from cardsign.keys.stores import DirectoryStore, base
+from cardsign.keys.stores import DirectoryStore
 from cardsign.net import FetchSettings
 from cardsign.net import fetch as fetching
 from cardsign.trust import FetchResult
@@ -36,13 +35,7 @@ rotate_every = 0
 """
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that cost little to seal."""
-    defaults = dict(base.KeyStore.add_key.__kwdefaults__ or {})
-    defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setattr(base.KeyStore.add_key, "__kwdefaults__", defaults)
-    assert DEFAULT_COST.n == 2**17
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture

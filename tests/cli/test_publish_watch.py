@@ -42,7 +42,7 @@ def write(description: str) -> None:
 
 
 @pytest.fixture
-def issuer(cardsign: Cardsign) -> Cardsign:
+def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     """Statements, and a card that is computed from two sources."""
     write("Says when the water comes.")
     Path("agent.json").write_text(json.dumps(AGENT))
@@ -64,7 +64,6 @@ def tree() -> dict[str, bytes]:
     return {str(one): one.read_bytes() for one in sorted(PUBLIC.rglob("*")) if one.is_file()}
 
 
-@pytest.mark.usefixtures("cheap")
 def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsign) -> None:
     """By the commands, and by the one that a rotation is: unchanged it stays, to the byte."""
     run(issuer("publish"))
@@ -86,7 +85,6 @@ def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsig
     assert issuer("verify", "signed.json", "--jwks", "public/000001/jwks.json").status == 0
 
 
-@pytest.mark.usefixtures("cheap")
 def test_L4_a_source_that_is_broken_harms_nothing_that_is_published(issuer: Cardsign) -> None:
     """It is said, and the release is renewed all the same."""
     run(issuer("keys", "rotate"))
@@ -153,7 +151,6 @@ def test_watching_takes_no_other_option(issuer: Cardsign, option: str) -> None:
 # ------------------------------------------------------------------ for older clients
 
 
-@pytest.mark.usefixtures("cheap")
 def test_F2_the_settings_name_the_form_for_older_clients(issuer: Cardsign) -> None:
     """It is made from the same source, signed, listed and published next to the card."""
     run(issuer("keys", "rotate"))
@@ -166,7 +163,6 @@ def test_F2_the_settings_name_the_form_for_older_clients(issuer: Cardsign) -> No
     assert issuer("verify", "signed.0.3.json", "--jwks", jwks).status == 0
 
 
-@pytest.mark.usefixtures("cheap")
 def test_F2_an_older_form_may_be_that_of_0_2(issuer: Cardsign) -> None:
     """And its twin: without the line there is none."""
     text = Path("cardsign.toml").read_text()

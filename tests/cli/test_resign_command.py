@@ -27,6 +27,8 @@ from tests.support import PORTABLE
 
 COPY = Path("copy.json")
 
+pytestmark = pytest.mark.usefixtures("cheap")
+
 
 @pytest.fixture
 def peer(cardsign: Cardsign, tmp_path: Path) -> Iterator[LivePeer]:

@@ -25,24 +25,21 @@ from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import (
     DEFAULT_SETTINGS,
-    ScryptCost,
     StatementHistory,
-    UnsafeScryptCost,
     examine_store,
     export_private,
     lifecycle,
     open_envelope,
     read_draft,
 )
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
 from tests.keys.states import NOON, QUICK, after
-from tests.support import PORTABLE
+from tests.support import PORTABLE, cheap_envelopes
 
 PASSPHRASE = "correct horse battery staple"
 RECOVERY_PASSPHRASE = "another horse entirely"
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 CARD = json.dumps(PORTABLE).encode()
 TIMELINE = "\n[timeline]\n" + "".join(
     f"{name} = 0\n" for name in ("max_age", "worst_cache", "card_max_age", "skew", "rotate_every")
@@ -60,10 +57,7 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
     Nothing is synced in truth: what that would achieve is reckoned by the recording.
     """
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": CHEAP}
-    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    cheap_envelopes(monkeypatch)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
     monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)

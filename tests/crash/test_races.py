@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose import PrivateKey
-from cardsign.keys import TimelineSettings, UnsafeScryptCost, verify_chain
+from cardsign.keys import TimelineSettings, verify_chain
 from cardsign.keys.stores import KeyStore, StorePlace, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
 from tests.keys.states import after, published
+from tests.support import CHEAP
 
 RACERS = 8
 EACH = 10  # due steps of one store, as a state grows with every key that ever was
@@ -25,7 +26,6 @@ STEPS = EACH * STORES
 EVERY = 1000  # seconds between two rotations
 SETTINGS = TimelineSettings(0, 0, 0, 0, rotate_every=EVERY)
 PASSPHRASE = b"correct horse battery staple"
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 
 
 def attempt(place: StorePlace, now: datetime) -> str | None:

@@ -22,8 +22,8 @@ from cardsign.keys import (
     open_envelope,
     seal,
 )
+from tests.support import CHEAP
 
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 LABEL = KeyLabel(kid="card-2026", alg="ES256", thumbprint="t" * 43)
 SECRET = b"a private key that must not be seen"
 

@@ -36,7 +36,6 @@ from cardsign.keys import (
     KeyRecord,
     KeyTimes,
     StoreState,
-    UnsafeScryptCost,
     dump_state,
     file_custody,
     load_state,
@@ -45,9 +44,9 @@ from cardsign.keys import (
 from cardsign.keys.stores import DirectoryStore, locate_keystore
 from cardsign.keys.stores import directory as store_module
 from tests.keys.conftest import in_each_store
+from tests.support import CHEAP
 
 PASSPHRASE = b"correct horse battery staple"
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 STAMP = "2026-11-21T12:00:00Z"
 PUBLICATION: dict[str, Any] = {

@@ -29,7 +29,6 @@ from test_operated import (
     run_nginx,
 )
 
-from cardsign.keys import ScryptCost
 from cardsign.net import Discoverer, DocumentFetcher, FetchSettings
 from cardsign.publish import load_current
 from cardsign.server.events import published_event
@@ -38,8 +37,7 @@ from cardsign.trust import IssuerStates, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.conftest import cardsign as cardsign  # a fixture
-from tests.cli.test_keys_in_postgres import CHEAP
-from tests.cli.test_keys_in_postgres import cheap as cheap  # a fixture
+from tests.cli.conftest import cheap as cheap  # likewise
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
 
@@ -208,6 +206,7 @@ class Peers:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.needs_postgres
 @pytest.mark.needs_nginx
 @pytest.mark.needs_redis
@@ -215,8 +214,6 @@ def test_peers_see_neither_a_rotation_nor_a_lost_host(
     tmp_path: Path, cardsign: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pinned keys, a key set with its cache, a keyset: each poll of each of them is trusted."""
-    monkeypatch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
     monkeypatch.setenv("CARDSIGN_KEYSTORE", postgres.new_url())
     port, limits = free_port(), free_port()
     home = f"http://127.0.0.1:{port}"
