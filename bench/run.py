@@ -25,7 +25,7 @@ from canonical import DEFINITION, canonicalizing
 from documents import LARGE, MIDDLE, PARTED, SMALL, THREE, portable_card
 from growth import drawn, growing
 from guard import BASELINE
-from hostile import MAX_CARD_BYTES, hostile
+from hostile import MAX_CARD_BYTES, TIMES, hostile
 from manifests import SKILLS, manifests
 from measuring import CARDSIGN, Broken, Times, ratio
 from page import page_of, tables
@@ -81,7 +81,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     say("linting, building and comparing")
     found["manifests"] = manifests(options.skills)
     say("hostile cards")
-    found["hostile"] = hostile(options.hostile)
+    found["hostile"] = hostile(options.hostile, min(options.rounds, TIMES))
     return {**found, **live(options)}
 
 
