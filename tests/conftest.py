@@ -140,53 +140,61 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run tests that take long, too")
 
 
-def _why_left_out(item: pytest.Item) -> str:
-    """Why a test does not run here; empty if it does."""
-    thorough = item.config.getoption("--thorough") or os.environ.get("CARDSIGN_CI")
-    if item.get_closest_marker("thorough") and not thorough:
-        return "take long; `make test T=--thorough` runs them"
-    if item.get_closest_marker("needs_shared") and not SHARED.is_dir():
+@cache
+def _lacks(marker: str, *names: str) -> str:
+    """Why tests with a marker do not run on this machine; empty if they do."""
+    if marker == "needs_shared" and not SHARED.is_dir():
         return "no folder `shared` beside the checkout"
-    judges = item.get_closest_marker("needs_judges")
-    for name in (judges.args or TODAYS_JUDGES) if judges else ():
-        sdk, variable, installer = JUDGES[name]
-        if not os.environ.get(variable):
-            remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"
-            return f"no {sdk}; {remedy}"
+    if marker == "needs_judges":
+        for sdk, variable, installer in map(JUDGES.__getitem__, names or TODAYS_JUDGES):
+            if not os.environ.get(variable):
+                is_there = shutil.which(installer)
+                remedy = INSTALLABLE if is_there else f"nor {installer} to install it"
+                return f"no {sdk}; {remedy}"
     for kind, remedy in (
         (SIGNERS, SIGNERS_INSTALLABLE),
         (SERVING, SERVING_INSTALLABLE),
         (CLUSTER, CLUSTER_INSTALLABLE),
     ):
-        for marker, name, is_here in kind:
-            if item.get_closest_marker(marker) and not is_here():
+        for one, name, is_here in kind:
+            if marker == one and not is_here():
                 return f"no {name}; {remedy}"
-    if item.get_closest_marker("needs_postgres") and not pg.is_here():
+    if marker == "needs_postgres" and not pg.is_here():
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
-    if item.get_closest_marker("needs_systemd") and not shutil.which("systemd-analyze"):
-        return f"no systemd-analyze; {POSTGRES_INSTALLABLE}"
-    if item.get_closest_marker("needs_mounts") and not mounting.is_here():
+    if marker == "needs_mounts" and not mounting.is_here():
         return "no leave to mount file systems"
-    if item.get_closest_marker("needs_linters"):
+    if marker == "needs_linters":
         programs = [Path(sys.executable).with_name(name) for name in ("actionlint", "hadolint")]
         if not all(program.is_file() for program in programs):
             return "no actionlint and hadolint; `make linters-env` installs them where there is Go"
     readers_are_here = SARIF_SCHEMA.is_file() and _is_importable("junitparser")
-    if item.get_closest_marker("needs_report_readers") and not readers_are_here:
+    if marker == "needs_report_readers" and not readers_are_here:
         return "no schema of SARIF or no junitparser; `make linters-env` installs them by npm, pip"
-    if item.get_closest_marker("needs_node") and not shutil.which("node"):
+    if marker == "needs_node" and not shutil.which("node"):
         return "no node to run JavaScript"
-    if item.get_closest_marker("needs_a2a") and not all(map(_is_importable, A2A_MODULES)):
+    if marker == "needs_a2a" and not all(map(_is_importable, A2A_MODULES)):
         return f"no a2a-sdk with its server; {A2A_INSTALLABLE}"
     return ""
+
+
+def _why_left_out(item: pytest.Item, *, is_thorough: bool) -> str:
+    """Why a test does not run here; empty if it does."""
+    reason = ""
+    for mark in item.iter_markers():
+        if mark.name == "thorough" and not is_thorough:
+            return "take long; `make test T=--thorough` runs them"
+        if mark.name.startswith("needs_"):
+            reason = reason or _lacks(mark.name, *mark.args)
+    return reason
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what cannot run here, and count it by reason."""
     left_out: dict[str, int] = {}
     deselected, kept = [], []
+    is_thorough = bool(config.getoption("--thorough") or os.environ.get("CARDSIGN_CI"))
     for item in items:
-        reason = _why_left_out(item)
+        reason = _why_left_out(item, is_thorough=is_thorough)
         (deselected if reason else kept).append(item)
         if reason:
             left_out[reason] = left_out.get(reason, 0) + 1
