@@ -130,7 +130,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         if isinstance(card, UnverifiedCard):
             self.unverified = card
             return sdk_card(card.untrusted_document)
-        return sdk_card(card.report.card or {})
+        return sdk_card(card.document)
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:

@@ -58,32 +58,31 @@ from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard
 
-try:
-    from a2a.client import Client, ClientConfig, ClientFactory
-    from a2a.client.errors import AgentCardResolutionError
-    from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
-    from a2a.helpers import get_message_text, new_text_message
-    from a2a.types import (
-        AgentInterface,
-        Artifact,
-        CancelTaskRequest,
-        GetTaskRequest,
-        Part,
-        Role,
-        SendMessageRequest,
-        StreamResponse,
-        TaskState,
-    )
-    from a2a.utils.errors import (
-        A2AError,
-        TaskNotCancelableError,
-        TaskNotFoundError,
-        UnsupportedOperationError,
-    )
-    from google.protobuf.json_format import ParseError
-    from google.protobuf.message import Error as ProtobufError
-except ImportError as exc:
-    raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
+# isort: split
+# Last: where there is no SDK, the import of `a2a_sdk` above has said what to install.
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.errors import AgentCardResolutionError
+from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
+from a2a.helpers import get_message_text, new_text_message
+from a2a.types import (
+    AgentInterface,
+    Artifact,
+    CancelTaskRequest,
+    GetTaskRequest,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    TaskState,
+)
+from a2a.utils.errors import (
+    A2AError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import ParseError
+from google.protobuf.message import Error as ProtobufError
 
 #: The versions of A2A that the SDK speaks.
 SPOKEN: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3")

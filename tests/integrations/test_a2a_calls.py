@@ -110,6 +110,13 @@ def test_an_honest_agent(network: Network) -> None:
     assert host.requests[0].headers["user-agent"].startswith("cardsign")
 
 
+def test_a_long_answer_is_read_whole(network: Network) -> None:
+    """It may have 4 MiB."""
+    text = "at noon " * (3 * 1024 * 128)
+    network.host("tides.example", result(put(MESSAGE, "/message/parts/0/text", text)))
+    assert call(network).text == text
+
+
 def deep(levels: int) -> Any:
     value: Any = {}
     for _ in range(levels):
@@ -310,6 +317,13 @@ def test_errors_hold_no_request(network: Network) -> None:
 
 
 PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour": 12}}]
+
+
+def _piece(text: str, **how: bool) -> dict[str, Any]:
+    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, **how}}
+
+
 ENDINGS: dict[str, tuple[list[Any], str, bool, int]] = {
     "a final state": (
         [
@@ -331,6 +345,24 @@ ENDINGS: dict[str, tuple[list[Any], str, bool, int]] = {
         "",
         False,
         0,
+    ),
+    "pieces of one artifact": ([_piece("at "), _piece("noon", append=True)], "at noon", False, 0),
+    "an artifact told anew": ([_piece("at one"), _piece("at noon")], "at noon", False, 0),
+    "the words of a status": (
+        [
+            {
+                "statusUpdate": {
+                    "taskId": "t",
+                    "status": {
+                        "state": "TASK_STATE_COMPLETED",
+                        "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS},
+                    },
+                }
+            }
+        ],
+        "at ",
+        True,
+        2,
     ),
     "a message": ([MESSAGE], "at noon", True, 0),
 }

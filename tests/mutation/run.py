@@ -148,7 +148,10 @@ AREAS: Final = {
             *("tests/trust", "tests/test_attack_corpus.py"),
         ),
     ),
-    "integrations": Area(("cardsign/integrations/**/*.py",), ("tests/integrations",)),
+    "integrations": Area(
+        ("cardsign/integrations/**/*.py",),
+        ("tests/integrations", "tests/cli/test_call_command.py"),
+    ),
     "settings": Area(
         ("cardsign/[!s]*.py",),
         (
