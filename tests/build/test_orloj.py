@@ -196,6 +196,12 @@ def test_L17_L18_another_apiVersion_is_refused_by_name(
     assert caught.value.hint == "Write the resource in that version."
 
 
+def test_a_kind_alone_is_none_of_Orloj(build: Build, write: Write) -> None:
+    """Others have members of that name, too."""
+    with pytest.raises(BuildRefused, match="it is none of"):
+        build(write("a.yaml", "kind: Agent\n"))
+
+
 def test_L20_a_dangling_name_is_an_error_with_its_line(
     folder: Path, build: Build, write: Write
 ) -> None:
@@ -232,6 +238,11 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
     with pytest.raises(BuildRefused, match=r"no agent 'third'; there are default/.*system"):
         build(folder, agent="third")
     assert build(folder, agent="second")["name"] == "second"
+    elsewhere = SYSTEM.replace("metadata:", "metadata:\n  namespace: other")
+    third = write("third.yaml", elsewhere)
+    with pytest.raises(BuildRefused, match="there are 3 agents, and which one is meant"):
+        build(folder, agent="research-system")
+    third.unlink()
     write("second.yaml", SYSTEM.replace("research-system", "second").replace("true", "false"))
     assert build(folder)["name"] == "research-system"
     with pytest.raises(BuildRefused, match="switched off") as caught:

@@ -139,6 +139,17 @@ def test_what_0_3_has_no_place_for_is_kept() -> None:
     assert made["url"] == "https://a.example/v1", "the interface that speaks 0.3 comes first"
 
 
+def test_0_2_has_one_word_for_a_scheme() -> None:
+    """That of HTTP, else its type, whatever other members it has."""
+    schemes: dict[str, Any] = {
+        "login": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "odd": {"httpAuthSecurityScheme": {"scheme": 7}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "K", "scheme": "none"}},
+    }
+    made = convert_card({**NEW, "securitySchemes": schemes}, "0.2").document
+    assert made["authentication"] == {"schemes": ["Bearer", "http", "apiKey"]}
+
+
 def test_what_is_kept_counts_only_beside_what_it_was_kept_for() -> None:
     """An edited 0.3 card says what it says now, whatever our extension remembers."""
     made: dict[str, Any] = convert_card(NEW, "0.3").document
