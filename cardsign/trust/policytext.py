@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"""[^\s\[\]{}=,."'#]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""
 _NAMES: Final = rf"(?:{_NAME.pattern})(?:[ \t]*\.[ \t]*(?:{_NAME.pattern}))*"
 _HEADER: Final = re.compile(rf"[ \t]*\[(?P<repeated>\[)?[ \t]*(?P<names>{_NAMES})")
 _MEMBER: Final = re.compile(rf"[ \t]*(?P<names>{_NAMES})[ \t]*=[ \t]*")
-_BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BLANK: Final = re.compile(r"[ \t\r\n]*(?:#[^\n]*[ \t\r\n]*)*")
 _SCALAR: Final = re.compile(
     r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^,\]}\n\#]*""",
     re.DOTALL,
