@@ -38,7 +38,7 @@ from cardsign.reasons import hint_for
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootAnchor, digest_words, read_words
-from cardsign.statements.members import HOLDER
+from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import (
@@ -182,31 +182,28 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
         StatementRefused: ``statement.digest``.
         UsageFault: ``usage.invalid``: they are no whole digest, or no words of one.
     """
-    if digest is not None and (told := _read_digest(digest)) != keyset.digest:
-        raise StatementRefused(
-            "statement.digest",
-            f"the keyset has the digest {keyset.digest}, and you were told {told}",
-            hint="Do not add it. Ask the issuer over another channel which digest is right.",
-        )
+    if digest is not None:
+        told = re.sub(r"[\s:]+", "", digest.strip().lower().removeprefix("sha256:"))
+        if not DIGEST.fullmatch(told):
+            is_hex = not told.strip("0123456789abcdef")
+            given = str(len(told)) if is_hex else repr(digest[:80])
+            raise UsageFault(
+                "usage.invalid",
+                f"a digest has 64 hex digits; you gave {given}",
+                hint="Ask for all of it, or use --words.",
+            )
+        if told != keyset.digest:
+            raise StatementRefused(
+                "statement.digest",
+                f"the keyset has the digest {keyset.digest}, and you were told {told}",
+                hint="Do not add it. Ask the issuer over another channel which digest is right.",
+            )
     if words is not None and read_words(words) != (found := digest_words(keyset.digest)):
         raise StatementRefused(
             "statement.digest",
             f'the keyset has the words "{found}", and you were told other ones',
             hint="Do not add it. Ask the issuer over another channel which digest is right.",
         )
-
-
-def _read_digest(text: str) -> str:
-    digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
-    if not re.fullmatch("[0-9a-f]{64}", digest):
-        is_hex = not digest.strip("0123456789abcdef")
-        given = str(len(digest)) if is_hex else repr(text[:80])
-        raise UsageFault(
-            "usage.invalid",
-            f"a digest has 64 hex digits; you gave {given}",
-            hint="Ask for all of it, or use --words.",
-        )
-    return digest
 
 
 def check_new_name(file: PolicyFile, name: str) -> None:
@@ -605,29 +602,25 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
     listed = section.get("external_agents") if isinstance(section, dict) else None
     if not isinstance(listed, list) or not listed:
         raise _not_read(path, "there is no [[a2a.external_agents]]")
-    agents = tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
-    numbers: dict[str, int] = {}
-    for number, agent in enumerate(agents, 1):
-        if (first := numbers.setdefault(agent["name"], number)) != number:
-            both = f"agents {first} and {number} would both be named {agent['name']!r}"
+    agents: dict[str, dict[str, Any]] = {}
+    for number, agent in enumerate(listed, 1):
+        name = agent.get("name") if isinstance(agent, dict) else None
+        url = agent.get("url") if isinstance(agent, dict) else None
+        if not isinstance(name, str) or not isinstance(url, str):
+            raise _not_read(path, f"agent {number} lacks a `name` or a `url`")
+        try:
+            parsed = parse_url(url)
+        except CardRefused as refusal:
+            raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
+        own = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
+        if not ISSUER_NAME.fullmatch(own):
+            own = parsed.origin.host.strip("[]").replace(":", "-")
+        if own in agents:
+            both = f"agents {[*agents].index(own) + 1} and {number} would both be named {own!r}"
             raise _not_read(path, both, "Give each agent a name of its own.")
-    return agents
-
-
-def _agent(path: Path, number: int, listed: Any) -> dict[str, Any]:
-    name = listed.get("name") if isinstance(listed, dict) else None
-    url = listed.get("url") if isinstance(listed, dict) else None
-    if not isinstance(name, str) or not isinstance(url, str):
-        raise _not_read(path, f"agent {number} lacks a `name` or a `url`")
-    own = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
-    try:
-        parsed = parse_url(url)
-    except CardRefused as refusal:
-        raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
-    if not ISSUER_NAME.fullmatch(own):
-        own = parsed.origin.host.strip("[]").replace(":", "-")
-    at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
-    return {"name": own, **at_url, "freshness": "waived"}
+        at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
+        agents[own] = {"name": own, **at_url, "freshness": "waived"}
+    return tuple(agents.values())
 
 
 def _not_read(path: Path, message: str, hint: str = "") -> UsageFault:
