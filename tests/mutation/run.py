@@ -44,7 +44,7 @@ from tests.mutation.reach import VARIABLE, tests_that_reach  # noqa: E402
 PATIENCE: Final = 5
 LEAST_PATIENCE: Final = 60
 #: What a copy of the checkout holds; tests outside of the areas' are not run.
-COPIED: Final = ("cardsign", "tests", "docs", "examples", "pyproject.toml")
+COPIED: Final = ("cardsign", "tests", "docs", "examples", "pyproject.toml", "README.md")
 
 
 @dataclass(frozen=True, slots=True)
