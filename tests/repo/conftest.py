@@ -34,6 +34,21 @@ def tracked(root: Path) -> list[Path]:
     return files
 
 
+@pytest.fixture(scope="session")
+def made_key(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a pipeline is given, made once: `key.pem`, `pass` for it, `jwks.json`, and the store."""
+    from tests.repo.test_sign_in_ci import Trial
+
+    trial = Trial(tmp_path_factory.mktemp("made"), root)
+    trial.runs(
+        "umask 077; echo a passphrase for the trial > pass; "
+        "cardsign keys generate --kid card-2026 --passphrase-file pass; "
+        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
+        " --export-passphrase-file pass; cardsign keys jwks -o jwks.json"
+    )
+    return trial.folder
+
+
 def _ours(path: Path) -> bool:
     return not any(part.startswith(".") or part in NOT_OURS for part in path.parts)
 

@@ -64,14 +64,11 @@ class Runner:
 
 
 @pytest.fixture
-def trial(tmp_path: Path, root: Path) -> Trial:
+def trial(tmp_path: Path, root: Path, made_key: Path) -> Trial:
     """A git repository with a card, a key for a variable, and its key set."""
     trial = Trial(tmp_path, root)
+    trial.takes(made_key)
     trial.runs(
-        "umask 077; echo a passphrase for the trial > pass; "
-        "cardsign keys generate --kid card-2026 --passphrase-file pass; "
-        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
-        " --export-passphrase-file pass; cardsign keys jwks -o jwks.json; "
         "git init -q .; git add card.json; "
         "git -c user.name=trial -c user.email=trial@localhost commit -qm 'the card'"
     )

@@ -55,15 +55,12 @@ def by_shell(trial: Trial, folder: Path, key: str) -> None:
 
 
 @pytest.fixture
-def trial(tmp_path: Path, root: Path) -> Trial:
+def trial(tmp_path: Path, root: Path, made_key: Path) -> Trial:
     """A repository with a tag, a card, a key set and the script."""
     trial = Trial(tmp_path, root)
     shutil.copy(root / FOLDER / "release.sh", tmp_path)
+    trial.takes(made_key)
     trial.runs(
-        f"umask 077; echo {PASSPHRASE} > pass; "
-        "cardsign keys generate --kid card-2026 --passphrase-file pass; "
-        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
-        " --export-passphrase-file pass; cardsign keys jwks -o jwks.json; "
         f"git init -q .; git add card.json release.sh jwks.json; {GIT} commit -qm one; git tag v1"
     )
     return trial

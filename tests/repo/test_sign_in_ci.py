@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -75,6 +76,12 @@ class Trial:
             "HOME": str(folder / "home"),
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
+
+    def takes(self, made_key: Path) -> None:
+        """A copy of the key, its passphrase, its set and its store."""
+        shutil.copytree(made_key / "keys", self.folder / "keys")
+        for name in ("key.pem", "pass", "jwks.json"):
+            shutil.copy(made_key / name, self.folder)
 
     def runs(self, script: str, **environment: str) -> str:
         """What the shell prints; it stops at the first command that fails, as a job does."""
