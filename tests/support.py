@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -31,6 +32,13 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 #: Of an envelope that nobody has to withstand.
 CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+
+
+def rsa_key(kid: str | None = None) -> PrivateKey:
+    """An RSA key of the least size that is accepted: whoever reads it tests its primes anew."""
+    native = rsa.generate_private_key(65537, 2048)
+    data = native.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    return PrivateKey.from_pkcs8_der(data, kid=kid)
 
 
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cardsign.jose import PrivateKey, base64url
+from tests.support import rsa_key
 
 Forge = Callable[..., dict[str, str]]
 
@@ -20,7 +21,7 @@ def es256() -> PrivateKey:
 @pytest.fixture(scope="session")
 def rs256() -> PrivateKey:
     """An RSA key under the kid `rs`."""
-    return PrivateKey.generate("RS256", kid="rs")
+    return rsa_key("rs")
 
 
 @pytest.fixture(scope="session", params=["es256", "rs256"])

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import pytest
 
 from cardsign.jose import PrivateKey
-from cardsign.keys import KeyRecord, UnsafeScryptCost
+from cardsign.keys import KeyRecord
 from cardsign.keys.stores import DirectoryStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
+from tests.support import CHEAP, rsa_key
 
 
 class Quick:
@@ -26,7 +27,7 @@ class Quick:
         "passphrase": b"correct horse battery staple",
         "now": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
         "random": os.urandom,
-        "cost": UnsafeScryptCost(n=2, r=1, p=1),
+        "cost": CHEAP,
     }
 
     def add(self, private: PrivateKey, **changes: Any) -> KeyRecord:
@@ -75,7 +76,7 @@ def another_es256() -> PrivateKey:
 @pytest.fixture(scope="session")
 def rs256() -> PrivateKey:
     """An RSA key."""
-    return PrivateKey.generate("RS256")
+    return rsa_key()
 
 
 @pytest.fixture
