@@ -65,7 +65,7 @@ demo-sdk: $(VENV)/.installed  # one step of the demo uses a2a-sdk; without it th
 	  touch $(VENV)/.demo-sdk; } || echo "a2a-sdk could not be installed: see $(VENV)/demo-sdk.log"
 
 test: $(VENV)/.dev  ## run the tests on all cores; T="-k sign" goes to pytest
-	@$(BIN)/python -m pytest -n auto $(T)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(T)
 
 lowest: lowest-env  ## the tests with each direct dependency at its lower bound; T="-k sign"
 	@.venv-lowest/bin/python -m pytest $(LOWEST_TESTS) $(T)
@@ -74,7 +74,7 @@ lowest-env: .venv-lowest/.installed
 	@:
 
 nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
-	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --thorough --hypothesis-profile nightly $(T)
+	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --dist worksteal --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
