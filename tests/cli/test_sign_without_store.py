@@ -16,6 +16,8 @@ from cardsign.keys import export_private, export_public
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE, private_jwk, private_pem
 
+pytestmark = pytest.mark.usefixtures("cheap")
+
 KID = "card-2026"
 KEY = PrivateKey.generate("ES256", kid=KID)
 OTHER = PrivateKey.generate("ES256", kid="card-2025")
