@@ -16,7 +16,7 @@ from cardsign import batch
 from cardsign.batch import in_processes, in_threads, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import Issuer, KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust import CardUrl, Issuer, KeysAnchor, Policy, PolicyFile, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verifier import Verifier, subject_by_origin
 from cardsign.verify import Report
@@ -112,6 +112,34 @@ def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) 
 def test_a_file_without_an_interface_has_no_subject(data: bytes) -> None:
     """Nothing about it raises."""
     assert subject_by_origin(data, policy_of(KEYS)) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "has_file", "card", "is_told"),
+    [
+        ((), False, "north.json", True),
+        ((), True, "north.json", False),
+        ((), False, "broken.json", False),
+        (("south",), False, "north.json", False),
+    ],
+    ids=["none", "a file without issuers", "no card", "of another issuer"],
+)
+def test_a_missing_policy_is_told(
+    names: Iterable[str], has_file: bool, card: str, is_told: bool, cards: list[Path]
+) -> None:
+    """First of all, where there is none and it is what a verdict lacks."""
+    policy = policy_of(names)
+    file = PolicyFile(policy, Path("trust.toml"), {}, "") if has_file else None
+    data = cards[0].with_name(card).read_bytes()
+    found = Verifier(policy, lambda: NOW, Issuer("north"), file=file).examine(card, data)
+    assert found.reasons[0].message.startswith("there is no policy") is is_told
+
+
+def test_a_bundle_that_is_none_is_refused_for_any_url() -> None:
+    """Also for one that nobody may ask, and that is nobody's."""
+    verifier = Verifier(policy_of(KEYS), lambda: NOW, CardUrl("ftp://north.example"))
+    found = verifier.examine("a", b'{"format": "cardsign-bundle/1"}')
+    assert (found.verdict, found.reasons[0].code) == ("invalid", "bundle.malformed")
 
 
 # What a task may do to its process; every one must be defined here for a worker to find it.

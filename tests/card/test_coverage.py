@@ -112,6 +112,12 @@ PLACES: dict[str, tuple[str, str, Any, list[str]]] = {
         {"type": "http", "scheme": "Basic", "httpAuthSecurityScheme": {"scheme": "Bearer"}},
         ["/securitySchemes/harbour/httpAuthSecurityScheme"],
     ),
+    "a wrapper that is null beside an unknown one": (
+        "rule-1-as-written",
+        "/securitySchemes/harbour",
+        {"palmReading": {}, "mtlsSecurityScheme": None},
+        ["/securitySchemes/harbour/mtlsSecurityScheme"],
+    ),
     "a respelled name": ("prune-empty", "/iconURL", "https://a.example", ["/iconURL"]),
 }
 

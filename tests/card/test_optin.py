@@ -208,6 +208,13 @@ CARD_0_3 = {
     "skills": [],
 }
 KEPT_0_3 = without(CARD_0_3, "/skills")
+TOKEN = {"tokenUrl": "t", "refreshUrl": "r", "scopes": {"a": "b"}}
+FLOWS = {
+    "authorizationCode": {"authorizationUrl": "u", **TOKEN},
+    "clientCredentials": TOKEN,
+    "implicit": {"authorizationUrl": "u", **without(TOKEN, "/tokenUrl")},
+    "password": TOKEN,
+}
 
 SDK_0_3_ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "declared defaults go": ({"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}, {}),
@@ -228,6 +235,10 @@ SDK_0_3_ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a scheme loses its type alone": (
         {"securitySchemes": {"a": {"type": "apiKey", "in": "header", "name": "k", "x": 1}}},
         {"securitySchemes": {"a": {"in": "header", "name": "k"}}},
+    ),
+    "each flow stays": (
+        {"securitySchemes": {"a": {"type": "oauth2", "flows": FLOWS, "oauth2MetadataUrl": "m"}}},
+        {"securitySchemes": {"a": {"flows": FLOWS, "oauth2MetadataUrl": "m"}}},
     ),
     "one of mutual TLS is nothing then": ({"securitySchemes": {"a": {"type": "mutualTLS"}}}, {}),
     "and so is a 1.0 wrapper": (

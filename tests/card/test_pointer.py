@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card import append, pointer, split
+from cardsign.card.strictjson import value_at
 
 EXAMPLES = {
     "the root is empty": ((), ""),
@@ -37,6 +38,14 @@ def test_no_pointer(text: str) -> None:
     """What is no pointer is refused instead of being read as some other place."""
     with pytest.raises(ValueError, match="not a JSON Pointer"):
         split(text)
+
+
+@pytest.mark.parametrize("text", ["/b", "/a/b", "/a/1", "/a/-1", "/a/0/c"])
+def test_a_place_that_a_document_has_not(text: str) -> None:
+    """It is told as such, whatever stands in its way."""
+    assert value_at({"a": [7]}, ("a", "0")) == 7
+    with pytest.raises(KeyError):
+        value_at({"a": [7]}, split(text))
 
 
 @given(st.lists(st.text()))

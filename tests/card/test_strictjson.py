@@ -260,13 +260,19 @@ MESSAGES = {
     "a control character is named": ("{}\x1b[31m", "U+001B follows the JSON value"),
     "a lookalike is named": ("{“a”:1}", "expected a member name in double quotes, found U+201C"),
     "a bidi override is named": ("{}\u202e", "U+202E follows the JSON value"),
+    "a PEM file is known": (
+        "-----BEGIN PUBLIC KEY-----",
+        "expected a JSON value, found a PEM file, which holds a key",
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), MESSAGES.values(), ids=MESSAGES)
 def test_message(text: str, message: str) -> None:
     """A message says what stands there, and nothing in it can steer a terminal."""
-    assert refusal(text.encode()).message == message
+    refused = refusal(text.encode())
+    assert refused.message == message
+    assert bool(refused.hint) == ("PEM" in message)
 
 
 def outcome(untrusted_bytes: bytes, *, paranoid: bool) -> str | tuple[object, ...]:

@@ -159,7 +159,7 @@ def test_F42_the_live_card_is_compared_by_digest() -> None:
 
 
 def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
-    """By their schemas; a tool without a skill is named as well."""
+    """By their schemas; a tool without a skill is named, and one of half a name is another."""
     card = json.dumps(CARD).encode()
     schema = CARD["skills"][0]["input_schema"]
     tools = [{"name": name, "inputSchema": schema} for name in ("check_tides", "check-berths")]
@@ -170,6 +170,10 @@ def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
     assert tools_drift(card, json.dumps({"tools": other}).encode()).has_drifted
     more = tools_drift(card, json.dumps({"tools": [*tools, {"name": "spy"}]}).encode())
     assert [where for where, _ in more.differences] == ["spy"]
+    longer = json.dumps(put(CARD, "/skills/0/skill_id", "iam.check_the_tides")).encode()
+    tools = [{"name": name, "inputSchema": schema} for name in ("tides", "check-berths")]
+    none = tools_drift(longer, json.dumps({"tools": tools}).encode())
+    assert [where for where, _ in none.differences] == ["iam.check_the_tides", "tides"]
     with pytest.raises(CardRefused):
         tools_drift(card, b'{"tools": 1}')
 
