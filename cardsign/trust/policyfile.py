@@ -401,8 +401,8 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         said = said[: place.start()] if place else said
         message = f"this is not TOML: {said[:1].lower()}{said[1:]}"
         raise UsageFault("policy.malformed", message, path=source, line=line) from exc
-    reading = _Reading()
-    policy = reading.policy(members, is_own=is_own)
+    reading = _Reading(is_own)
+    policy = reading.policy(members)
     if reading.problems:
         raise reading.fault(text, source)
     return policy
@@ -411,26 +411,18 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
 class _Reading:
     """A file being read. What is wrong with it is gathered, so that all of it is told at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: bool) -> None:
+        self.forbidden = () if is_own else OPERATOR_MEMBERS
         #: As pydantic has them; few of many are ever put into words.
         self.problems: list[Any] = []
 
-    def policy(self, members: dict[str, Any], *, is_own: bool) -> Policy:
+    def policy(self, members: dict[str, Any]) -> Policy:
         """The policy; where there are problems, of what is sound in it."""
         limits, tables = self._tables(members)
-        issuers: list[TrustedIssuer] = []
-        for index, table in tables.items():
-            at = ("issuer", index)
-            for member in OPERATOR_MEMBERS if not is_own else ():
-                if member in table.model_fields_set:
-                    said = f"`{member}` of {table.name!r} may stand only in a policy that you "
-                    said += "name, and this one was found in the working directory"
-                    hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                    self._wrong((*at, member), said, hint, "config.not_allowed")
-            issuers.append(self._issuer(table, at))
-        self._check_alone(tables, issuers)
-        policy = Policy(tuple(issuers), limits)
-        for index, one in zip(tables, issuers, strict=True):
+        issuers = {at: self._issuer(table, ("issuer", at)) for at, table in tables.items()}
+        self._check_alone(issuers)
+        policy = Policy(tuple(issuers.values()), limits)
+        for index, one in issuers.items():
             self._check_cards(policy, one, ("issuer", index, "cards"))
         return policy
 
@@ -462,11 +454,11 @@ class _Reading:
             if ("issuer", index) not in places
         }
 
-    def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
+    def _check_alone(self, issuers: Mapping[int, TrustedIssuer]) -> None:
         """No two issuers have one name or one place."""
         named = set[str]()
         placed: dict[Place, str] = {}
-        for index, one in zip(tables, issuers, strict=True):
+        for index, one in issuers.items():
             at = ("issuer", index)
             if one.name in named:
                 self._wrong((*at, "name"), f"two issuers have the name {one.name!r}")
@@ -501,6 +493,12 @@ class _Reading:
             seen.add(one)
 
     def _issuer(self, table: IssuerTable, at: Location) -> TrustedIssuer:
+        for member in self.forbidden:
+            if member in table.model_fields_set:
+                said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
+                said += "and this one was found in the working directory"
+                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                self._wrong((*at, member), said, hint, "config.not_allowed")
         anchor = self._anchor(table, at)
         self._check_once(table.require, (*at, "require"))
         if isinstance(anchor, KeysAnchor):
@@ -519,12 +517,12 @@ class _Reading:
                 "`proxy` and `networks` exclude one another",
                 "A proxy looks up the names of hosts itself, so leave `networks` out.",
             )
-        said: dict[str, Any] = {
+        members: dict[str, Any] = {
             name: tuple(one) if isinstance(one, list) else one
             for name, one in vars(table).items()
             if name not in ("anchor", "origins")
         }
-        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **said)
+        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **members)
 
     def _anchor(self, table: IssuerTable, at: Location) -> Anchor:
         anchor, at = table.anchor, (*at, "anchor")
