@@ -45,7 +45,7 @@ def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
     for method in (KeyStore.add_key, KeyStore.change_passphrase):
         patch.setitem(method.__kwdefaults__, "cost", CHEAP)
-    patch.setattr("cardsign.issuer.keyset.DEFAULT_COST", CHEAP)
+    patch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
 
 
 #: The default profiles agree on its bytes.

@@ -13,7 +13,7 @@ from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import SigningRefused
 from cardsign.issuer import (
     IssuerPassphrases,
-    Unlocking,
+    Work,
     init_issuer,
     init_keys,
     needed_keyset,
@@ -23,7 +23,6 @@ from cardsign.issuer import (
     rotate_keys,
 )
 from cardsign.keys import TimelineSettings
-from cardsign.keys.signers.access import Access
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.rehearsal import Rehearsal, rehearse
@@ -58,13 +57,12 @@ def begun(folder: Path, *, rooted: bool) -> tuple[DirectoryStore, ProjectConfig]
             root_keystore=folder / "usb",
             recovery_out=folder / "recovery.key",
         )
-        roots = DirectoryStore.open(folder / "usb")
+        roots = Work(DirectoryStore.open(folder / "usb"), NOW, access=SECRET)
     else:
         init_keys(folder, folder / "keys", lambda: SECRET, now=NOW, origin=ORIGIN)
         roots = None
     store = DirectoryStore.open(folder / "keys")
-    unlocking = Unlocking(Access.by_passphrase(SECRET), lambda _: SECRET, roots)
-    rotate_keys(store, config, unlocking, now=NOW, draft=folder / "next.json")
+    rotate_keys(Work(store, NOW, config, SECRET, roots, folder / "next.json"))
     return store, config
 
 
@@ -157,16 +155,15 @@ def test_the_keysets_of_a_new_epoch_are_counted_on(tmp_path: Path, gives_up: boo
     """After a recovery the next one is 2.2 or later, never of the epoch before."""
     store, config = begun(tmp_path, rooted=True)
     at, draft = NOW + timedelta(hours=1), tmp_path / "next.json"
+    work = Work(store, at, config, SECRET, draft=draft)
     recovered, _ = recover(
-        store,
+        work,
         lambda: (open_recovery_key(tmp_path / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: SECRET,
-        now=at,
         new_recovery_out=tmp_path / "another.key" if gives_up else None,
     )
-    publish_keyset(store, recovered.statement, SECRET, now=at, directory=config.publish)
-    unlocking = Unlocking(Access.by_passphrase(SECRET), lambda _: SECRET)
-    rotate_keys(store, config, unlocking, now=at, draft=draft)
+    publish_keyset(work, recovered.statement)
+    rotate_keys(work)
     newest = needed_keyset(store)
     assert newest.epoch == 2
     (tmp_path / "rehearsal").mkdir()

@@ -25,11 +25,11 @@ from cardsign.cli.arguments import (
     to_change,
 )
 from cardsign.cli.talk import safe, say
-from cardsign.config import CONFIG_FILE, ProjectCard, ProjectConfig, read_config
+from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
-from cardsign.issuer.keyset import open_recovery_key
-from cardsign.issuer.tasks import Unlocking
+from cardsign.issuer.recovery import open_recovery_key
+from cardsign.issuer.tasks import Work
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.audit import SeenHeads
@@ -205,6 +205,21 @@ class UnlockOptions(KeystoreOptions):
 
         return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
 
+    def work(
+        self,
+        config: ProjectConfig,
+        *,
+        store: KeyStore | None = None,
+        access: Access | None = None,
+    ) -> Work:
+        """What a command of the issuer works with; in a dry run copies of what it changes."""
+        config = replace(
+            config,
+            publish=config.publish and to_change(config.publish),
+            cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
+        )
+        return Work(store or self.open(), moment(), config, access or self.access())
+
 
 @dataclass(frozen=True, slots=True)
 class GuidedOptions:
@@ -213,24 +228,25 @@ class GuidedOptions:
     draft: Path
     root_keystore: StorePlace | None
 
-    def config(self) -> ProjectConfig:
-        """The settings; in a dry run with copies of what the task changes."""
-        config = project_config()
-        publish = config.publish and to_change(config.publish)
-        return replace(config, publish=publish, cards=project_cards(config))
-
-    def unlocking(self, keystore: UnlockOptions) -> Unlocking:
-        """What the task may use."""
-        access = keystore.access(tells=True)
-        apart = self.root_keystore and replace(keystore, place=self.root_keystore)
+    def work(
+        self,
+        keystore: UnlockOptions,
+        config: ProjectConfig,
+        *,
+        store: KeyStore | None = None,
+        access: Access | None = None,
+    ) -> Work:
+        """What the task works with."""
+        work = keystore.work(config, store=store, access=access or keystore.access(tells=True))
+        if self.root_keystore:
+            apart = replace(keystore, place=self.root_keystore)
+            work.roots = Work(apart.open(), work.now, access=apart.access(tells=True))
+        work.draft = to_change(self.draft)
         typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
-        return Unlocking(
-            access,
-            lambda role: access.passphrase(role, (role,)),
-            apart.open() if apart else None,
-            apart.access(tells=True) if apart else None,
-            " ".join(f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place),
+        work.options = " ".join(
+            f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
         )
+        return work
 
 
 _KEYSTORE: Final = option(
@@ -338,18 +354,18 @@ def own_passphrase(
         raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
 
 
-def project_config() -> ProjectConfig:
-    """The settings of ``cardsign.toml`` in the working directory; empty where there is none."""
-    return read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+def project_config(publication: Path | None = None) -> ProjectConfig:
+    """The settings of ``cardsign.toml`` in the working directory; empty where there is none.
+
+    Args:
+        publication: What an option names instead of its publication directory.
+    """
+    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+    return replace(config, publish=publication or config.publish)
 
 
-def project_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
-    """The cards of ``cardsign.toml``; in a dry run what is signed goes to copies."""
-    return tuple(replace(card, signed=to_change(card.signed)) for card in config.cards)
-
-
-def needed_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
-    """The cards of ``cardsign.toml``, for a command without a CARD."""
+def check_cards(config: ProjectConfig) -> None:
+    """Refuse a command without a CARD where ``cardsign.toml`` names none either."""
     if not config.cards:
         raise UsageFault(
             "usage.conflict",
@@ -357,7 +373,6 @@ def needed_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
             hint=f"Name CARD, or list the cards in {CONFIG_FILE}: [[card]] with source = "
             '"card.json" and signed = "signed.json".',
         )
-    return project_cards(config)
 
 
 def _allowed(configured: StorePlace) -> StorePlace:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import click
@@ -16,7 +14,6 @@ from cardsign.cli.arguments import (
     begin_dry_run,
     done,
     dry_run_option,
-    moment,
     option,
     read_input,
     to_change,
@@ -26,21 +23,20 @@ from cardsign.cli.options import (
     GuidedOptions,
     UnlockOptions,
     WatchOptions,
-    needed_cards,
+    check_cards,
     project_config,
     unlock_options,
     watch_options,
 )
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members, say_progress, say_withheld
-from cardsign.config import ProjectCard, ProjectConfig
+from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
-from cardsign.issuer.publishing import Published, publish_cards, usual_max_age
+from cardsign.issuer.publishing import Published, needed_publication, publish_cards
 from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Task
-from cardsign.keys.stores.base import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -119,21 +115,23 @@ def publish(
     """
     if watching.watch:
         return _watch(watching, output, keystore)
-    config = project_config()
-    directory = _named_directory(output, config)
-    cards = needed_cards(config) if card is None else ()
-    store, target, now = keystore.open(), to_change(directory), moment()
-    config = replace(config, publish=target)
-    public, others, older = _read_cards(card, cards, store, keystore, config, now)
+    config = project_config(output)
+    directory = needed_publication(config)
+    if card is None:
+        check_cards(config)
+    work = keystore.work(config)
+    others: dict[str, bytes] = {}
+    older = None
+    if card is not None:
+        public = read_input(card)
+    else:
+        public, others, older = prepare_cards(work)
+        _say_lint(work.config)
     published = publish_cards(
-        store,
+        work,
         public,
-        directory=target,
-        now=now,
         extended=others | dict(_extended(one) for one in extended),
-        max_age=usual_max_age(config.timeline) if max_age is None else max_age,
-        settings=config.timeline,
-        issuer=config.issuer,
+        max_age=max_age,
         is_live=not not_live,
         drop_extended=drop_extended,
         legacy_card=older if legacy_card is None else read_input(legacy_card),
@@ -141,7 +139,7 @@ def publish(
     )
     generation = published.generation
     if export_to is not None:
-        export_files(generation, to_change(export_to), now=now)
+        export_files(generation, to_change(export_to), now=work.now)
     _tell(published, directory, export_to)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
 
@@ -154,30 +152,21 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         source = context.get_parameter_source(one.name or "")
         if source is ParameterSource.COMMANDLINE and one.name not in allowed:
             raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
-    unlocking = GuidedOptions(Path(), None).unlocking(keystore)
+    guided, access = GuidedOptions(Path(), None), keystore.access(tells=True)
     left: list[tuple[Task, ...]] = [()]
 
     def look() -> int:
-        now, config = moment(), project_config()
-        config = replace(config, publish=_named_directory(output, config))
-        needed_cards(config)
-        progress = rotate_keys(
-            keystore.open(), config, unlocking, now=now, draft=Path(), only_cards=True
-        )
+        config = project_config(output)
+        needed_publication(config)
+        check_cards(config)
+        work = guided.work(keystore, config, access=access)
+        progress = rotate_keys(work, only_cards=True)
         if progress.done or progress.left != left[0]:
-            say_progress(replace(progress, ahead=(), renewal=None), now)
+            say_progress(replace(progress, ahead=(), renewal=None), work.now)
         left[0] = progress.left
         return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
     return watching.repeat(look)
-
-
-def _named_directory(output: Path | None, config: ProjectConfig) -> Path:
-    directory = output or config.publish
-    if directory is None:
-        hint = "Name one: cardsign publish -o DIR"
-        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
-    return directory
 
 
 def _tell(published: Published, directory: Path, export_to: Path | None) -> None:
@@ -199,33 +188,9 @@ def _tell(published: Published, directory: Path, export_to: Path | None) -> None
     say_withheld(published)
 
 
-def _read_cards(
-    card: str | None,
-    cards: Sequence[ProjectCard],
-    store: KeyStore,
-    keystore: UnlockOptions,
-    config: ProjectConfig,
-    now: datetime,
-) -> tuple[bytes, dict[str, bytes], bytes | None]:
-    """The card that is named; else those of the project, once all is done that they need."""
-    if card is not None:
-        return read_input(card), {}, None
-    prepared = prepare_cards(
-        store,
-        cards,
-        keystore.access(),
-        now=now,
-        directory=config.publish,
-        settings=config.timeline,
-        build=config.build,
-    )
-    _say_lint(cards, config)
-    return prepared
-
-
-def _say_lint(cards: Sequence[ProjectCard], config: ProjectConfig) -> None:
+def _say_lint(config: ProjectConfig) -> None:
     """What lint calls an error is said; it stops nothing, since a peer may not mind."""
-    for one in cards:
+    for one in config.cards:
         data = read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)
         found = lint_card(data, config.lint, name=str(one.signed)).findings
         errors = [finding for finding in found if finding.severity == "error"]

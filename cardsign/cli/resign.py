@@ -34,6 +34,7 @@ from cardsign.cli.verifier import (
     trust_options,
 )
 from cardsign.cli.views import render_verdict, say_updated
+from cardsign.config import ProjectConfig
 from cardsign.errors import (
     EXIT_OK,
     CardRefused,
@@ -48,6 +49,7 @@ from cardsign.gateway import is_copy, is_over, is_past, resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.publishing import newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
+from cardsign.issuer.tasks import Work
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -148,8 +150,8 @@ def resign(
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            store, target = keystore.open(), to_change(publication)
-            told = publish_cards(store, signed.document, directory=target, now=now)
+            config = ProjectConfig(publish=to_change(publication))
+            told = publish_cards(Work(keystore.open(), now, config), signed.document)
             if told.generation.created or not watching.watch:
                 say_updated(told, publication)
         return EXIT_OK

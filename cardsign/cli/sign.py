@@ -30,7 +30,7 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command
 from cardsign.cli.options import (
     UnlockOptions,
-    needed_cards,
+    check_cards,
     project_config,
     public_option,
     read_public,
@@ -198,10 +198,10 @@ def sign(
         if output != STDIO or options != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
         config = project_config()
-        cards, store, access = needed_cards(config), keystore.open(), keystore.access()
-        made = sign_cards(store, cards, access, now=now, build=config.build)
-        signed = [(str(one.source), signing) for one, signing in made]
-        chosen = card_signers(store, access, now=now)
+        check_cards(config)
+        work = keystore.work(config)
+        signed = [(str(one.source), signing) for one, signing in sign_cards(work)]
+        chosen = card_signers(work.store, work.access, now=now)
     else:
         if is_json() and output == STDIO:
             raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")

@@ -32,7 +32,6 @@ from cardsign.cli.options import (
     UnlockOptions,
     actor,
     keystore_options,
-    project_cards,
     project_config,
     publication_option,
     read_public,
@@ -63,9 +62,10 @@ from cardsign.issuer.keyset import (
     sign_keyset,
     verify_keysets,
 )
-from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.recovery import recover as recover_issuer
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
+from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import StatementHistory
@@ -193,13 +193,8 @@ def draft(
         ),
         revoke=tuple(_public(store, name) for name in revoked),
     )
-    drafted = draft_keyset(
-        store,
-        now=moment(),
-        changes=changes,
-        origin=project_config().issuer,
-        lifetime=timedelta(days=days or KEYSET_LIFETIME.days),
-    )
+    lifetime = timedelta(days=days or KEYSET_LIFETIME.days)
+    drafted = draft_keyset(Work(store, moment(), project_config()), changes, lifetime=lifetime)
     file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data, plain=output is None)
     say_differences(drafted.changes)
@@ -243,13 +238,12 @@ def sign(
     A key store with root keys alone keeps the statement once enough have signed it.
     """
     refuse_two_documents(output or draft)
-    store = keystore.open()
-    drafted = review_keyset(store, read_statement(draft), now=moment(), name=draft)
+    work = Work(keystore.open(), moment(), access=keystore.access())
+    drafted = review_keyset(work, read_statement(draft), name=draft)
     say_differences(drafted.changes)
     signed = sign_keyset(
-        store,
+        work,
         drafted,
-        keystore.access(),
         digest=_told_digest(digest),
         kids=kids,
         recovery=recovery.open,
@@ -261,9 +255,9 @@ def sign(
         say(f"signed by {line}")
     if signed.is_complete:
         elsewhere = ""
-        if not any(key.rotates for key in store.state.keys):
+        if not any(key.rotates for key in work.store.state.keys):
             # Who signs the next statement is shown what it changes in this one.
-            publish_keyset(store, signed.statement, b"", now=moment(), name=draft)
+            publish_keyset(work, signed.statement, name=draft)
             elsewhere = ", where the release key is: send the file back there"
         say(f"  next: cardsign keyset publish {output or draft}{elsewhere}")
 
@@ -322,16 +316,15 @@ def recover(
     cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     refuse_two_documents(output)
-    config = project_config()
-    directory = publication or config.publish
+    config = project_config(publication)
     place = keystore.located(create=True)
     unlock = cache(recovery.unlock)
     if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
-        if published_statements(directory) is None:
+        if published_statements(config.publish) is None:
             raise StoreFault(
                 "keystore.no_keyset",
                 "there is neither a key store nor a publication of this issuer here",
-                path=str(directory or Path.cwd()),
+                path=str(config.publish or Path.cwd()),
                 hint="Go to the issuer's folder with cardsign.toml, or name what is published: "
                 "--publication DIR.",
             )
@@ -339,14 +332,12 @@ def recover(
     store = create_store(place, exist_ok=True, actor=actor(), heads=user_heads())
     confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     signed, root = recover_issuer(
-        store,
+        Work(store, moment(), config),
         unlock,
         passphrase=_new_passphrases(keystore),
-        now=moment(),
         root_holder=root_holder,
         new_recovery_out=new_recovery_out and to_change(new_recovery_out),
         drop=drop,
-        directory=directory,
     )
     _doubt_clock(signed)
     file = output or f"keyset-{signed.label}.json"
@@ -406,17 +397,9 @@ def publish(
     neither a release nor a release key. Each holder of a root key should keep every statement in
     this way, to compare the next draft with it.
     """
-    config = project_config()
-    directory = publication or config.publish
+    config = project_config(publication)
     told = publish_keyset(
-        keystore.open(),
-        read_statement(file),
-        keystore.access(),
-        now=moment(),
-        directory=directory and to_change(directory),
-        settings=config.timeline,
-        without_release=without_release,
-        name=file,
+        keystore.work(config), read_statement(file), without_release=without_release, name=file
     )
     number = told.statement.label
     say(
@@ -428,7 +411,7 @@ def publish(
         say("this key store has no release and no release key, so it is kept and not published")
         say(f"  next: cardsign keyset publish {file}, with the key store that has them")
     else:
-        say_updated(told.published, directory)
+        say_updated(told.published, config.publish)
     view = {"created": told.is_new, "published": told.is_published}
     printed({**view, **keyset_json(told.statement)})
 
@@ -561,22 +544,12 @@ def renew(
     card is dropped once caches cannot have it any more.
     Keys that were revoked in the key store are revoked by this release too.
     """
-    config = project_config()
-    directory = publication or config.publish
-    named = tuple(map(_card, listed)) or to_list(project_cards(config))
-    changes = replace(changes, cards=named, by_name=bool(listed))
-    renewed = renew_release(
-        keystore.open(),
-        keystore.access(),
-        now=moment(),
-        directory=directory and to_change(directory),
-        settings=config.timeline,
-        changes=changes,
-        lifetime=timedelta(days=days),
-        force=force,
-    )
+    config = project_config(publication)
+    named = tuple(map(_card, listed)) or to_list(config.cards)
+    changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
+    renewed = renew_release(keystore.work(config), changes, force=force)
     say_taken_up(renewed.taken_up)
-    say_updated(renewed.published, directory)
+    say_updated(renewed.published, config.publish)
     newest = renewed.release
     if printed({"created": renewed.is_new, **release_json(newest)}):
         return

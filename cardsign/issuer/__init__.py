@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from cardsign.issuer.keyset import KeysetDraft as KeysetDraft
     from cardsign.issuer.keyset import draft_keyset as draft_keyset
     from cardsign.issuer.keyset import find_public as find_public
-    from cardsign.issuer.keyset import make_recovery_key as make_recovery_key
-    from cardsign.issuer.keyset import open_recovery_key as open_recovery_key
     from cardsign.issuer.keyset import publish_keyset as publish_keyset
-    from cardsign.issuer.keyset import recover as recover
     from cardsign.issuer.keyset import review_keyset as review_keyset
     from cardsign.issuer.keyset import show_keyset as show_keyset
     from cardsign.issuer.keyset import sign_keyset as sign_keyset
     from cardsign.issuer.keyset import verify_keysets as verify_keysets
     from cardsign.issuer.publishing import Published as Published
     from cardsign.issuer.publishing import publish_cards as publish_cards
+    from cardsign.issuer.recovery import make_recovery_key as make_recovery_key
+    from cardsign.issuer.recovery import open_recovery_key as open_recovery_key
+    from cardsign.issuer.recovery import recover as recover
     from cardsign.issuer.release import ReleaseChanges as ReleaseChanges
     from cardsign.issuer.release import TakenUp as TakenUp
     from cardsign.issuer.release import is_release_due as is_release_due
@@ -42,6 +42,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.signers import named_signers as named_signers
     from cardsign.issuer.tasks import Progress as Progress
     from cardsign.issuer.tasks import Task as Task
-    from cardsign.issuer.tasks import Unlocking as Unlocking
+    from cardsign.issuer.tasks import Work as Work
 
 __getattr__ = lazy_names(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import Final, cast
 
 from cardsign.build.assemble import build_card
@@ -37,44 +36,26 @@ from cardsign.issuer.publishing import (
     newest_generation,
     publish_cards,
     update_publication,
-    usual_max_age,
 )
 from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import NEEDS_A_PERSON, UNLISTED, Work, end_of, key_holder
 from cardsign.keys.history import StatementHistory, kept_keyset
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
-from cardsign.keys.signers.access import Access
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
 from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
-_BUILT_AS_USUAL: Final = BuildSettings()
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
-def sign_cards(
-    store: KeyStore,
-    cards: Sequence[ProjectCard],
-    access: Access | bytes,
-    *,
-    now: datetime,
-    build: BuildSettings = _BUILT_AS_USUAL,
-) -> tuple[tuple[ProjectCard, SignedCard], ...]:
+def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
     """Sign the cards of a project with every card key that signs now, and write what changed.
 
     Signatures that are there and still right stay, so nobody is asked for a passphrase where
     nothing is to be signed, and what is written again is the same to the byte. All cards are
     signed before one is written.
-
-    Args:
-        store: The key store.
-        cards: As :attr:`cardsign.config.ProjectConfig.cards`.
-        access: What signers may use; a passphrase is enough for keys in files.
-        now: The time, with its zone.
-        build: How cards are built that are not written by hand.
 
     Returns:
         Each card with what was signed, whose ``changed`` says whether the file was written.
@@ -88,14 +69,14 @@ def sign_cards(
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
-    chosen = card_signers(store, access, now=now)
+    chosen = card_signers(work.store, work.access, now=work.now)
     signed = []
-    for card in cards:
+    for card in work.config.cards:
         _check_replaceable(card)
-        source = read_source(card, build)
+        source = read_source(card, work.config.build)
         before = read_signed(card)
         with of_the_user(str(card.source)):
-            marker = _marker(card, source, before, store, now)
+            marker = _marker(work, card, source, before)
             options = SigningOptions(
                 own_kids=chosen.own_kids, extended=marker, file=str(card.source)
             )
@@ -111,16 +92,7 @@ def sign_cards(
     return tuple(signed)
 
 
-def prepare_cards(
-    store: KeyStore,
-    cards: Sequence[ProjectCard],
-    access: Access | bytes,
-    *,
-    now: datetime,
-    directory: Path | None = None,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
-    build: BuildSettings = _BUILT_AS_USUAL,
-) -> tuple[bytes, dict[str, bytes], bytes | None]:
+def prepare_cards(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None]:
     """Do all that the cards of a project need before they are published: build, sign, list them.
 
     What is signed and listed already stays as it is, and asks for no passphrase. A key store
@@ -135,14 +107,12 @@ def prepare_cards(
             InputRefused, UsageFault: As :func:`sign_cards`.
         PublishRefused: As :func:`cardsign.issuer.release.renew_release`.
     """
+    store, cards = work.store, work.config.cards
     roles = {role for key in store.load().keys for role in key.roles}
     if "card" in roles and not is_card_withdrawn(store):
-        sign_cards(store, cards, access, now=now, build=build)
+        sign_cards(work)
     if "release" in roles and kept_keyset(store) is not None:
-        listed = ReleaseChanges(cards=to_list(cards), by_name=False)
-        renew_release(
-            store, access, now=now, directory=directory, settings=settings, changes=listed
-        )
+        renew_release(work, ReleaseChanges(cards=to_list(cards), by_name=False))
     return to_publish([(one, read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)) for one in cards])
 
 
@@ -293,19 +263,19 @@ def _moment(text: str) -> datetime:
 
 
 def _marker(
-    card: ProjectCard, source: bytes, before: bytes | None, store: KeyStore, now: datetime
+    work: Work, card: ProjectCard, source: bytes, before: bytes | None
 ) -> ExtendedMarker | None:
     """What makes it the card of an audience; the one that it has, while that will do."""
     if card.audience is None or card.expires is None:
         return None
     check_audience(card.audience)
-    end = expiry(card.expires, now)
+    end = expiry(card.expires, work.now)
     held = find_marker(Card.from_bytes(before).document) if before else None
     if before and held and held.audience == card.audience and _says_the_same(source, before, held):
-        left, whole = held.exp - now.timestamp(), end - now.timestamp()
+        left, whole = held.exp - work.now.timestamp(), end - work.now.timestamp()
         if held.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < left <= whole):
             return held
-    return ExtendedMarker(card.audience, max(1, store.load().statements.release_seq), end)
+    return ExtendedMarker(card.audience, max(1, work.store.load().statements.release_seq), end)
 
 
 def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:
@@ -336,7 +306,7 @@ _BROKEN_SOURCE: Final = (BuildRefused, CardRefused, JsonRefused, FileFault)
 
 def renew_cards(work: Work) -> None:
     """Sign the cards, list them, publish them; without them, what can go without them."""
-    store, config, now = work.store, work.config, work.now
+    store, config = work.store, work.config
     signed: tuple[bytes, dict[str, bytes], bytes | None] | None = None
     # When the published cards need another signature at the latest.
     ends = [key.times.stops_signing for key in store.state.keys if key.state == "retiring"]
@@ -354,7 +324,7 @@ def renew_cards(work: Work) -> None:
         # Cards that were published from another place than the project names.
         is_here = signed is not None and config.publish is not None
         is_done = is_here or work.astray or is_card_withdrawn(store)
-        if cards := () if is_done else cards_to_sign(store.load(), now):
+        if cards := () if is_done else cards_to_sign(store.load(), work.now):
             names = ", ".join(card.url or card.name for card in cards)
             what = f"sign these published cards again, and publish them: {names}"
             command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
@@ -364,17 +334,9 @@ def renew_cards(work: Work) -> None:
         update(work)
         return
     try:
+        card, extended, older = signed
         published = publish_cards(
-            store,
-            signed[0],
-            directory=config.publish,
-            now=now,
-            extended=signed[1],
-            legacy_card=signed[2],
-            max_age=usual_max_age(config.timeline),
-            settings=config.timeline,
-            issuer=config.issuer,
-            signers=lambda: card_signers(store, work.unlocking.access, now=now),
+            work, card, extended=extended, legacy_card=older, signs_legacy=True
         )
     except NEEDS_A_PERSON as refusal:
         what = f"publish the cards: {refusal.code}: {refusal.message}"
@@ -387,12 +349,12 @@ def renew_cards(work: Work) -> None:
 
 def _signed_again(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None] | None:
     """The cards signed by the keys that sign now; None where none is to be published."""
-    store, config, access = work.store, work.config, work.unlocking.access
+    store, config = work.store, work.config
     has_key = any("card" in key.roles for key in store.load().keys)
     if not has_key or is_card_withdrawn(store):
         return None
     if config.cards:
-        made = sign_cards(store, config.cards, access, now=work.now, build=config.build)
+        made = sign_cards(work)
         work.done += [
             f"updated the signatures of {card.source.name}"
             for card, signing in made
@@ -401,7 +363,7 @@ def _signed_again(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None] | 
         return to_publish([(card, signing.document) for card, signing in made])
     if (newest := newest_generation(config.publish)) is None:
         return None
-    chosen = card_signers(store, access, now=work.now)
+    chosen = card_signers(store, work.access, now=work.now)
     signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
     if any(one.changed for one in signed):
         work.done.append("updated the signatures of the published cards")
@@ -416,14 +378,7 @@ def renew_listing(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) ->
     if work.is_forked or not can_sign or kept_keyset(store) is None:
         return
     try:
-        renewed = renew_release(
-            store,
-            work.unlocking.access,
-            now=work.now,
-            directory=work.config.publish,
-            settings=work.config.timeline,
-            changes=ReleaseChanges(cards=tuple(cards), by_name=False),
-        )
+        renewed = renew_release(work, ReleaseChanges(cards=tuple(cards), by_name=False))
     except (*NEEDS_A_PERSON, UsageFault) as fault:
         if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
             raise
@@ -436,7 +391,7 @@ def renew_listing(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) ->
 
 def update(work: Work) -> None:
     """Put statements and the end of keys into what is published; the cards stay."""
-    if (published := update_publication(work.store, work.config.publish, now=work.now)) is None:
+    if (published := update_publication(work)) is None:
         return
     if published.generation.created:
         work.done.append(f"published generation {published.generation.number}")

@@ -12,7 +12,7 @@ from typing import Final
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import create_private, write_atomic
-from cardsign.issuer.keyset import make_recovery_key
+from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.audit import SeenHeads

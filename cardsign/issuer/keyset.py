@@ -1,29 +1,24 @@
 """The keyset statement: drafted from a key store, signed by the roots, kept and published.
 
 A draft is the statement itself with too few signatures. It goes from holder to holder of the
-root keys; the last one publishes it. A recovery key, which is in no key store, opens the next
-epoch.
+root keys; the last one publishes it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from pathlib import Path
 from typing import Final
 
 from cardsign.errors import (
     PassphraseFault,
     SigningRefused,
-    StoreFault,
     UsageFault,
     of_the_user,
 )
-from cardsign.files import create_private, read_bytes
 from cardsign.issuer.publishing import (
     Published,
     check_publishable,
@@ -32,6 +27,7 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.issuer.release import (
+    ReleaseChanges,
     check_in_force,
     draft_release,
     needed_keyset,
@@ -39,6 +35,7 @@ from cardsign.issuer.release import (
     release_signers,
     sign_next_release,
 )
+from cardsign.issuer.tasks import Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.drafts import (
@@ -55,10 +52,7 @@ from cardsign.keys.drafts import (
     write_draft,
 )
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.key_files import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import ENDED, KeyRecord
-from cardsign.keys.signers.access import Access
+from cardsign.keys.model import ENDED
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
@@ -76,9 +70,6 @@ from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import second, utc
 from cardsign.urls import parse_origin
 
-#: How a recovery begins, for hints.
-RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
-_ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
 #: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
     "Do not sign this one. Send back {}, to be put in the place of the draft. "
@@ -187,28 +178,23 @@ class PublishedKeyset:
 
 
 def draft_keyset(
-    store: KeyStore,
-    *,
-    now: datetime,
-    changes: KeysetChanges | None = None,
-    origin: str | None = None,
-    lifetime: timedelta = KEYSET_LIFETIME,
+    work: Work, changes: KeysetChanges | None = None, *, lifetime: timedelta = KEYSET_LIFETIME
 ) -> KeysetDraft:
     """Draft the next statement: the key store's keys as they are now, and the changes.
 
     Nothing is written. Without any change it renews the one before.
 
     Args:
-        store: The key store. Before its first statement every root key of it becomes a root.
-        now: The time, with its zone, in whole seconds.
+        work: The key store. Before its first statement every root key of it becomes a root, and
+            the settings name the origin unless the changes do.
         changes: What else it says.
-        origin: That of a first statement, if the changes name none.
         lifetime: How long it is valid.
 
     Raises:
         UsageFault: The changes do not fit, or no verifier would take the statement;
             ``statement.not_yet``: the newest one is of later than `now`.
     """
+    store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
     if previous is not None:
@@ -220,9 +206,9 @@ def draft_keyset(
             for role in ("root", "recovery")
         )
         held = Quorum(1, recovery) if recovery else None
-        plan = KeysetPlan("", (origin or "",), Quorum(1, root), held)
+        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), held)
     plan = plan.following(store.state, now=now, until=now + lifetime)
-    plan = _changed(plan, store, changes or KeysetChanges(), now)
+    plan = _changed(work, plan, changes or KeysetChanges())
     with of_the_user("the draft"):
         return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
 
@@ -252,9 +238,7 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _changed(
-    plan: KeysetPlan, store: KeyStore, changes: KeysetChanges, now: datetime
-) -> KeysetPlan:
+def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
     if not changes.origins and not any(plan.origins):
@@ -266,7 +250,7 @@ def _changed(
     with of_the_user("the origin"):
         origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
     # A key of the key store is dropped by its lifecycle alone, which waits for publications.
-    alive = [key for key in store.state.keys if key.state not in ENDED]
+    alive = [key for key in work.store.state.keys if key.state not in ENDED]
     dropped = set[str]()
     for name in changes.drop:
         if any(name in key.names for key in alive):
@@ -280,9 +264,9 @@ def _changed(
         if found is None:
             raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
         dropped.add(found.thumbprint)
-    end = int((now + KEY_LIFETIME).timestamp())
+    end = int((work.now + KEY_LIFETIME).timestamp())
     added = (
-        IssuerKey(key.public, (role,), key.holder, int(now.timestamp()), end)
+        IssuerKey(key.public, (role,), key.holder, int(work.now.timestamp()), end)
         for role, key in changes.add_keys
     )
     kept = (key for key in plan.keys if key.public.thumbprint not in dropped)
@@ -301,15 +285,12 @@ def _changed(
 # Signing.
 
 
-def review_keyset(
-    store: KeyStore, draft: KeysetStatement, *, now: datetime, name: str = "the draft"
-) -> KeysetDraft:
+def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft") -> KeysetDraft:
     """Check a draft by the newest statement that is kept here, before its holder signs it.
 
     Args:
-        store: The holder's key store.
+        work: The holder's key store.
         draft: The draft.
-        now: The time, with its zone.
         name: Where the draft came from, for messages.
 
     Raises:
@@ -317,12 +298,12 @@ def review_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it does not
             say what has become of the keys of this store since.
     """
-    previous = kept_keyset(store)
-    with _fork_told(store, draft, name, _NOT_TO_SIGN):
+    previous = kept_keyset(work.store)
+    with _fork_told(work.store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
-    _check_not_stale(store, draft, name, again)
-    check_in_force(draft, name, now, "draft it again")
+    _check_not_stale(work.store, draft, name, again)
+    check_in_force(draft, name, work.now, "draft it again")
     return KeysetDraft(draft, previous)
 
 
@@ -358,9 +339,8 @@ def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: s
 
 
 def sign_keyset(
-    store: KeyStore,
+    work: Work,
     draft: KeysetDraft,
-    access: Access | bytes,
     *,
     digest: str,
     kids: Sequence[str] = (),
@@ -369,9 +349,8 @@ def sign_keyset(
     """Add the signatures of this key store's holder to a draft.
 
     Args:
-        store: The key store with root or recovery keys.
+        work: The key store with root or recovery keys, and what opens them.
         draft: As :func:`review_keyset` gives it.
-        access: What signers may use; a passphrase is enough for keys in files.
         digest: What the holder was told, over another channel.
         kids: Only these keys of the store; by default every one that has to sign, or none where
             there is a recovery key.
@@ -385,16 +364,16 @@ def sign_keyset(
         raise UsageFault("statement.digest", "this draft has another digest")
     wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
     if kids:
-        wanted &= {store.state.find(kid).thumbprint for kid in kids}
+        wanted &= {work.store.state.find(kid).thumbprint for kid in kids}
     apart = recovery()
     signers: list[Signer] = [] if apart is None else [apart]
     if apart is None or kids:
-        signers += open_signers(store, ("root", "recovery"), wanted, access)
+        signers += open_signers(work, ("root", "recovery"), wanted)
     if not signers or any(one.public.thumbprint not in wanted for one in signers):
         raise SigningRefused(
             "sign.no_key",
             "no key that is here has to sign this statement",
-            path=store.place,
+            path=work.store.place,
             hint="See who has to: cardsign keyset show DRAFT.",
         )
     return replace(draft, statement=with_signatures(draft.statement, signers))
@@ -410,13 +389,9 @@ def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> Ke
 
 
 def publish_keyset(
-    store: KeyStore,
+    work: Work,
     statement: KeysetStatement,
-    access: Access | bytes,
     *,
-    now: datetime,
-    directory: Path | None = None,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
     without_release: bool = False,
     name: str = "the statement",
     is_overtaken: bool = False,
@@ -426,12 +401,8 @@ def publish_keyset(
     Without a passphrase for the release key it is withheld until :func:`renew_release`.
 
     Args:
-        store: The key store.
+        work: The key store, and where its statements are published.
         statement: Signed by enough.
-        access: What signers may use; a passphrase is enough for keys in files.
-        now: The time, with its zone, in whole seconds.
-        directory: The publication directory; None for none.
-        settings: What is assumed of caches.
         without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
         is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
@@ -442,54 +413,44 @@ def publish_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    history = StatementHistory.of(store)
-    data = write_draft(statement)
-    is_only_kept = _is_root_holders(store, directory)
+    store, history, data = work.store, StatementHistory.of(work.store), write_draft(statement)
+    is_only_kept = _is_root_holders(work)
     if statement.digest not in {one.digest for one in history.keysets()}:
         with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
             check_step(statement, history.newest_keyset())
-        _check_now(store, statement, now, name, is_overtaken)
+        if is_overtaken:
+            check_begun(statement, work.now + SKEW)
+        else:
+            both = f"Publish it with the keyset that says so: cardsign keys rotate --draft {name}"
+            _check_not_stale(store, statement, name, both)
+            check_in_force(statement, name, work.now, "draft it again")
         if not is_only_kept:
-            check_publishable(store, directory, keyset=data, now=now)
+            check_publishable(work, keyset=data)
     signers: Sequence[Signer] = ()
-    if newest_generation(directory) is not None and not is_only_kept:
+    if newest_generation(work.config.publish) is not None and not is_only_kept:
         try:  # before anything is kept, so that a wrong passphrase changes nothing
-            draft = draft_release(store, statement, now=now, settings=settings)
-            signers = release_signers(store, draft, access)
+            draft, _ = draft_release(work, statement, ReleaseChanges())
+            signers = release_signers(work, statement, draft)
         except PassphraseFault as fault:
             if fault.code != "passphrase.none":
                 raise
     is_new = history.keep_keyset(statement, data)
-    note_keyset(store, statement, now=now)
+    note_keyset(store, statement, now=work.now)
     release = published = None
     if signers:
-        release, _ = sign_next_release(
-            store, lambda _: signers, directory, now=now, settings=settings
-        )
+        release, _ = sign_next_release(work, ReleaseChanges(), signers=signers)
     if not is_only_kept:
-        published = update_publication(store, directory, now=now, without_release=without_release)
+        published = update_publication(work, without_release=without_release)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
 
 
-def _check_now(
-    store: KeyStore, statement: KeysetStatement, now: datetime, name: str, is_overtaken: bool
-) -> None:
-    """Check a statement by the clock, and by what has become of the keys."""
-    if is_overtaken:
-        check_begun(statement, now + SKEW)
-        return
-    both = f"Publish it with the keyset that says so: cardsign keys rotate --draft {name}"
-    _check_not_stale(store, statement, name, both)
-    check_in_force(statement, name, now, "draft it again")
-
-
-def _is_root_holders(store: KeyStore, directory: Path | None) -> bool:
+def _is_root_holders(work: Work) -> bool:
     """Whether what is published has a release, to which this store can say nothing."""
-    if StatementHistory.of(store).newest_release() is not None:
+    if StatementHistory.of(work.store).newest_release() is not None:
         return False
-    if any("release" in key.roles for key in store.state.keys):
+    if any("release" in key.roles for key in work.store.state.keys):
         return False
-    published = published_statements(directory)
+    published = published_statements(work.config.publish)
     return published is not None and published.release is not None
 
 
@@ -533,164 +494,3 @@ def _before(
     """The statement that comes before one, among those kept."""
     earlier = [one for one in history if one.id < statement.id]
     return earlier[-1] if earlier else None
-
-
-# Recovery: the next epoch, opened by a key that is in no key store.
-
-
-def make_recovery_key(
-    passphrase: bytes,
-    *,
-    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
-    random: Callable[[int], bytes] = os.urandom,
-) -> tuple[PrivateKey, bytes]:
-    """Make a recovery key, and the encrypted text of it that its holder gets."""
-    private = new_key()
-    label = KeyLabel.of(private.public)
-    data = private.to_pkcs8_der()
-    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=random)
-
-
-def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
-    """Open a recovery key that was printed or written by ``init``.
-
-    Raises:
-        StoreFault: ``keystore.corrupt``.
-        PassphraseFault: ``passphrase.wrong``.
-        FileFault: It cannot be read.
-    """
-    data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
-    try:
-        pkcs8, label = open_envelope(data, passphrase)
-    except (StoreFault, PassphraseFault) as fault:
-        raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
-    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
-    if KeyLabel.of(private.public) != label:
-        raise StoreFault(
-            "keystore.corrupt",
-            "it holds another key than it says",
-            path=str(file),
-            hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
-        )
-    return private
-
-
-def recover(
-    store: KeyStore,
-    recovery: Callable[[], tuple[PrivateKey, bytes]],
-    *,
-    passphrase: Callable[[str], bytes],
-    now: datetime,
-    root_holder: str | None = None,
-    new_recovery_out: Path | None = None,
-    drop: Sequence[str] = (),
-    directory: Path | None = None,
-    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
-    random: Callable[[int], bytes] = os.urandom,
-) -> tuple[KeysetDraft, KeyRecord]:
-    """Open the next epoch with a recovery key, after root keys were stolen or lost.
-
-    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
-
-    Args:
-        store: The key store.
-        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
-            encrypts a new one too.
-        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
-        now: The time, with its zone, in whole seconds.
-        root_holder: Who holds the new root [default: the holder of the first old one].
-        new_recovery_out: Make a new recovery key too, into this new file.
-        drop: Kids or thumbprints of online keys that the draft leaves out.
-        directory: What is published: a new store takes up its statements, but no lost key.
-        new_key, random: Make a key, and that many fresh bytes.
-
-    Returns:
-        The draft, signed by the recovery key and the new root; and that root, which is kept now.
-
-    Raises:
-        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
-        UsageFault: No verifier would take the statement; ``statement.not_yet``.
-        StoreFault: ``keystore.no_keyset``: neither kept nor published.
-        FileFault: ``file.exists``: something is at `new_recovery_out`.
-    """
-    if is_new := kept_keyset(store) is None:
-        _take_up_history(store, directory, now)
-    previous = needed_keyset(store)
-    check_begun(previous, now)
-    holder = root_holder or previous.root.keys[0].holder
-    old, secret = recovery()
-    if is_new:
-        drop = [*drop, *_replace_online(store, previous, passphrase, now, new_key, random)]
-    root, renewed, envelope = new_key(), None, b""
-    if new_recovery_out is not None:
-        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
-    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
-    with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        statement = draft_next(plan, previous, now=now, recovery=True)
-    draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
-    _check_recovery_key(draft)
-    new_secret = passphrase("root")
-    if new_recovery_out is not None:
-        create_private(new_recovery_out, envelope)
-    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
-    return draft, record
-
-
-def _check_recovery_key(draft: KeysetDraft) -> None:
-    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
-        raise SigningRefused(
-            "sign.no_key",
-            "this is no recovery key of the newest statement",
-            hint="Name the file of one that it lists: cardsign keyset show --json.",
-        )
-
-
-def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
-    """Keep the published keysets in a new store; the recovery key proves that they are its."""
-    published = published_statements(directory)
-    if published is None:
-        return
-    history = StatementHistory.of(store)
-    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
-        history.keep_keyset(statement, data)
-        note_keyset(store, statement, now=now)
-
-
-def _replace_online(
-    store: KeyStore,
-    previous: KeysetStatement,
-    passphrase: Callable[[str], bytes],
-    now: datetime,
-    new_key: Callable[[], PrivateKey],
-    random: Callable[[int], bytes],
-) -> tuple[str, ...]:
-    """Make a card and a release key in a new store; returns the listed keys that are lost."""
-    for role in _ONLINE:
-        if not any(role in key.roles for key in store.state.keys):
-            holder = next((key.holder for key in previous.keys if role in key.roles), None)
-            made = new_key()
-            secret = passphrase(role)
-            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
-    ours = {key.thumbprint for key in store.state.keys}
-    listed = (key.public.thumbprint for key in previous.keys)
-    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
-
-
-def _recovering(
-    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
-) -> KeysetPlan:
-    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
-    held = previous.recovery
-    if renewed is not None and held is not None:
-        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
-    old = frozenset(key.public.thumbprint for key in previous.root.keys)
-    dropped = {
-        key.public.thumbprint
-        for key in previous.keys
-        if {key.public.kid, key.public.thumbprint}.intersection(drop)
-    }
-    plan = replace(
-        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
-    )
-    return plan.revoking(old | dropped)

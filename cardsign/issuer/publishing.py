@@ -6,7 +6,7 @@ The key store notes every publication, because all waits of a key rotation run f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +15,7 @@ from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
+from cardsign.config import ProjectConfig
 from cardsign.errors import (
     FileFault,
     LocalFault,
@@ -23,10 +24,10 @@ from cardsign.errors import (
     StoreFault,
     UsageFault,
 )
-from cardsign.issuer.signers import CardSigners
+from cardsign.issuer.signers import card_signers
+from cardsign.issuer.tasks import Work
 from cardsign.keys.doctor import Concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.checks import CheckedIssued, Issued
@@ -85,70 +86,64 @@ class Published:
         )
 
 
-def usual_max_age(settings: TimelineSettings) -> int:
-    """For how many seconds caches may keep what is served: no longer than rotation assumes."""
-    return min(DEFAULT_MAX_AGE, settings.max_age)
-
-
 def publish_cards(
-    store: KeyStore,
+    work: Work,
     card: bytes,
     *,
-    directory: Path,
-    now: datetime,
     extended: Mapping[str, bytes] | None = None,
-    max_age: int = DEFAULT_MAX_AGE,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
-    issuer: str | None = None,
+    max_age: int | None = None,
     is_live: bool = True,
     drop_extended: Collection[str] = (),
     legacy_card: bytes | None = None,
     drop_legacy: bool = False,
-    signers: Callable[[], CardSigners] | None = None,
+    signs_legacy: bool = False,
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
 
     Args:
-        store: Whose keys and statements go along.
+        work: Whose keys and statements go along, and where to. A directory of another issuer is
+            refused, and one that is absent is made.
         card: The signed public card.
-        directory: The publication directory; made if absent.
-        now: The time, with its zone.
         extended: The signed extended cards by audience.
-        max_age: Seconds for which caches may keep what is served.
-        settings: What is assumed of caches, to say when the keys are to change next.
-        issuer: The origin of the cards; a directory of another issuer is refused.
+        max_age: Seconds for which caches may keep what is served [default: 300, or less where
+            rotation assumes less].
         is_live: Note the publication in the key store. False where it is deployed later.
         drop_extended: Audiences whose extended card is published no longer, though the public card
             declares one.
         legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published,
-            unless `drop_legacy`. It is signed again by the `signers`, who are asked for only then.
+            unless `drop_legacy`.
+        signs_legacy: Sign the one that is published again, with the card keys that sign now.
 
     Raises:
         PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publish_generation`; nothing is published.
+        UsageFault: As :func:`needed_publication`.
         LocalFault: As :func:`record_publication`.
     """
+    store, now, config = work.store, work.now, work.config
+    directory = needed_publication(config)
     newest = newest_generation(directory)
     _check_extended(card, {*(extended or ()), *drop_extended}, newest)
     if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
-        older = newest.legacy_card
-        legacy_card = signers().sign(older).document if signers else older
+        legacy_card = newest.legacy_card
+        if signs_legacy:
+            legacy_card = card_signers(store, work.access, now=now).sign(legacy_card).document
     generation = publish_generation(
         card,
         jwks=store.state.jwks(),
         extended=extended or {},
         directory=directory,
         now=now,
-        max_age=max_age,
-        issued=statements_of(store),
+        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
+        issued=_statements_of(store),
         sequence=store.state.jwks_sequence(),
-        next_change=next_change_by(store.state, settings, now),
-        publisher=publisher_of(store, issuer),
+        next_change=next_change_by(store.state, config.timeline, now),
+        publisher=_publisher_of(store, config.issuer),
         legacy_card=legacy_card,
     )
     if is_live:
-        record_publication(store, generation, now=now)
+        record_publication(work, generation)
     return Published.of(store, generation, newest)
 
 
@@ -165,18 +160,14 @@ def _check_extended(card: bytes, named: Collection[str], newest: Generation | No
         )
 
 
-def update_publication(
-    store: KeyStore, directory: Path | None, *, now: datetime, without_release: bool = False
-) -> Published | None:
+def update_publication(work: Work, *, without_release: bool = False) -> Published | None:
     """Put the newest statements into what is published, and take revoked keys out of it.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
     before: otherwise it is unknown whether that is live.
 
     Args:
-        store: Whose statements go along.
-        directory: The publication directory; None for none.
-        now: The time, with its zone.
+        work: Whose statements go along, and where to.
         without_release: Publish a keyset that no release names yet.
 
     Returns:
@@ -186,17 +177,18 @@ def update_publication(
         PublishRefused, FileFault, ServeFault: As :func:`cardsign.publish.publish_statements`.
         LocalFault: As :func:`record_publication`.
     """
+    directory = work.config.publish
     before = newest_generation(directory)
     if directory is None or before is None:
         return None
-    state = store.load()
+    state = work.store.load()
     left_out = [key for key in state.published_keys() if key.kid not in before.kids]
     generation = publish_statements(
-        statements_of(store),
+        _statements_of(work.store),
         directory=directory,
-        now=now,
+        now=work.now,
         without_release=without_release,
-        publisher=publisher_of(store),
+        publisher=_publisher_of(work.store),
         ended=frozenset(
             key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
         ),
@@ -205,10 +197,10 @@ def update_publication(
     if generation is None:
         return None
     series = publication_of(generation).series
-    noted = {one.generation for one in store.load().publications if one.series == series}
+    noted = {one.generation for one in work.store.load().publications if one.series == series}
     if noted & {before.number, generation.number - 1}:
-        record_publication(store, generation, now=now)
-    return _with_fate(Published.of(store, generation, before), now)
+        record_publication(work, generation)
+    return _with_fate(Published.of(work.store, generation, before), work.now)
 
 
 def _with_fate(published: Published, now: datetime) -> Published:
@@ -226,14 +218,14 @@ def _with_fate(published: Published, now: datetime) -> Published:
     return published
 
 
-def record_publication(store: KeyStore, generation: Generation, *, now: datetime) -> None:
+def record_publication(work: Work, generation: Generation) -> None:
     """Let the key store note what is published.
 
     Raises:
         LocalFault: As :meth:`KeyStore.record_publication`, with what to do.
     """
     try:
-        store.record_publication(publication_of(generation), now=now)
+        work.store.record_publication(publication_of(generation), now=work.now)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -246,7 +238,7 @@ def record_publication(store: KeyStore, generation: Generation, *, now: datetime
 # What is published, beside what is kept.
 
 
-def publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
+def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
     """What a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
@@ -255,10 +247,22 @@ def publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
     return Publisher(hashlib.sha256(first).hexdigest(), issuer)
 
 
-def statements_of(store: KeyStore) -> Issued | None:
+def _statements_of(store: KeyStore) -> Issued | None:
     """The statements of a store, to be published; None where there are none."""
     keysets, release = StatementHistory.of(store).to_publish()
     return Issued(keysets, release) if keysets else None
+
+
+def needed_publication(config: ProjectConfig) -> Path:
+    """The publication directory that the settings name.
+
+    Raises:
+        UsageFault: ``usage.conflict``: they name none.
+    """
+    if config.publish is None:
+        hint = "Name one: cardsign publish -o DIR"
+        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
+    return config.publish
 
 
 def newest_generation(directory: Path | None) -> Generation | None:
@@ -274,17 +278,18 @@ def newest_generation(directory: Path | None) -> Generation | None:
         raise
 
 
-def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Concern]:
+def examine_publication(work: Work) -> Iterator[Concern]:
     """What is published and damaged, or not of this key store; and who is trusted who shall not be.
 
     An issuer that has published nothing is healthy. Once it has ended, it is asked no more which
     revoked keys verifiers trust. A key store that cannot be read is none of this: see
     `examine_store`.
     """
+    store, directory = work.store, work.config.publish
     try:
         if directory is not None:
             load_current(directory)
-            check_ours(store, directory)
+            check_ours(work)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
             yield Concern(fault.code, "alarm", fault.message, fault.path)
@@ -292,8 +297,7 @@ def examine_publication(store: KeyStore, directory: Path | None) -> Iterator[Con
         return
     with suppress(StoreFault, FileFault):
         state, keyset = store.load(), kept_keyset(store)
-        revoked = [key for key in state.keys if key.state == "revoked"]
-        kept = still_trusted(store, directory, revoked)
+        kept = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
         if kept and not has_ended(state, keyset):
             names = ", ".join(one.named for one in kept)
             message = f"verifiers still trust {names}: nothing that is published revokes them yet"
@@ -330,7 +334,7 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     return None
 
 
-def check_ours(store: KeyStore, directory: Path | None) -> None:
+def check_ours(work: Work) -> None:
     """Refuse a publication to which the statements of this key store have not led.
 
     Raises:
@@ -338,7 +342,8 @@ def check_ours(store: KeyStore, directory: Path | None) -> None:
         PublishRefused: ``publish.statements``: the same roots have signed another statement of
             one number.
     """
-    kept = {one.number: one for one in StatementHistory.of(store).keysets()}
+    directory = work.config.publish
+    kept = {one.number: one for one in StatementHistory.of(work.store).keysets()}
     if not kept or directory is None:
         return
     path = str(directory)
@@ -377,41 +382,34 @@ _MOVE_IT: Final = (
 
 
 def check_publishable(
-    store: KeyStore,
-    directory: Path | None,
-    *,
-    now: datetime,
-    keyset: bytes | None = None,
-    release: bytes | None = None,
+    work: Work, *, keyset: bytes | None = None, release: bytes | None = None
 ) -> None:
     """Refuse a statement that does not follow what is published, before it is kept.
 
     Raises:
         PublishRefused: ``publish.statements``, or as :func:`check_ours`.
     """
-    check_ours(store, directory)
-    before = published_statements(directory)
+    check_ours(work)
+    before = published_statements(work.config.publish)
     if before is None:
         return
-    issued = statements_of(store)
+    issued = _statements_of(work.store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     # A new key store, after a loss, has signed no release yet.
     newest = release or (issued.release if issued else None) or before.release_bytes
     candidate = Issued(keysets, newest)
     # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
     ends = replace(before, release=None) if keyset else before
-    candidate.checked(now=now, before=before).check_follows(ends)
+    candidate.checked(now=work.now, before=before).check_follows(ends)
 
 
-def still_trusted(
-    store: KeyStore, directory: Path | None, records: Sequence[KeyRecord]
-) -> list[KeyRecord]:
+def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
     """The keys that are revoked in the store, but in nothing that verifiers are given."""
     try:
-        published = published_statements(directory)
+        published = published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish have said
         published = None
-    history = StatementHistory.of(store)
+    history = StatementHistory.of(work.store)
     keyset, release = history.newest_keyset(), history.newest_release()
     if published is not None and published.keysets:
         keyset, release = published.keysets[-1], published.release
@@ -419,6 +417,6 @@ def still_trusted(
         return []
     trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
     trusted -= release.revoked if release is not None else frozenset()
-    state = store.load()
+    state = work.store.load()
     found = [state.find(record.thumbprint) for record in records]
     return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]

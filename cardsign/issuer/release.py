@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
@@ -15,6 +14,7 @@ from cardsign.issuer.publishing import (
     published_statements,
     update_publication,
 )
+from cardsign.issuer.tasks import Work
 from cardsign.jose.jws import Signer
 from cardsign.keys.drafts import (
     RELEASE_LIFETIME,
@@ -34,9 +34,7 @@ from cardsign.keys.history import (
     note_keyset,
     note_release,
 )
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
-from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
@@ -63,6 +61,7 @@ class ReleaseChanges:
         withdrawn: URLs at which no card is current any more.
         extended_floor: Extended cards that were made for an earlier release end.
         revoked: Kids or thumbprints of keys of the keyset that are not in the key store.
+        lifetime: How long it is valid.
     """
 
     cards: tuple[tuple[str | None, bytes], ...] = ()
@@ -71,6 +70,7 @@ class ReleaseChanges:
     withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
     revoked: tuple[str, ...] = ()
+    lifetime: timedelta = RELEASE_LIFETIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +105,8 @@ class RenewedRelease:
     published: Published | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseDraft:
-    """A release to be signed, the keyset that it names, and the release before it."""
-
-    release: ReleaseStatement
-    keyset: KeysetStatement
-    previous: ReleaseStatement | None
-
-
 def renew_release(
-    store: KeyStore,
-    access: Access | bytes,
-    *,
-    now: datetime,
-    directory: Path | None = None,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
-    changes: ReleaseChanges | None = None,
-    lifetime: timedelta = RELEASE_LIFETIME,
-    force: bool = False,
+    work: Work, changes: ReleaseChanges | None = None, *, force: bool = False
 ) -> RenewedRelease:
     """Sign, keep and publish the next release if there is anything new to say.
 
@@ -131,13 +114,8 @@ def renew_release(
     published card is the only one that caches can hold, the floor rises to it.
 
     Args:
-        store: The key store with the release key.
-        access: What signers may use; a passphrase is enough for keys in files.
-        now: The time, with its zone, in whole seconds.
-        directory: The publication directory; None for none.
-        settings: What is assumed of caches.
+        work: The key store with the release key, and where its statements are published.
         changes: What the release says beyond the key store.
-        lifetime: How long it is valid.
         force: Sign one even if nothing is new.
 
     Raises:
@@ -146,20 +124,10 @@ def renew_release(
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
         StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
     """
-    needed_keyset(store)
-    taken_up = take_up_published(store, directory, now=now)
-    release, is_new = sign_next_release(
-        store,
-        lambda draft: release_signers(store, draft, access),
-        directory,
-        now=now,
-        settings=settings,
-        changes=changes or ReleaseChanges(),
-        lifetime=lifetime,
-        force=force,
-    )
-    published = update_publication(store, directory, now=now)
-    return RenewedRelease(release, is_new, taken_up, published)
+    needed_keyset(work.store)
+    taken_up = take_up_published(work)
+    release, is_new = sign_next_release(work, changes or ReleaseChanges(), force=force)
+    return RenewedRelease(release, is_new, taken_up, update_publication(work))
 
 
 def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
@@ -196,20 +164,14 @@ def is_card_withdrawn(store: KeyStore) -> bool:
 
 
 def draft_release(
-    store: KeyStore,
-    keyset: KeysetStatement,
-    *,
-    now: datetime,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
-    changes: ReleaseChanges | None = None,
-    lifetime: timedelta = RELEASE_LIFETIME,
-) -> ReleaseDraft:
-    """Draft the next release of a store under `keyset`.
+    work: Work, keyset: KeysetStatement, changes: ReleaseChanges
+) -> tuple[ReleaseStatement, ReleaseStatement | None]:
+    """Draft the next release of a store under `keyset`; returned with the one before it.
 
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
     """
-    history, changes = StatementHistory.of(store), changes or ReleaseChanges()
+    store, now, history = work.store, work.now, StatementHistory.of(work.store)
     previous = history.newest_release()
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
     listed: list[tuple[str, str]] = []
@@ -229,7 +191,7 @@ def draft_release(
         raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
     state = store.load()
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
-    settled = settled_cards(previous.cards if previous else (), state, settings, now)
+    settled = settled_cards(previous.cards if previous else (), state, work.config.timeline, now)
     plan = ReleasePlan(
         cards=tuple(listed),
         settled=dict(listed) if changes.raise_floor else settled,
@@ -240,8 +202,8 @@ def draft_release(
     )
     seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
     with of_the_user("the release"):
-        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
-    return ReleaseDraft(draft, keyset, previous)
+        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=changes.lifetime)
+    return draft, previous
 
 
 def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: str) -> None:
@@ -258,20 +220,18 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
 
 
 def release_signers(
-    store: KeyStore, draft: ReleaseDraft, access: Access | bytes
+    work: Work, keyset: KeysetStatement, release: ReleaseStatement
 ) -> tuple[Signer, ...]:
     """Open the release keys of the store that may sign a draft; there may be none."""
-    able = {key.public.thumbprint for key in draft.keyset.keys} - draft.release.revoked
-    return open_signers(store, ("release",), able, access)
+    able = {key.public.thumbprint for key in keyset.keys} - release.revoked
+    return open_signers(work, ("release",), able)
 
 
-def open_signers(
-    store: KeyStore, roles: tuple[Role, ...], thumbprints: set[str], access: Access | bytes
-) -> tuple[Signer, ...]:
+def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> tuple[Signer, ...]:
     """Open the keys of a store among `thumbprints` that have one of the roles and can sign."""
     return tuple(
-        store.signer(record, access)
-        for record in store.state.keys
+        work.store.signer(record, work.access)
+        for record in work.store.state.keys
         if record.thumbprint in thumbprints
         and set(roles).intersection(record.roles)
         and record.private != "destroyed"
@@ -280,17 +240,17 @@ def open_signers(
 
 
 def sign_next_release(
-    store: KeyStore,
-    signers: Callable[[ReleaseDraft], Sequence[Signer]],
-    directory: Path | None,
+    work: Work,
+    changes: ReleaseChanges,
     *,
-    now: datetime,
-    settings: TimelineSettings,
-    changes: ReleaseChanges | None = None,
-    lifetime: timedelta = RELEASE_LIFETIME,
     force: bool = False,
+    signers: Sequence[Signer] = (),
 ) -> tuple[ReleaseStatement, bool]:
     """Sign and keep the next release if there is anything new to say; it is not published.
+
+    Args:
+        work, changes, force: As for :func:`renew_release`.
+        signers: Who signs, if they are open already.
 
     Returns:
         The newest release, and whether it is new.
@@ -300,51 +260,42 @@ def sign_next_release(
     """
     for attempt in range(ATTEMPTS):
         try:
-            with store.adding_statements():
-                draft = draft_release(
-                    store,
-                    needed_keyset(store),
-                    now=now,
-                    settings=settings,
-                    changes=changes,
-                    lifetime=lifetime,
-                )
-                if not force and not says_something_new(draft.release, draft.previous, now=now):
-                    return draft.previous or draft.release, False
-                return _sign(store, draft, signers(draft), directory, now), True
+            with work.store.adding_statements():
+                return _sign_next(work, changes, force, signers)
         except StoreFault as fault:  # another process has changed the key store meanwhile
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError  # the last attempt returns or raises
 
 
-def _sign(
-    store: KeyStore,
-    draft: ReleaseDraft,
-    signers: Sequence[Signer],
-    directory: Path | None,
-    now: datetime,
-) -> ReleaseStatement:
+def _sign_next(
+    work: Work, changes: ReleaseChanges, force: bool, signers: Sequence[Signer]
+) -> tuple[ReleaseStatement, bool]:
+    keyset = needed_keyset(work.store)
+    draft, previous = draft_release(work, keyset, changes)
+    if not force and not says_something_new(draft, previous, now=work.now):
+        return previous or draft, False
+    signers = signers or release_signers(work, keyset, draft)
     if not signers:
         raise SigningRefused(
             "sign.no_key",
             "no release key of the newest keyset statement is here",
-            path=store.place,
+            path=work.store.place,
             hint="The roots can list one: cardsign keyset draft.",
         )
-    data = sign_statement(draft.release.envelope.payload, signers, TYP_RELEASE)
+    data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
     signed = read_release(data)
-    check_release(signed, draft.keyset, draft.previous, now=now, skew=timedelta())
-    check_publishable(store, directory, release=data, now=now)
-    note_release(store, signed, now=now)
-    StatementHistory.of(store).keep_release(signed, data)
-    return signed
+    check_release(signed, keyset, previous, now=work.now, skew=timedelta())
+    check_publishable(work, release=data)
+    note_release(work.store, signed, now=work.now)
+    StatementHistory.of(work.store).keep_release(signed, data)
+    return signed, True
 
 
 # A key store that was restored from an older backup lacks what was published since.
 
 
-def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime) -> TakenUp:
+def take_up_published(work: Work) -> TakenUp:
     """Keep statements of this issuer that are published and newer than those kept.
 
     Each is taken by the right of what is kept.
@@ -353,30 +304,29 @@ def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime)
         PublishRefused: As :func:`cardsign.issuer.publishing.check_ours`.
         StoreFault: ``keystore.changed``, ``file.busy``.
     """
-    check_ours(store, directory)
-    published, history = published_statements(directory), StatementHistory.of(store)
+    check_ours(work)
+    published = published_statements(work.config.publish)
+    history = StatementHistory.of(work.store)
     if published is None or history.newest_keyset() is None:
         return TakenUp()
     taken: list[str] = []
     try:
         for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
-            newest = needed_keyset(store)
-            if statement.id > newest.id:
+            if statement.id > needed_keyset(work.store).id:
                 history.keep_keyset(statement, data)
-                note_keyset(store, statement, now=now)
+                note_keyset(work.store, statement, now=work.now)
                 taken.append(statement.label)
         release = None
         if published.release is not None and published.release_bytes is not None:
-            release = _take_up_release(store, published.release, published.release_bytes, now)
+            release = _take_up_release(work, published.release, published.release_bytes)
     except StatementRefused as refusal:
         return TakenUp(tuple(taken), refusal=refusal)
     return TakenUp(tuple(taken), release)
 
 
-def _take_up_release(
-    store: KeyStore, release: ReleaseStatement, data: bytes, now: datetime
-) -> int | None:
+def _take_up_release(work: Work, release: ReleaseStatement, data: bytes) -> int | None:
     """Keep a published release unless every key that signed it has been revoked."""
+    store = work.store
     with store.adding_statements():
         history = StatementHistory.of(store)
         newest, state = history.newest_release(), store.load()
@@ -396,7 +346,7 @@ def _take_up_release(
                 path="/seq",
             )
         if history.held.release_seq < release.seq:
-            note_release(store, release, now=now)
+            note_release(store, release, now=work.now)
         held = store.load().statements.release
         if held is not None and held.digest != release.digest:
             return None

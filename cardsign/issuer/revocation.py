@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
-from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
 from cardsign.issuer.cards import renew_listing, update
-from cardsign.issuer.keyset import RECOVER
 from cardsign.issuer.publishing import still_trusted
-from cardsign.issuer.rotation import check_opens, rotate, take_up, warned
-from cardsign.issuer.tasks import Progress, Task, Unlocking, Work, key_holder
+from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.rotation import check_opens, leave_out_strangers, rotate, take_up, warned
+from cardsign.issuer.tasks import Progress, Task, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
@@ -147,14 +145,10 @@ def _stored_beside(
 
 
 def revoke_and_replace(
-    store: KeyStore,
+    work: Work,
     kids: Sequence[str],
-    config: ProjectConfig,
-    unlocking: Unlocking,
     *,
     reason: RevocationReason,
-    now: datetime,
-    draft: Path,
     same_custody_accepted: bool = False,
     wait: Callable[[datetime], datetime] = lambda until: until,
 ) -> Progress:
@@ -170,20 +164,18 @@ def revoke_and_replace(
     A key that is revoked already is replaced, so that the call can be repeated.
 
     Args:
-        store: The key store.
+        work: As for :func:`rotate_keys`.
         kids: Kids or thumbprints, or beginnings of them.
-        config, unlocking, now, draft: As for :func:`rotate_keys`.
         reason: Why.
         same_custody_accepted: Activate a standby that was stored beside a compromised key.
-        wait: Waits until a moment, less than a second from `now`, and returns it.
+        wait: Waits until a moment, less than a second from now, and returns it.
 
     Raises:
         StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: only root keys are named,
             without which no statement can revoke them; or as :func:`rotate_keys`.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    work = Work(store, config, unlocking, now, draft)
-    records = list(dict.fromkeys(store.state.find(kid) for kid in kids))
+    records = list(dict.fromkeys(work.store.state.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
             raise UsageFault(
@@ -191,8 +183,8 @@ def revoke_and_replace(
                 f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
                 hint="If a thief may have it, revoke the keys that were stored with it.",
             )
-    _check_signable(store, records)
-    work.leave_out_strangers()
+    _check_signable(work.store, records)
+    leave_out_strangers(work)
     return _end(work, records, reason, same_custody_accepted, wait)
 
 
@@ -239,7 +231,7 @@ def _end(
             revoke(record)
     _tell(work)
     # A revoked release key can sign no more: while it has to tell of the others, it stays.
-    waits = still_trusted(store, work.config.publish, records)
+    waits = still_trusted(work, records)
     able = [one for one in releases if waits and one.state in ("active", "retiring")]
     for record in releases:
         if record not in able:
@@ -251,6 +243,8 @@ def _end(
     last = max((one for one in ended if one is not None), default=None)
     if last is not None and last >= work.now:
         work.now = wait(last + timedelta(seconds=1))
+        if work.roots is not None:
+            work.roots.now = work.now
     for record in records:
         if record not in able:
             _replace(work, record)
@@ -289,7 +283,7 @@ def _replace(work: Work, record: KeyRecord) -> None:
     alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
     role = next(role for role in record.roles if role in ROTATING)
     try:
-        secret = work.unlocking.passphrase(role)
+        secret = work.passphrase(role)
         if record.custody.startswith("file:"):
             check_opens(store, record, secret)
         for _ in range(len(safe), 2):
@@ -380,5 +374,5 @@ def _revoke_command(work: Work, reason: RevocationReason, records: Sequence[KeyR
         same = sum(any(name.startswith(start) for name in one.names) for one in keys)
         # A kid may begin with a dash, and an imported one may hold what a shell reads.
         typed.append(shlex.quote(start if same == 1 else record.kid))
-    options = f"--reason {reason} {work.unlocking.options}".rstrip()
+    options = f"--reason {reason} {work.options}".rstrip()
     return f"cardsign keys revoke {options} -- {' '.join(typed)}"

@@ -7,17 +7,19 @@ and until when.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from cardsign.config import ProjectConfig
 from cardsign.errors import (
     FileFault,
     FileMissing,
     PassphraseFault,
+    PublishRefused,
+    ServeFault,
     StoreFault,
     UsageFault,
     of_the_user,
@@ -25,19 +27,18 @@ from cardsign.errors import (
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.cards import renew_cards, update
 from cardsign.issuer.keyset import (
-    RECOVER,
     KeysetDraft,
     publish_keyset,
     review_keyset,
     sign_keyset,
 )
-from cardsign.issuer.publishing import still_trusted
+from cardsign.issuer.publishing import check_ours, still_trusted
+from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import take_up_published
 from cardsign.issuer.tasks import (
     NEEDS_A_PERSON,
     Progress,
     Task,
-    Unlocking,
     Work,
     end_of,
     key_holder,
@@ -53,10 +54,8 @@ from cardsign.keys.history import (
     note_keyset,
     unlisted_roots,
 )
-from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.model import KeyRecord, Role
+from cardsign.keys.model import KeyRecord
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
@@ -70,15 +69,7 @@ _PAST = {
 }
 
 
-def rotate_keys(
-    store: KeyStore,
-    config: ProjectConfig,
-    unlocking: Unlocking,
-    *,
-    now: datetime,
-    draft: Path,
-    only_cards: bool = False,
-) -> Progress:
+def rotate_keys(work: Work, *, only_cards: bool = False) -> Progress:
     """Do all that is due, and say what needs a person.
 
     That is: publish a draft that enough have signed; take every due step of the keys; make their
@@ -86,23 +77,36 @@ def rotate_keys(
     sign the cards again; renew the release; publish.
 
     Args:
-        store: The key store.
-        config: The project: its issuer, cards, publication directory and timeline. Without
-            cards, those that are published are signed again.
-        unlocking: What it may use.
-        now: The time, with its zone, in whole seconds.
-        draft: Where a draft of the next keyset statement is or goes.
+        work: What it may use. Where the settings name no cards, those that are published are
+            signed again.
         only_cards: Leave the keys as they are: build, sign, list and publish the cards.
 
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
-    work = Work(store, config, unlocking, now, draft)
-    work.leave_out_strangers()
+    leave_out_strangers(work)
     progress = rotate(work, only_cards=only_cards)
     if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
         return progress
-    return warned(work, progress, store.state.keys)
+    return warned(work, progress, work.store.state.keys)
+
+
+def leave_out_strangers(work: Work) -> None:
+    """Publish nothing where what is published is not ours, and say so; go on with the rest."""
+    folder = work.config.publish
+    try:
+        check_ours(work)
+    except (UsageFault, ServeFault, FileFault) as fault:
+        move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {work.again}"
+        what = "find out who wrote what is published, and move it away if nobody here did"
+        what += f": {fault.message}"
+    except PublishRefused as fault:
+        move, work.is_forked = "cardsign keys rotate --keystore DIR", True
+        what = f"go on with the key store that has published: {fault.message}"
+    else:
+        return
+    work.astray = (Task("you", what, move),)
+    work.config = replace(work.config, publish=None)
 
 
 def rotate(work: Work, *, only_cards: bool = False) -> Progress:
@@ -140,7 +144,7 @@ def warned(work: Work, progress: Progress, records: Sequence[KeyRecord]) -> Prog
     command = progress.left[0].command if progress.left else work.again
     release, until = StatementHistory.of(work.store).newest_release(), work.keyset_ends
     kept: dict[datetime | None, list[KeyRecord]] = {}
-    for key in still_trusted(work.store, work.config.publish, records):
+    for key in still_trusted(work, records):
         end = until
         if end and (sooner := end_of(release)) and "release" not in key.roles:
             end = min(end, sooner)  # only the holder of a release key can prolong that
@@ -161,13 +165,13 @@ def _step_keys(work: Work) -> None:
     store, timeline, now = work.store, work.config.timeline, work.now
     while (taken := store.tick(now=now, settings=timeline)) and taken.key is not None:
         work.done.append(f"{_PAST[taken.action]} {taken.key.named}")
-    here, elsewhere = successors_due(store, timeline, now)
+    here, elsewhere = successors_due(work)
     for step in elsewhere:
         what = f"make the next {step.alg} {step.role} key where the active one is"
         work.needs("you", what, command="cardsign keys import --custody URI")
     for step in here:
         try:
-            made = make_successor(store, step, work.unlocking.passphrase, now)
+            made = make_successor(work, step)
         except PassphraseFault as fault:
             what = f"make the next {step.alg} {step.role} key: {fault.message}; "
             what += f"set CARDSIGN_{step.role.upper()}_PASSPHRASE"
@@ -177,15 +181,13 @@ def _step_keys(work: Work) -> None:
                 work.done.append(f"made {made.named}, the next {step.alg} {step.role} key")
 
 
-def successors_due(
-    store: KeyStore, settings: TimelineSettings, now: datetime
-) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def successors_due(work: Work) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """The successors to make: in this key store, and wherever else an active key is kept."""
-    state = store.state
+    state = work.store.state
     here: list[Step] = []
     elsewhere: list[Step] = []
-    for step in steps(state, settings, now):
-        if step.action == "generate" and step.is_due(now):
+    for step in steps(state, work.config.timeline, work.now):
+        if step.action == "generate" and step.is_due(work.now):
             active = [key for key in state.active_keys(step.role) if key.alg == step.alg]
             is_here = all(key.custody.startswith("file:") for key in active)
             (here if is_here else elsewhere).append(step)
@@ -193,10 +195,9 @@ def successors_due(
 
 
 def make_successor(
-    store: KeyStore,
+    work: Work,
     step: Step,
-    passphrase: Callable[[Role], bytes],
-    now: datetime,
+    *,
     new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
     random: Callable[[int], bytes] = os.urandom,
 ) -> KeyRecord | None:
@@ -205,7 +206,7 @@ def make_successor(
     Raises:
         PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
     """
-    secret = passphrase(step.role)
+    store, secret = work.store, work.passphrase(step.role)
     for key in store.state.active_keys(step.role):
         if key.alg == step.alg and key.custody.startswith("file:"):
             check_opens(store, key, secret)
@@ -215,7 +216,7 @@ def make_successor(
         return store.add_key(
             private,
             secret,
-            now=now,
+            now=work.now,
             random=random,
             roles=(step.role,),
             expect_generation=store.state.generation,
@@ -245,7 +246,7 @@ def check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
 
 def take_up(work: Work) -> None:
     """Keep what another operator's copy of this key store has published since, and say so."""
-    taken = take_up_published(work.store, work.config.publish, now=work.now)
+    taken = take_up_published(work)
     for label in taken.keysets:
         work.done.append(f"took keyset {label} from what is published")
     if taken.keysets and (names := work.keys_elsewhere()):
@@ -253,12 +254,29 @@ def take_up(work: Work) -> None:
 
 
 def _publish_signed(work: Work) -> None:
-    """Publish what enough roots have signed; what another copy has published comes first."""
+    """Publish what enough roots have signed; what another copy has published comes first.
+
+    It is in a file, or kept by roots, and no draft any more, whatever became of the keys since.
+    Somebody may hold it, so another one of its number would be a fork. The one after it says what
+    has changed.
+    """
     take_up(work)
-    if (keyset := kept_keyset(work.store)) is not None:
-        note_keyset(work.store, keyset, now=work.now)
-        for signed in _signed_keysets(work):
-            _publish_keyset(work, signed)
+    if (keyset := kept_keyset(work.store)) is None:
+        return
+    note_keyset(work.store, keyset, now=work.now)
+    found: list[KeysetStatement] = []
+    # What is wrong with the file is said once a draft is due, which would go there.
+    with suppress(FileFault, UsageFault):
+        untrusted_draft = _drafted_before(work.draft)
+        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+    if work.roots is not None:
+        found += StatementHistory.of(work.roots.store).keysets()
+    for statement in found:
+        try:
+            check_step(statement, kept_keyset(work.store))
+        except StatementRefused:
+            continue
+        _publish_keyset(work, statement)
 
 
 def _ask_for_recovery(work: Work) -> None:
@@ -305,14 +323,13 @@ def _renew_keyset(work: Work) -> None:
         )
         work.needs("each root holder", what, command=sign)
         return
-    unlocking, told = work.unlocking, len(work.left)
-    apart = unlocking.root_access or unlocking.access
-    for store, access in ((work.store, unlocking.access), (unlocking.roots, apart)):
-        if store is not None and (signed := _signed_by(work, store, access, draft)) is not None:
+    told = len(work.left)
+    for holder in (work, work.roots):
+        if holder is not None and (signed := _signed_by(work, holder, draft)) is not None:
             draft = signed
             write_atomic(file, draft.data, plain=True)
     if draft.is_complete:
-        _publish_keyset(work, draft)
+        _publish_keyset(work, draft.statement)
         return
     work.awaits_roots = True
     _ask_roots(work, draft, what, sign, {task.who for task in work.left[told:]})
@@ -320,8 +337,8 @@ def _renew_keyset(work: Work) -> None:
 
 def _ask_roots(work: Work, draft: KeysetDraft, what: str, sign: str, asked: set[str]) -> None:
     """Say which root holders have to sign; who works here brings the root key."""
-    roots, until = work.unlocking.roots, work.keyset_ends
-    absent = set() if roots else {key.holder for key in work.store.state.keys}
+    until = work.keyset_ends
+    absent = set() if work.roots else {key.holder for key in work.store.state.keys}
     for one in draft.signings:
         holders = sorted({key.holder for key in one.quorum.keys} - one.signed - asked)
         if not one.missing or not holders:
@@ -338,23 +355,20 @@ def _ask_roots(work: Work, draft: KeysetDraft, what: str, sign: str, asked: set[
             work.needs(", ".join(others), what, until=until, command=sign)
 
 
-def _signed_by(
-    work: Work, store: KeyStore, access: Access, draft: KeysetDraft
-) -> KeysetDraft | None:
-    """The draft with the signatures of a store's roots; None if none of them has to sign."""
+def _signed_by(work: Work, holder: Work, draft: KeysetDraft) -> KeysetDraft | None:
+    """The draft with the signatures of a holder's roots; None if none of them has to sign."""
     signed = {one.kid for one in draft.statement.envelope.signatures}
     wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
     here = [
         key
-        for key in store.load().keys
+        for key in holder.store.load().keys
         if key.thumbprint in wanted - signed and key.state == "active"
     ]
     if not here:
         return None
     digest = draft.statement.digest
     try:
-        reviewed = review_keyset(store, draft.statement, now=work.now)
-        made = sign_keyset(store, reviewed, access, digest=digest)
+        made = sign_keyset(holder, review_keyset(holder, draft.statement), digest=digest)
     except NEEDS_A_PERSON as fault:
         what = f"sign keyset {draft.label}, digest {digest}: {fault.message}"
         if isinstance(fault, PassphraseFault):
@@ -365,27 +379,18 @@ def _signed_by(
     return replace(draft, statement=made.statement)
 
 
-def _publish_keyset(work: Work, draft: KeysetDraft) -> None:
+def _publish_keyset(work: Work, statement: KeysetStatement) -> None:
     try:
-        told = publish_keyset(
-            work.store,
-            draft.statement,
-            work.unlocking.access,
-            now=work.now,
-            directory=work.config.publish,
-            settings=work.config.timeline,
-            name=str(work.draft),
-            is_overtaken=True,
-        )
+        told = publish_keyset(work, statement, name=str(work.draft), is_overtaken=True)
     except NEEDS_A_PERSON as fault:
-        what = f"sign the release that goes with keyset {draft.label}: {fault.message}"
+        what = f"sign the release that goes with keyset {statement.label}: {fault.message}"
         work.needs(key_holder("release"), what, until=work.keyset_ends)
         return
     # Each holder keeps what the next draft is held against.
-    if (roots := work.unlocking.roots) is not None:
-        publish_keyset(roots, draft.statement, b"", now=work.now, is_overtaken=True)
+    if work.roots is not None:
+        publish_keyset(work.roots, statement, is_overtaken=True)
     if told.is_new:
-        work.done.append(f"{'published' if told.is_published else 'kept'} keyset {draft.label}")
+        work.done.append(f"{'published' if told.is_published else 'kept'} keyset {statement.label}")
     if told.release is not None:
         work.done.append(f"signed release {told.release.seq}, which names it")
 
@@ -413,29 +418,6 @@ def _draft_due(work: Work) -> tuple[KeysetDraft, tuple[str, ...]] | None:
     if is_new:
         write_atomic(work.draft, draft.data, plain=True)
     return draft, () if is_new else says_more(state, newest, statement, now=now)
-
-
-def _signed_keysets(work: Work) -> Iterator[KeysetDraft]:
-    """What enough roots have signed, and a key store has yet to keep: in a file, or kept by roots.
-
-    Such a statement is no draft any more, whatever became of the keys since. Somebody may hold
-    it, so another one of its number would be a fork. The one after it says what has changed.
-
-    Yields:
-        Each that follows the newest statement of the store; it is to be kept before the next.
-    """
-    found: list[KeysetStatement] = []
-    # What is wrong with the file is said once a draft is due, which would go there.
-    with suppress(FileFault, UsageFault):
-        untrusted_draft = _drafted_before(work.draft)
-        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
-    roots = work.unlocking.roots
-    found += [] if roots is None else StatementHistory.of(roots).keysets()
-    for statement in found:
-        newest = kept_keyset(work.store)
-        with suppress(StatementRefused):
-            check_step(statement, newest)
-            yield KeysetDraft(statement, newest)
 
 
 def _drafted_before(file: Path) -> bytes | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -12,16 +10,12 @@ from typing import Final
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
     CardsignError,
-    FileFault,
     PassphraseFault,
     PublishRefused,
-    ServeFault,
     SignerFault,
     SigningRefused,
-    UsageFault,
 )
-from cardsign.issuer.publishing import check_ours
-from cardsign.keys.drafts import KeysetDue
+from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
 from cardsign.keys.history import kept_keyset, keys_elsewhere
 from cardsign.keys.model import Role
 from cardsign.keys.rotation import Step
@@ -72,67 +66,48 @@ class Progress:
     renewal: KeysetDue | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unlocking:
-    """The secrets and keys that a task may use.
-
-    Attributes:
-        access: What signers may use.
-        passphrase: Gives that of a new key of a role.
-        roots: Another key store with root keys, such as on a USB stick; None for none.
-        root_access: What its signers may use; None: `access`.
-        options: What the commands that are left have to be told again: ``--root-keystore usb``.
-    """
-
-    access: Access
-    passphrase: Callable[[Role], bytes]
-    roots: KeyStore | None = None
-    root_access: Access | None = None
-    options: str = ""
-
-
 @dataclass(slots=True)
 class Work:
-    """One call of a task: the store, what may be used, and what came of it.
+    """One call: what an issuer works with in it, and what came of it.
 
     Attributes:
+        store: The key store.
+        now: The time, with its zone, in whole seconds.
+        config: The project: its issuer, cards, publication directory and timeline.
+        access: What signers may use; a passphrase is enough for keys in files.
+        roots: The same of another key store with root keys, such as on a USB stick.
+        draft: Where a draft of the next keyset statement is or goes.
+        options: What the commands that are left have to be told again: ``--root-keystore usb``.
+        done: What was done, in order, each a short sentence.
+        left: What is left to a person.
         awaits_roots: The call that follows the signature of the roots does what waits for it.
         astray: What is published is not what this key store has led to.
         is_forked: The roots have signed two statements of one number, so nothing more is signed.
     """
 
     store: KeyStore
-    config: ProjectConfig
-    unlocking: Unlocking
     now: datetime
-    draft: Path
-    done: list[str] = field(default_factory=list)
-    left: list[Task] = field(default_factory=list)
-    awaits_roots: bool = False
-    astray: tuple[Task, ...] = ()
-    is_forked: bool = False
+    config: ProjectConfig = ProjectConfig()
+    access: Access | bytes = b""
+    roots: Work | None = None
+    draft: Path = Path(DRAFT_FILE)
+    options: str = ""
+    done: list[str] = field(init=False, default_factory=list)
+    left: list[Task] = field(init=False, default_factory=list)
+    awaits_roots: bool = field(init=False, default=False)
+    astray: tuple[Task, ...] = field(init=False, default=())
+    is_forked: bool = field(init=False, default=False)
 
-    def leave_out_strangers(self) -> None:
-        """Publish nothing where what is published is not ours, and say so; go on with the rest."""
-        folder = self.config.publish
-        try:
-            check_ours(self.store, folder)
-        except (UsageFault, ServeFault, FileFault) as fault:
-            move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {self.again}"
-            what = "find out who wrote what is published, and move it away if nobody here did"
-            what += f": {fault.message}"
-        except PublishRefused as fault:
-            move, self.is_forked = "cardsign keys rotate --keystore DIR", True
-            what = f"go on with the key store that has published: {fault.message}"
-        else:
-            return
-        self.astray = (Task("you", what, move),)
-        self.config = replace(self.config, publish=None)
+    def passphrase(self, role: Role) -> bytes:
+        """That of a new key of a role."""
+        access = self.access
+        access = Access.by_passphrase(access) if isinstance(access, bytes) else access
+        return access.passphrase(role, (role,))
 
     @property
     def again(self) -> str:
         """The command that goes on."""
-        return f"cardsign keys rotate {self.unlocking.options}".rstrip()
+        return f"cardsign keys rotate {self.options}".rstrip()
 
     @property
     def keyset_ends(self) -> datetime | None:

@@ -18,17 +18,17 @@ from cardsign.card.document import Card
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, SigningRefused
 from cardsign.issuer.cards import read_source
-from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
+from cardsign.issuer.publishing import needed_publication, newest_generation, publish_cards
 from cardsign.issuer.release import ReleaseChanges, renew_release
 from cardsign.issuer.revocation import keys_stored_with, revoke_and_replace
 from cardsign.issuer.rotation import rotate_keys
-from cardsign.issuer.tasks import Progress, Unlocking
+from cardsign.issuer.tasks import Progress, Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import keyset_due
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.model import ENDED, KeyRecord, Role
 from cardsign.keys.rotation import TimelineRow, key_rows, steps
-from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.access import Access, SecretKind
 from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
 from cardsign.records import dataclass
@@ -223,43 +223,28 @@ class _Run:
 
     def _begin(self, card: bytes) -> None:
         """Publish the card, signed by the stand-ins of the keys that sign now."""
-        settings = self.config.timeline
+        work = self._work()
         keys = self.store.state.signing_keys(self.now)
         signers = [self.store.private[key.thumbprint] for key in keys]
         options = SigningOptions(own_kids=self.store.state.ever_held_kids())
         signed = sign_with_notes(card, signers, options).document
         if kept_keyset(self.store) is not None:
             changes = ReleaseChanges(cards=((None, signed),))
-            renew_release(self.store, b"", now=self.now, settings=settings, changes=changes)
-        publish_cards(
-            self.store,
-            signed,
-            directory=self._published,
-            now=self.now,
-            settings=settings,
-            max_age=usual_max_age(settings),
-            issuer=self.config.issuer,
-        )
+            renew_release(work, changes)
+        publish_cards(work, signed)
         self._deploy()
 
     def _theft(self) -> Progress:
         """The stolen keys are revoked by a person who has every passphrase and root there."""
-        progress = revoke_and_replace(
-            self.store,
-            self.stolen,
-            self.config,
-            self._unlocking(),
-            reason="compromised",
-            now=self.now,
-            draft=self.draft,
-        )
+        work = self._work(by_person=True)
+        progress = revoke_and_replace(work, self.stolen, reason="compromised")
         self._note("person", progress)
         return progress
 
     def _tick(self) -> Progress:
         """Cron, with the passphrase of releases alone; and the person whom it asked for."""
         self.store.locked = _BY_HAND
-        progress = self._all_due("cron", replace(self._unlocking(), roots=None))
+        progress = self._all_due("cron")
         self.store.locked = frozenset()
         if not progress.left:
             self.visit = None
@@ -267,20 +252,23 @@ class _Run:
             self.visit = self.now + PATIENCE
         elif self.visit <= self.now:
             self.visit = None
-            progress = self._all_due("person", self._unlocking())
+            progress = self._all_due("person")
         return progress
 
-    def _all_due(self, who: Who, unlocking: Unlocking) -> Progress:
-        progress = rotate_keys(self.store, self.config, unlocking, now=self.now, draft=self.draft)
+    def _all_due(self, who: Who) -> Progress:
+        progress = rotate_keys(self._work(by_person=who == "person"))
         self._note(who, progress)
         return progress
 
-    def _unlocking(self) -> Unlocking:
-        roots = self.roots if self.roots.state.keys else None
-        return Unlocking(Access.by_passphrase(b""), self._passphrase, roots)
+    def _work(self, *, by_person: bool = False) -> Work:
+        """What cron may use, or a person, who brings the root keys."""
+        work = Work(self.store, self.now, self.config, Access(self._secret), draft=self.draft)
+        if by_person and self.roots.state.keys:
+            work.roots = Work(self.roots, self.now)
+        return work
 
-    def _passphrase(self, role: Role) -> bytes:
-        if role in self.store.locked:
+    def _secret(self, _: SecretKind, of: str) -> bytes:
+        if of in self.store.locked:
             raise PassphraseFault("passphrase.none", "only a person has this passphrase")
         return b""
 
@@ -289,15 +277,9 @@ class _Run:
         self.events += [Event(self.now, who, what) for what in told]
         self._deploy()
 
-    @property
-    def _published(self) -> Path:
-        directory = self.config.publish
-        assert directory is not None  # noqa: S101  `rehearse` names one
-        return directory
-
     def _deploy(self) -> None:
         """What is published is live at once."""
-        generation, t = load_current(self._published), _seconds(self.now)
+        generation, t = load_current(needed_publication(self.config)), _seconds(self.now)
         files = {CARD_PATH: generation.card, JWKS_PATH: generation.jwks}
         if generation.release is not None:
             files[RELEASE_PATH] = generation.release

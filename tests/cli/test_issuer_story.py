@@ -117,7 +117,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
 
     def forward(by: timedelta) -> None:
         now = datetime.now(UTC).replace(microsecond=0) + by
-        monkeypatch.setattr("cardsign.cli.statements.moment", lambda: now)
+        for module in ("options", "statements"):
+            monkeypatch.setattr(f"cardsign.cli.{module}.moment", lambda: now)
 
     return forward
 

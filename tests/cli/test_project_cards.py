@@ -264,15 +264,16 @@ def test_an_end_that_cannot_be_is_refused(issuer: Cardsign, expires: str) -> Non
 
 def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:
     """Not before, so that its bytes stay."""
-    from cardsign.config import ProjectCard
-    from cardsign.issuer import sign_cards
+    from cardsign.config import ProjectCard, ProjectConfig
+    from cardsign.issuer import Work, sign_cards
 
     card = ProjectCard(Path("more.json"), Path("more.signed.json"), "partners", "90d")
+    config = ProjectConfig(cards=(card,))
     store, now = DirectoryStore.open(Path("keys")), datetime.now(UTC)
     changed = []
     for days in (0, 44, 46, 47):
         later = now + timedelta(days=days)
-        ((_, signing),) = sign_cards(store, [card], PASSPHRASE.encode(), now=later)
+        ((_, signing),) = sign_cards(Work(store, later, config, PASSPHRASE.encode()))
         changed.append(signing.changed)
     assert changed == [True, False, True, False]
 

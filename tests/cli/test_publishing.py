@@ -43,8 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the clock of the statements."""
 
     def show(now: datetime) -> None:
-        for command in ("statements", "publish"):
-            monkeypatch.setattr(f"cardsign.cli.{command}.moment", lambda: now)
+        for module in ("options", "statements"):
+            monkeypatch.setattr(f"cardsign.cli.{module}.moment", lambda: now)
 
     return show
 

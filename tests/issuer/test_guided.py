@@ -19,7 +19,7 @@ from cardsign.issuer import (
     KeysetChanges,
     Progress,
     Task,
-    Unlocking,
+    Work,
     draft_keyset,
     init_issuer,
     needed_keyset,
@@ -113,8 +113,13 @@ class Site:
     def live(self) -> Generation:
         return load_current(self.folder / "public")
 
-    def unlocking(self, *roles: str, root: bool = False) -> Unlocking:
-        """What a person, or cron, with these passphrases may use."""
+    @property
+    def holder(self) -> Work:
+        """What the holder of the offline root works with."""
+        return Work(self.roots, self.now, access=ROOT)
+
+    def work(self, *roles: str, root: bool = False) -> Work:
+        """What a person, or cron, with these passphrases works with."""
 
         def of(name: str) -> bytes:
             key = next((key for key in self.store.state.keys if key.kid == name), None)
@@ -124,27 +129,19 @@ class Site:
             return SECRETS[found[0]]
 
         access = Access(lambda _, name: of(name))
-        by_root = Access.by_passphrase(ROOT)
-        return Unlocking(access, of, self.roots if root else None, by_root if root else None)
+        roots = self.holder if root else None
+        return Work(self.store, self.now, self.config, access, roots, self.draft)
 
     def rotate(self, *roles: str, root: bool = False) -> Progress:
         """`keys rotate`."""
-        unlocking = self.unlocking(*roles, root=root)
-        return rotate_keys(self.store, self.config, unlocking, now=self.now, draft=self.draft)
+        return rotate_keys(self.work(*roles, root=root))
 
     def revoke(
         self, kids: str | list[str], reason: RevocationReason, *roles: str, root: bool
     ) -> Progress:
         """`keys revoke`."""
-        return revoke_and_replace(
-            self.store,
-            [kids] if isinstance(kids, str) else kids,
-            self.config,
-            self.unlocking(*roles, root=root),
-            reason=reason,
-            now=self.now,
-            draft=self.draft,
-        )
+        kids = [kids] if isinstance(kids, str) else kids
+        return revoke_and_replace(self.work(*roles, root=root), kids, reason=reason)
 
     def wait(self, *, days: int = 0, hours: int = 0) -> None:
         """Let cron run each day or each hour, with the passphrase of releases alone."""
@@ -249,9 +246,7 @@ def test_again_nothing_is_due(site: Site) -> None:
 def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
     """Its passphrase given for everything: a successor has that of its predecessor alone."""
     site.now += timedelta(days=91)
-    only = SECRETS["release"]
-    cron = Unlocking(Access.by_passphrase(only), lambda _: only)
-    told = rotate_keys(site.store, site.config, cron, now=site.now, draft=site.draft)
+    told = rotate_keys(replace(site.work(), access=SECRETS["release"]))
     made = [key for key in site.store.state.keys if key.created == site.now]
     assert [key.roles for key in made] == [("release",)], told
     assert any("card key" in one.what for one in told.left)
@@ -457,12 +452,12 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     bob = PrivateKey.generate("ES256")
     changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
     site.now += timedelta(days=1)
-    drafted = draft_keyset(site.store, now=site.now, changes=changes)
+    drafted = draft_keyset(site.work(), changes)
     digest = drafted.statement.digest
-    signed = sign_keyset(site.roots, drafted, ROOT, digest=digest)
-    signed = sign_keyset(site.store, signed, b"", digest=digest, recovery=lambda: bob)
+    signed = sign_keyset(site.holder, drafted, digest=digest)
+    signed = sign_keyset(site.work(), signed, digest=digest, recovery=lambda: bob)
     for store in (site.store, site.roots):
-        publish_keyset(store, signed.statement, SECRETS["release"], now=site.now)
+        publish_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
 
     site.now += timedelta(days=61)
     first = site.rotate("card", "release", root=True)
@@ -471,9 +466,8 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
     half = read_draft(site.draft.read_bytes())
     theirs = sign_keyset(
-        site.store,
-        review_keyset(site.store, half, now=site.now),
-        b"",
+        site.work(),
+        review_keyset(site.work(), half),
         digest=half.digest,
         recovery=lambda: bob,
     )
@@ -501,9 +495,8 @@ def test_a_theft_before_a_signed_keyset_is_published(
     site.now += timedelta(days=61)
     assert site.rotate("card", "release").left
     draft = read_draft(site.draft.read_bytes())
-    reviewed = review_keyset(site.roots, draft, now=site.now)
-    signed = sign_keyset(site.roots, reviewed, ROOT, digest=draft.digest)
-    publish_keyset(site.roots, signed.statement, b"", now=site.now)
+    signed = sign_keyset(site.holder, review_keyset(site.holder, draft), digest=draft.digest)
+    publish_keyset(site.holder, signed.statement)
     if is_in_file:
         site.draft.write_bytes(signed.data)
     early.verdict(site.live, site.now, None, signed.data)
@@ -533,8 +526,8 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     bob = PrivateKey.generate("ES256")
     changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
     site.now += timedelta(days=1)
-    draft = draft_keyset(site.store, now=site.now, changes=changes)
-    half = sign_keyset(site.roots, draft, ROOT, digest=draft.statement.digest)
+    draft = draft_keyset(site.work(), changes)
+    half = sign_keyset(site.holder, draft, digest=draft.statement.digest)
     site.draft.write_bytes(half.data)
     stolen = site.active("card")
     told = site.revoke(stolen, "compromised", "card", "release", root=True)
@@ -555,7 +548,7 @@ def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
         roles=("card",),
     )
     changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
-    theirs = draft_keyset(site.store, now=site.now, changes=changes)
+    theirs = draft_keyset(site.work(), changes)
     site.draft.write_bytes(theirs.data)
     told = site.rotate("card", "release", root=True)
     assert any("nobody here has drafted" in one.what for one in told.left)
@@ -576,16 +569,15 @@ def test_a_stale_draft_is_drafted_again(site: Site) -> None:
 
 def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -> None:
     """Nobody could trust a card of that key, and the message says which key it is."""
-    draft = draft_keyset(site.store, now=site.now).statement
-    signed = sign_keyset(
-        site.roots, review_keyset(site.roots, draft, now=site.now), ROOT, digest=draft.digest
-    ).statement
+    draft = draft_keyset(site.work()).statement
+    reviewed = review_keyset(site.holder, draft)
+    signed = sign_keyset(site.holder, reviewed, digest=draft.digest).statement
     key, secret = PrivateKey.generate("ES256"), SECRETS["card"]
     made = site.store.add_key(key, secret, now=site.now, random=os.urandom)
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as signing:
-        review_keyset(site.store, draft, now=site.now)
+        review_keyset(site.work(), draft)
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as publishing:
-        publish_keyset(site.store, signed, SECRETS["release"], now=site.now)
+        publish_keyset(site.work("release"), signed)
     assert signing.value.code == publishing.value.code == "rotate.draft"
     assert needed_keyset(site.store).digest != signed.digest
 
@@ -598,18 +590,14 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     for folder in ("keys", "usb"):
         shutil.rmtree(site.folder / folder)
     new = DirectoryStore.create(site.folder / "keys")
+    work = replace(site.work(), store=new, access=ROOT)
     recovered, _ = recover(
-        new,
+        work,
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: ROOT,
-        now=site.now,
-        directory=site.folder / "public",
     )
-    access = Access.by_passphrase(ROOT)
-    statement = recovered.statement
-    publish_keyset(new, statement, access, now=site.now, directory=site.folder / "public")
-    unlocking = Unlocking(access, lambda _: ROOT)
-    told = rotate_keys(new, site.config, unlocking, now=site.now, draft=site.draft)
+    publish_keyset(work, recovered.statement)
+    told = rotate_keys(work)
     assert told.left == ()
     assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
     assert lost <= needed_keyset(new).revoked
@@ -624,7 +612,7 @@ def test_a_strangers_draft_does_not_ride_along_with_a_revocation(site: Site) -> 
     eve = PrivateKey.generate("ES256").public
     stolen = site.active("card")
     changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
-    site.draft.write_bytes(draft_keyset(site.store, now=site.now, changes=changes).data)
+    site.draft.write_bytes(draft_keyset(site.work(), changes).data)
     site.now += timedelta(hours=1)
     site.revoke(stolen, "compromised", "card", "release", root=True)
     assert stolen not in site.live.kids
@@ -633,21 +621,13 @@ def test_a_strangers_draft_does_not_ride_along_with_a_revocation(site: Site) -> 
 
 def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
     """Neither a rotation nor a revocation, and nothing is published."""
-    before, stolen, store = site.live.number, site.active("card"), site.store
-    store.leave("/elsewhere", now=site.now)
-    site.now += timedelta(days=91)
-    unlocking = site.unlocking("card", "release", root=True)
+    before, stolen = site.live.number, site.active("card")
+    work = site.work("card", "release", root=True)
+    work.store.leave("/elsewhere", now=site.now)
+    work.now += timedelta(days=91)
     for act in (
-        lambda: rotate_keys(store, site.config, unlocking, now=site.now, draft=site.draft),
-        lambda: revoke_and_replace(
-            store,
-            [stolen],
-            site.config,
-            unlocking,
-            reason="compromised",
-            now=site.now,
-            draft=site.draft,
-        ),
+        lambda: rotate_keys(work),
+        lambda: revoke_and_replace(work, [stolen], reason="compromised"),
     ):
         with pytest.raises(StoreFault) as refused:
             act()
@@ -682,7 +662,7 @@ def test_the_roots_sign_nothing_once_the_keyset_has_ended_by_the_clock(
     site.revoke(stolen, "compromised", "card", "release", root=True)
     assert needed_keyset(site.store).digest == needed_keyset(site.roots).digest == before
     site.now = right
-    assert draft_keyset(site.store, now=right).statement.version == 3, "the roots can follow"
+    assert draft_keyset(site.work()).statement.version == 3, "the roots can follow"
     assert peer.verdict(site.live, right) == "trusted"
 
 
@@ -691,8 +671,7 @@ def test_a_keyset_that_nobody_renewed_is_signed_by_hand(site: Site, peer: Peer) 
     site.now += timedelta(days=365)
     assert site.rotate("card", "release", root=True).left
     draft = read_draft(site.draft.read_bytes())
-    reviewed = review_keyset(site.roots, draft, now=site.now)
-    signed = sign_keyset(site.roots, reviewed, ROOT, digest=draft.digest)
+    signed = sign_keyset(site.holder, review_keyset(site.holder, draft), digest=draft.digest)
     site.draft.write_bytes(signed.data)
     site.rotate("card", "release", root=True)
     assert needed_keyset(site.store).digest == draft.digest
@@ -703,18 +682,9 @@ def test_two_operators_at_once_make_one_keyset_and_one_key(site: Site, peer: Pee
     """The second opened the store before the first had done anything."""
     stolen = site.active("card")
     site.now += timedelta(hours=3)
-    second = site.store
-    unlocking = site.unlocking("card", "release", root=True)
+    second = site.work("card", "release", root=True)
     site.revoke(stolen, "compromised", "card", "release", root=True)
     keys, number = len(site.store.state.keys), needed_keyset(site.store).version
-    told = revoke_and_replace(
-        second,
-        [stolen],
-        site.config,
-        unlocking,
-        reason="compromised",
-        now=site.now,
-        draft=site.draft,
-    )
+    told = revoke_and_replace(second, [stolen], reason="compromised")
     assert (len(site.store.state.keys), needed_keyset(site.store).version) == (keys, number), told
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"

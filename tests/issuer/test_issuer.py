@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,11 +12,13 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
+from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer import (
     IssuerPassphrases,
     KeysetChanges,
     ReleaseChanges,
+    Work,
     card_signers,
     destroy_key,
     draft_keyset,
@@ -40,7 +41,6 @@ from cardsign.issuer import (
     verify_keysets,
 )
 from cardsign.jose import PrivateKey
-from cardsign.keys import DEFAULT_SETTINGS
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.statements import RootKey
@@ -72,6 +72,13 @@ class Made:
     @property
     def recovery(self) -> Path:
         return self.folder / "recovery.key"
+
+    def work(
+        self, now: datetime = NOW, passphrase: bytes = SECRET, *, publishes: bool = False
+    ) -> Work:
+        """What a call works with, by default without a publication directory."""
+        config = ProjectConfig(publish=self.public if publishes else None)
+        return Work(self.store, now, config, passphrase)
 
     def tree(self) -> dict[str, bytes]:
         """Every file, but for empty locks."""
@@ -106,8 +113,8 @@ def publish(made: Made, now: datetime) -> bytes:
     """Sign the card, list it, publish it."""
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
     listed = ReleaseChanges(cards=((None, signed),))
-    renew_release(made.store, SECRET, now=now, changes=listed, directory=made.public)
-    publish_cards(made.store, signed, directory=made.public, now=now)
+    renew_release(made.work(now, publishes=True), listed)
+    publish_cards(made.work(now, publishes=True), signed)
     return signed
 
 
@@ -167,15 +174,15 @@ def test_a_release_is_signed_when_there_is_something_new(made: Made) -> None:
     """Then not, until half of its life is over."""
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=NOW).signers)
     listed = ReleaseChanges(cards=((None, signed),))
-    first = renew_release(made.store, SECRET, now=NOW, changes=listed)
+    first = renew_release(made.work(), listed)
     assert (first.is_new, first.release.seq, first.published) == (True, 2, None)
     assert [card.url for card in first.release.cards] == [f"{ORIGIN}/.well-known/agent-card.json"]
-    again = renew_release(made.store, b"a wrong one", now=NOW)
+    again = renew_release(made.work(passphrase=b"a wrong one"))
     assert (again.is_new, again.release.digest) == (False, first.release.digest)
     later = NOW + timedelta(days=4)
     assert is_release_due(first.release, needed_keyset(made.store), now=later)
     assert not is_release_due(first.release, needed_keyset(made.store), now=NOW)
-    assert renew_release(made.store, SECRET, now=later).is_new
+    assert renew_release(made.work(later)).is_new
 
 
 @pytest.mark.parametrize(
@@ -193,8 +200,8 @@ def test_a_release_that_is_refused_leaves_everything_as_it_was(
 ) -> None:
     """No number is taken, and nothing is kept."""
     before, now = made.tree(), NOW + timedelta(days=days)
-    how: dict[str, Any] = {"now": now, "changes": changes, "force": True}
-    assert code(lambda: renew_release(made.store, passphrase, **how)) == expected
+    work = made.work(now, passphrase)
+    assert code(lambda: renew_release(work, changes, force=True)) == expected
     assert made.tree() == before
 
 
@@ -205,31 +212,26 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     """With a release that speaks of it; once more is no change."""
     publish(made, NOW)
     now = NOW + timedelta(days=1)
-    draft = draft_keyset(made.store, now=now, changes=KeysetChanges(origins=(ORIGIN,)))
+    draft = draft_keyset(made.work(now), KeysetChanges(origins=(ORIGIN,)))
     assert (draft.label, draft.is_complete) == ("1.2", False)
-    assert code(lambda: sign_keyset(made.store, draft, SECRET, digest="0" * 64)) == (
-        "statement.digest"
-    )
-    reviewed = review_keyset(made.store, draft.statement, now=now)
-    signed = sign_keyset(made.store, reviewed, SECRET, digest=draft.statement.digest)
+    assert code(lambda: sign_keyset(made.work(), draft, digest="0" * 64)) == "statement.digest"
+    reviewed = review_keyset(made.work(now), draft.statement)
+    signed = sign_keyset(made.work(), reviewed, digest=draft.statement.digest)
     assert signed.is_complete
-    how: dict[str, Any] = {"now": now, "directory": made.public}
-    told = publish_keyset(made.store, signed.statement, SECRET, **how)
+    told = publish_keyset(made.work(now, publishes=True), signed.statement)
     assert (told.is_new, told.release and told.release.seq) == (True, 3)
     assert told.published is not None
     assert told.published.withheld == ""
-    assert not publish_keyset(made.store, signed.statement, SECRET, **how).is_new
+    assert not publish_keyset(made.work(now, publishes=True), signed.statement).is_new
     assert show_keyset(made.store).label == "1.2"
     assert verify_keysets(made.store, [signed.statement]) == (signed.statement,)
 
 
 def test_too_few_signatures_publish_nothing(made: Made) -> None:
     """The draft itself is no statement."""
-    draft = draft_keyset(made.store, now=NOW + timedelta(days=1))
-    before = made.tree()
-    assert code(
-        lambda: publish_keyset(made.store, draft.statement, SECRET, now=NOW + timedelta(days=1))
-    ) == ("statement.unsigned")
+    work = made.work(NOW + timedelta(days=1))
+    draft, before = draft_keyset(work), made.tree()
+    assert code(lambda: publish_keyset(work, draft.statement)) == "statement.unsigned"
     assert made.tree() == before
 
 
@@ -242,29 +244,27 @@ def test_a_draft_that_cannot_be_is_refused(made: Made, which: str) -> None:
         "an early clock": (KeysetChanges(), NOW - timedelta(seconds=1)),
     }[which]
     expected = "statement.not_yet" if which == "an early clock" else "usage.conflict"
-    assert code(lambda: draft_keyset(made.store, now=now, changes=changes)) == expected
+    assert code(lambda: draft_keyset(made.work(now), changes)) == expected
 
 
 def test_a_key_that_need_not_sign_signs_no_keyset(made: Made) -> None:
     """A recovery key signs a recovery, and nothing else."""
-    draft = draft_keyset(made.store, now=NOW)
+    draft = draft_keyset(made.work())
     stranger = PrivateKey.generate("ES256")
     how: dict[str, Any] = {"digest": draft.statement.digest, "recovery": lambda: stranger}
-    assert code(lambda: sign_keyset(made.store, draft, SECRET, **how)) == "sign.no_key"
+    assert code(lambda: sign_keyset(made.work(), draft, **how)) == "sign.no_key"
 
 
 def test_recovery_opens_the_next_epoch(made: Made) -> None:
     """With the recovery key of the newest keyset, and with no other."""
     before = made.tree()
     new = made.folder / "new.key"
-    how: dict[str, Any] = {"now": NOW + timedelta(days=1), "new_recovery_out": new}
+    work, how = made.work(NOW + timedelta(days=1)), {"new_recovery_out": new}
     stranger = PrivateKey.generate("ES256")
-    refused = code(lambda: recover(made.store, lambda: (stranger, OTHER), passphrase=never, **how))
+    refused = code(lambda: recover(work, lambda: (stranger, OTHER), passphrase=never, **how))
     assert (refused, made.tree()) == ("sign.no_key", before)
     key = open_recovery_key(made.recovery, OTHER)
-    recovered, made_root = recover(
-        made.store, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how
-    )
+    recovered, made_root = recover(work, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how)
     assert (recovered.label, recovered.is_complete) == ("2.1", True)
     root = recovered.statement.root.keys
     assert root == (RootKey(made_root.public, "owner"),)
@@ -276,8 +276,9 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
 
 def make_successors(made: Made) -> None:
     """The next key of each role, which no keyset lists yet."""
-    for step in successors_due(made.store, DEFAULT_SETTINGS, NOW)[0]:
-        make_successor(made.store, step, lambda role: SECRET, NOW, PrivateKey.generate, os.urandom)
+    work = made.work()
+    for step in successors_due(work)[0]:
+        make_successor(work, step)
 
 
 def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
@@ -306,12 +307,12 @@ def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
     signed = publish(made, NOW)
     make_successors(made)
     now = NOW + timedelta(hours=1)
-    draft = draft_keyset(made.store, now=now)
-    ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)
-    publish_keyset(made.store, ready.statement, SECRET, now=now)
-    published = publish_cards(made.store, signed, directory=made.public, now=now)
+    draft = draft_keyset(made.work(now))
+    ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
+    publish_keyset(made.work(now), ready.statement)
+    published = publish_cards(made.work(now, publishes=True), signed)
     assert published.withheld == "1.2"
-    renewed = renew_release(made.store, SECRET, now=now, directory=made.public)
+    renewed = renew_release(made.work(now, publishes=True))
     assert renewed.published is not None
     assert renewed.published.withheld == ""
 
@@ -323,10 +324,10 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     key = PrivateKey.generate("ES256")
     other.add_key(key, SECRET, now=NOW, random=lambda size: bytes(size))
     signed, before = sign_card(CARD, [key]), made.tree()
-    how: dict[str, Any] = {"directory": made.public, "now": NOW}
-    assert code(lambda: publish_cards(other, signed, **how)) == "publish.other_publisher"
+    theirs = Work(other, NOW, ProjectConfig(publish=made.public))
+    assert code(lambda: publish_cards(theirs, signed)) == "publish.other_publisher"
     assert made.tree() == before
-    mine = publish_cards(other, signed, directory=tmp_path / "mine", now=NOW)
+    mine = publish_cards(replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), signed)
     assert mine.generation.number == 1
 
 
@@ -336,12 +337,12 @@ def test_a_thief_of_the_release_key_cannot_use_up_the_numbers_of_releases(made: 
     stolen = made.store.signer(made.store.state.find(made.kids["release"]), SECRET)
     newest = fast_forward(made.public, stolen)
 
-    how: dict[str, Any] = {"now": NOW + timedelta(days=4), "directory": made.public}
-    assert code(lambda: renew_release(made.store, SECRET, **how)) == "publish.statements"
+    work = made.work(NOW + timedelta(days=4), publishes=True)
+    assert code(lambda: renew_release(work)) == "publish.statements"
 
-    draft = draft_keyset(made.store, now=NOW + timedelta(days=4))
-    ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)
-    told = publish_keyset(made.store, ready.statement, SECRET, **how)
+    draft = draft_keyset(work)
+    ready = sign_keyset(work, draft, digest=draft.statement.digest)
+    told = publish_keyset(work, ready.statement)
     assert told.release is not None
     assert told.release.order == (1, 2, newest + 1)
 
@@ -364,4 +365,4 @@ def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:
     """And says so."""
     store = DirectoryStore.create(tmp_path / "empty")
     assert code(lambda: card_signers(store, SECRET, now=NOW)) == "sign.no_key"
-    assert code(lambda: renew_release(store, SECRET, now=NOW)) == "keystore.no_keyset"
+    assert code(lambda: renew_release(Work(store, NOW, access=SECRET))) == "keystore.no_keyset"

@@ -15,10 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from cardsign import sign_card
+from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer import (
     KeysetChanges,
     ReleaseChanges,
+    Work,
     draft_keyset,
     make_successor,
     publish_keyset,
@@ -141,17 +143,19 @@ class Issuer:
         self._rotate(now)
         self._publish(t, now)
 
+    def _work(self, now: datetime) -> Work:
+        return Work(self.store, now, ProjectConfig(timeline=self.setting.timeline))
+
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
         if self.keysets:
             note_keyset(self.store, self.keysets[-1], now=now)
         while step := self.store.tick(now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
-        here, elsewhere = successors_due(self.store, timeline, now)
+        work = self._work(now)
+        here, elsewhere = successors_due(work)
         for due in here:
-            made = make_successor(
-                self.store, due, lambda _: b"", now, self._new_key, self.random.randbytes
-            )
+            made = make_successor(work, due, new_key=self._new_key, random=self.random.randbytes)
             if made is not None:
                 self.world.note(f"issuer enters {made.kid}: {made.state}")
         for due in elsewhere:
@@ -186,10 +190,11 @@ class Issuer:
     def _keyset(self, now: datetime) -> None:
         lifetime = timedelta(seconds=self.setting.keyset_life)
         changes = KeysetChanges() if self.keysets else self._first()
-        draft = draft_keyset(self.store, now=now, changes=changes, lifetime=lifetime)
+        work = self._work(now)
+        draft = draft_keyset(work, changes, lifetime=lifetime)
         signers = [self.roots["ann"], self.roots["bob"]]
         data = sign_statement(draft.statement.envelope.payload, signers, TYP_KEYSET)
-        publish_keyset(self.store, read_keyset(data), b"", now=now)
+        publish_keyset(work, read_keyset(data))
         self.keysets.append(read_keyset(data))
         self.statements[self._path()] = data
         listed = ", ".join(key.public.kid for key in draft.statement.keys)
@@ -222,14 +227,9 @@ class Issuer:
 
     def _release(self, now: datetime, card: bytes) -> None:
         self.newest_digest = card_digest(card)
-        renewed = renew_release(
-            self.store,
-            b"",
-            now=now,
-            settings=self.setting.timeline,
-            changes=ReleaseChanges(cards=((URL, card),)),
-            lifetime=timedelta(seconds=self.setting.release_life),
-        )
+        lifetime = timedelta(seconds=self.setting.release_life)
+        changes = ReleaseChanges(cards=((URL, card),), lifetime=lifetime)
+        renewed = renew_release(self._work(now), changes)
         self.release = renewed.release
         if renewed.is_new:
             said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"

@@ -33,6 +33,7 @@ from cardsign.issuer.publishing import (
     examine_publication,
     published_extended,
 )
+from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
@@ -147,7 +148,7 @@ def doctor(
         draft=draft,
         fix=fix,
     )
-    findings += tuple(examine_publication(store, config.publish))
+    findings += tuple(examine_publication(Work(store, now, config)))
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )

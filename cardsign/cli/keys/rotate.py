@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import confirm, dry_run_option, moment, option, to_change, yes_option
+from cardsign.cli.arguments import confirm, dry_run_option, moment, option, yes_option
 from cardsign.cli.commands import command
 from cardsign.cli.options import (
     GuidedOptions,
@@ -104,17 +104,10 @@ def rotate(guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions
 
     Exit status 1: something is left for a person. It says who, what and until when.
     """
-    store, now = keystore.open(), moment()
+    work = guided.work(keystore, project_config())
     if withdrawn is not None:
-        store.apply(lifecycle.withdraw, withdrawn, now=now)
-    progress = rotate_keys(
-        store,
-        guided.config(),
-        guided.unlocking(keystore),
-        now=now,
-        draft=to_change(guided.draft),
-    )
-    return show_progress(progress, now)
+        work.store.apply(lifecycle.withdraw, withdrawn, now=work.now)
+    return show_progress(rotate_keys(work), work.now)
 
 
 def show_progress(progress: Progress, now: datetime) -> int:
@@ -193,13 +186,9 @@ def revoke(
             say("  next: cardsign keys rotate")
         return EXIT_OK
     progress = revoke_and_replace(
-        store,
+        guided.work(keystore, project_config(), store=store),
         [key.thumbprint for key in keys],
-        guided.config(),
-        guided.unlocking(keystore),
         reason=reason,
-        now=now,
-        draft=to_change(guided.draft),
         same_custody_accepted=same_custody_accepted,
         wait=_wait,
     )

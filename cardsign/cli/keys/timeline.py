@@ -6,7 +6,6 @@ The picture is an SVG for light and dark pages; it needs no script, font or styl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 
 from cardsign.cli.arguments import moment, option, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.options import KeystoreOptions, keystore_options, project_cards, project_config
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
@@ -189,7 +188,6 @@ def rehearse_(
     if stored_with and not stolen:
         raise UsageFault("usage.conflict", "--stored-with goes with --revoke KID")
     config, store = project_config(), keystore.open()
-    config = replace(config, cards=project_cards(config))
     with TemporaryDirectory() as folder:
         told = rehearse(
             store,

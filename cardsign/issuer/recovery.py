@@ -1,0 +1,181 @@
+"""The next epoch, opened by a recovery key, which is in no key store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, of_the_user
+from cardsign.files import create_private, read_bytes
+from cardsign.issuer.keyset import KeysetDraft, check_begun, with_signatures
+from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.release import needed_keyset
+from cardsign.issuer.tasks import Work
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
+from cardsign.keys.key_files import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
+from cardsign.keys.model import KeyRecord
+from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
+
+#: How a recovery begins, for hints.
+RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
+_ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
+
+
+def make_recovery_key(
+    passphrase: bytes,
+    *,
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[PrivateKey, bytes]:
+    """Make a recovery key, and the encrypted text of it that its holder gets."""
+    private = new_key()
+    label = KeyLabel.of(private.public)
+    data = private.to_pkcs8_der()
+    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=random)
+
+
+def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
+    """Open a recovery key that was printed or written by ``init``.
+
+    Raises:
+        StoreFault: ``keystore.corrupt``.
+        PassphraseFault: ``passphrase.wrong``.
+        FileFault: It cannot be read.
+    """
+    data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
+    try:
+        pkcs8, label = open_envelope(data, passphrase)
+    except (StoreFault, PassphraseFault) as fault:
+        raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
+    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
+    if KeyLabel.of(private.public) != label:
+        raise StoreFault(
+            "keystore.corrupt",
+            "it holds another key than it says",
+            path=str(file),
+            hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+        )
+    return private
+
+
+def recover(
+    work: Work,
+    recovery: Callable[[], tuple[PrivateKey, bytes]],
+    *,
+    passphrase: Callable[[str], bytes],
+    root_holder: str | None = None,
+    new_recovery_out: Path | None = None,
+    drop: Sequence[str] = (),
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[KeysetDraft, KeyRecord]:
+    """Open the next epoch with a recovery key, after root keys were stolen or lost.
+
+    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
+
+    Args:
+        work: The key store, and what is published: a new store takes up its statements, but no
+            lost key.
+        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
+            encrypts a new one too.
+        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
+        root_holder: Who holds the new root [default: the holder of the first old one].
+        new_recovery_out: Make a new recovery key too, into this new file.
+        drop: Kids or thumbprints of online keys that the draft leaves out.
+        new_key, random: Make a key, and that many fresh bytes.
+
+    Returns:
+        The draft, signed by the recovery key and the new root; and that root, which is kept now.
+
+    Raises:
+        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
+        UsageFault: No verifier would take the statement; ``statement.not_yet``.
+        StoreFault: ``keystore.no_keyset``: neither kept nor published.
+        FileFault: ``file.exists``: something is at `new_recovery_out`.
+    """
+    store, now = work.store, work.now
+    if is_new := kept_keyset(store) is None:
+        _take_up_history(work)
+    previous = needed_keyset(store)
+    check_begun(previous, now)
+    holder = root_holder or previous.root.keys[0].holder
+    old, secret = recovery()
+    if is_new:
+        drop = [*drop, *_replace_online(work, previous, passphrase, new_key, random)]
+    root, renewed, envelope = new_key(), None, b""
+    if new_recovery_out is not None:
+        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
+    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
+    with of_the_user("the draft"):
+        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
+        statement = draft_next(plan, previous, now=now, recovery=True)
+    draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
+    _check_recovery_key(draft)
+    new_secret = passphrase("root")
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
+    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    return draft, record
+
+
+def _check_recovery_key(draft: KeysetDraft) -> None:
+    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
+        raise SigningRefused(
+            "sign.no_key",
+            "this is no recovery key of the newest statement",
+            hint="Name the file of one that it lists: cardsign keyset show --json.",
+        )
+
+
+def _take_up_history(work: Work) -> None:
+    """Keep the published keysets in a new store; the recovery key proves that they are its."""
+    if (published := published_statements(work.config.publish)) is None:
+        return
+    history = StatementHistory.of(work.store)
+    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+        history.keep_keyset(statement, data)
+        note_keyset(work.store, statement, now=work.now)
+
+
+def _replace_online(
+    work: Work,
+    previous: KeysetStatement,
+    passphrase: Callable[[str], bytes],
+    new_key: Callable[[], PrivateKey],
+    random: Callable[[int], bytes],
+) -> tuple[str, ...]:
+    """Make a card and a release key in a new store; returns the listed keys that are lost."""
+    store, now = work.store, work.now
+    for role in _ONLINE:
+        if not any(role in key.roles for key in store.state.keys):
+            holder = next((key.holder for key in previous.keys if role in key.roles), None)
+            made = new_key()
+            secret = passphrase(role)
+            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
+    ours = {key.thumbprint for key in store.state.keys}
+    listed = (key.public.thumbprint for key in previous.keys)
+    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
+
+
+def _recovering(
+    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
+) -> KeysetPlan:
+    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
+    held = previous.recovery
+    if renewed is not None and held is not None:
+        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
+    old = frozenset(key.public.thumbprint for key in previous.root.keys)
+    dropped = {
+        key.public.thumbprint
+        for key in previous.keys
+        if {key.public.kid, key.public.thumbprint}.intersection(drop)
+    }
+    plan = replace(
+        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
+    )
+    return plan.revoking(old | dropped)
