@@ -66,6 +66,15 @@ def test_a_rule_finds_its_bad_example(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES)
+def test_a_finding_names_a_place_that_is_there(rule: str) -> None:
+    """Or the whole card; not so where members are missing, or the card could not be read."""
+    bad, group = RULES[rule].bad, RULES[rule].group
+    assert bad is not None
+    for one in lint_card(bad.data(), LintSettings(groups=(group,))).findings:
+        assert one.line or not one.tokens or group in ("json", "members")
+
+
+@pytest.mark.parametrize("rule", WITH_EXAMPLES)
 def test_a_rule_is_silent_on_its_good_example(rule: str) -> None:
     """The negative twin."""
     good = RULES[rule].good
