@@ -371,6 +371,7 @@ def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
         {"type": "strnig"},
         {"type": "object", "properties": []},
         {"type": "object", "required": ""},
+        {"type": "array", "items": [SOUND]},
         {"$schema": "http://json-schema.org/draft-04/schema#", "type": "string"},
         {"type": "string", "pattern": "("},
         "string",
@@ -379,7 +380,7 @@ def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
 def test_B8_schemas_are_json_schemas(schema: Any) -> None:
     """Of draft 7 or later; the twin is the standard's own example."""
     assert "contract.schema" in contract_findings({IN: schema})
-    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [SOUND]}
     assert "contract.schema" not in contract_findings({IN: draft_7})
 
 
@@ -438,7 +439,8 @@ def test_B9_B10_B11_fields_have_types_and_say_something() -> None:
     assert contract_findings({f"{IN}/required": ...}) == ["contract.undescribed"]
     assert contract_findings({IN: {}}) == ["contract.empty-schema"]
     assert contract_findings({IN: {"type": "object", "$comment": "by the tool"}}) == []
-    assert contract_findings({f"{field}/description": "result object"}) == ["contract.vague"]
+    for place in (field, "/skills/0"):
+        assert contract_findings({f"{place}/description": "result object"}) == ["contract.vague"]
     any_type = {"type": ["null", "boolean", "number", "string", "array", "object"]}
     assert "contract.open-object" in contract_findings({field: {**any_type, "description": "d"}})
 
