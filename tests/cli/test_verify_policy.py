@@ -385,6 +385,27 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     assert (ended.status, "file.busy" in ended.err, ended.results) == (2, True, b"")
 
 
+def test_a_lock_of_the_year_9999_is_told_and_mended(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Setting the clock would help nobody; the commands of the hint do."""
+    lock = Path("trust.lock")
+    assert (verify(cardsign, *WHOLE).status, cardsign("trust", "pin", "tides").status) == (0, 0)
+    told = json.loads(lock.read_bytes())
+    told["issuers"]["tides"]["newest_iat"] = 253_402_300_799
+    lock.write_text(json.dumps(told))
+    ended = verify(cardsign, *WHOLE)
+    assert (ended.status, "trust.lock is wrong" in ended.text) == (3, True)
+    assert "Set the clock" not in ended.text
+    assert "then: cardsign trust pin tides" in ended.text
+
+    del told["issuers"]["tides"]
+    lock.write_text(json.dumps(told))
+    assert cardsign("trust", "pin", "tides").status == 0
+    assert "tides" in json.loads(lock.read_bytes())["issuers"]
+    assert verify(cardsign, *WHOLE).status == 0
+
+
 def test_a_lost_memory_is_begun_anew_from_the_lock(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes]
 ) -> None:
