@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FORMAT: Final = 3
-#: States that are not read again for as long as their bytes are the same; a command loads often.
+#: States that are neither read nor digested again while they are the same; a command loads often.
 MAX_READ_BEFORE: Final = 4
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
@@ -619,6 +619,7 @@ def dump_state(state: StoreState) -> bytes:
     return (json.dumps({"format": FORMAT, **_members(state)}, indent=2) + "\n").encode("ascii")
 
 
+@lru_cache(maxsize=MAX_READ_BEFORE)
 def state_digest(state: StoreState) -> str:
     """The SHA-256, in hex, of a state without the head of its log, which its line carries."""
     members = _members(replace(state, audit=AuditHead()))
