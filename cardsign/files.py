@@ -56,16 +56,16 @@ def read_bytes(
         FileFault: ``file.not_found``, ``file.not_plain``; ``file.unreadable``: not permitted, or
             longer than `max_bytes`.
     """
-    with contextlib.ExitStack() as held:
-        held.enter_context(_faults(path, "file.unreadable"))
+    with _faults(path, "file.unreadable"):
         flags = _only_plain(path) if plain else _NO_WAIT if found else os.O_RDONLY
-        descriptor = held.enter_context(_opened(path, flags))
-        if found and stat.S_IFMT(os.fstat(descriptor).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
-        if only_end:
-            size = os.fstat(descriptor).st_size
-            os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)
-        return _read(descriptor, path, max_bytes)
+        with _opened(path, flags) as descriptor:
+            kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if found else stat.S_IFREG
+            if kind not in (stat.S_IFREG, stat.S_IFDIR):
+                raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
+            if only_end:
+                size = os.fstat(descriptor).st_size
+                os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)
+            return _read(descriptor, path, max_bytes)
 
 
 def read_secret(

@@ -60,6 +60,7 @@ _NOISE: Final = re.compile(r"[^0-9A-Za-z-]+")  # white space, control and format
 _ESCAPE: Final = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
 _NOISE_BYTES: Final = bytes(set(range(256)) - set(b"-" + ascii_letters.encode() + digits.encode()))
 _UUID_BYTES: Final = _UUID.encode()
+_UUID_DIGITS: Final = bytes(sorted(set(_UUID_BYTES) & set(digits.encode()), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,14 @@ def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool =
 def cannot_name_us(text: bytes) -> bool:
     """Whether nothing in a JSON text can be a marker, or an attempt at one; False where it may.
 
-    What stands between the characters of our UUID is dropped from the whole text, escapes too.
-    So the UUID appears if any of its strings or names holds it, and rarely if none does.
+    A text without one of its digits, as most cards are, cannot hold our UUID. Of others, what
+    stands between the characters of a UUID is dropped from the whole text, escapes too. So the
+    UUID appears if any of its strings or names holds it, and rarely if none does.
     """
     if is_paranoid():
         return False
+    if not all(map(text.__contains__, _UUID_DIGITS)):
+        return True
     if b"\\" in text:
         text = _ESCAPE.sub(b"", text)
     return _UUID_BYTES not in text.translate(None, _NOISE_BYTES).lower()

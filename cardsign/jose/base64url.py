@@ -6,8 +6,10 @@ look different are one, and whatever compares texts can be walked around.
 
 from __future__ import annotations
 
-import base64
 import re
+from binascii import a2b_base64
+
+from cardsign.card.serialize import base64url
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -18,7 +20,7 @@ class Base64urlError(ValueError):
 
 def encode(data: bytes) -> str:
     """`data` as base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    return base64url(data).decode("ascii")
 
 
 def encoded_length(size: int) -> int:
@@ -33,13 +35,14 @@ def decode(text: str) -> bytes:
         Base64urlError: Padding, a character of another alphabet (``+``, ``/``, whitespace),
             a length that no bytes have, or stray bits behind the last byte.
     """
+    try:
+        data = a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
+        if encode(data) == text:
+            return data
+    except ValueError:  # what is wrong with it is said below
+        pass
     if foreign := _FOREIGN.search(text):
         raise Base64urlError(f"character {foreign.start() + 1} is {foreign.group()!a}")
     if len(text) % 4 == 1:
         raise Base64urlError(f"{len(text)} characters are the length of no bytes")
-    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if encode(data) != text:
-        raise Base64urlError(
-            f"the last character is {text[-1]!a}, whose low bits stand for nothing"
-        )
-    return data
+    raise Base64urlError(f"the last character is {text[-1]!a}, whose low bits stand for nothing")

@@ -115,7 +115,6 @@ class IssuerTrust:
 
     def at(self, now: datetime) -> IssuerTrust:
         """The same at another time, at which nothing else in it has changed."""
-        _ = self._by_kid, self.blocks, self.hindrances, self.notes  # made once, for all times
         other = object.__new__(IssuerTrust)
         vars(other).update(vars(self), now=now, _at_first=self)
         return other
@@ -126,11 +125,6 @@ class IssuerTrust:
         return places is None or may_stand_at(url, places, self.reserved)
 
     @property
-    def skew(self) -> timedelta:
-        """How far the issuer's clock may be ahead of ours."""
-        return timedelta(seconds=self.limits.skew)
-
-    @property
     def clock_is_behind(self) -> bool:
         """This machine's clock is known to be wrong, so that no time can be held against a key."""
         return any(reason.code == "time.clock_behind" for reason in self.blocks)
@@ -138,13 +132,11 @@ class IssuerTrust:
     @property
     def deadlines(self) -> tuple[int, ...]:
         """When what is said here ends, Unix seconds; what has ended is said of nothing any more."""
-        ends = [self.release_ends] if self.release_ends is not None else []
-        for statement, age in (
-            (self.keyset, self.limits.keyset_age),
-            (self.release, self.limits.release_age),
-        ):
-            if statement is not None:
-                ends.append(end_of(statement, age))
+        ends = [] if self.release_ends is None else [self.release_ends]
+        if self.keyset is not None:
+            ends.append(end_of(self.keyset, self.limits.keyset_age))
+        if self.release is not None:
+            ends.append(end_of(self.release, self.limits.release_age))
         return tuple(end for end in ends if end > self.now.timestamp())
 
     @cached_property
@@ -212,6 +204,7 @@ def resolve_issuer(
     trust = resolution.result()
     lasts = not any(reason.code in _TIMED for _, reason in trust.weighed)
     if lasts and not historic and (state is None or not resolution.has_kept):
+        _ = trust._by_kid, trust.blocks, trust.hindrances, trust.notes  # made once, for all times
         _RESOLVED.put((issuer.policy, issuer.name), (about, trust, _until(trust)))
     return trust
 

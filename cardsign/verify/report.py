@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -82,8 +83,8 @@ class SignatureReport:
             most 100, their tokens cut to 64 characters (:func:`cardsign.card.tree.listed`).
         uncovered_count: How many there are.
         holder: Who holds the key, as the anchor's source says; None where it does not.
-        payload_sha256: SHA-256 of the payload by which it was judged, in hex, or None. Only
-            signatures over one payload count together.
+        payload: The payload by which it was judged, or None. Only signatures over one payload
+            count together.
         answers: The four answers if this signature alone were asked.
         ends: When what it is worth ends; None where nothing sets a deadline.
     """
@@ -99,9 +100,14 @@ class SignatureReport:
     uncovered: tuple[str, ...] = ()
     uncovered_count: int = 0
     holder: str | None = None
-    payload_sha256: str | None = None
+    payload: bytes | None = field(default=None, repr=False)
     answers: Answers = field(default_factory=Answers)
     ends: datetime | None = None
+
+    @property
+    def payload_sha256(self) -> str | None:
+        """SHA-256 of the payload in hex, as release statements name it."""
+        return None if self.payload is None else hashlib.sha256(self.payload).hexdigest()
 
     @property
     def rank(self) -> tuple[int, ...]:

@@ -234,7 +234,7 @@ def _worth(
     marker, other_kind = _read_marker(payload, expect)
     against = [one for one in (_why_not_now(key, trust), other_kind) if one is not None]
     against += _no_card_of(payload, trust)
-    current, why = _freshness(payloads.of("served-as-is"), marker, trust, expect)
+    current, why = _freshness(payloads, marker, trust, expect)
     verdict: SignatureVerdict = "valid"
     reasons = [*against, why] if why else [*against]
     if key.public.thumbprint in trust.revoked:
@@ -264,7 +264,7 @@ def _worth(
         uncovered=opened.listed.pointers,
         uncovered_count=opened.listed.count,
         holder=key.holder or None,
-        payload_sha256=payload.sha256,
+        payload=payload.data,
         answers=Answers(
             integrity="yes" if allowed else "no",
             authorised="no" if against else "yes",
@@ -371,7 +371,7 @@ def _why_not_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
         return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
-    early = seconds < key.nbf - trust.skew.total_seconds()
+    early = seconds < key.nbf - trust.limits.skew
     if early and not trust.clock_is_behind:  # else nothing is trusted in any case
         return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
     if seconds >= key.exp:
@@ -380,7 +380,7 @@ def _why_not_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
 
 
 def _freshness(
-    whole: Payload | None,
+    payloads: Payloads,
     marker: ExtendedMarker | None,
     trust: IssuerTrust,
     expect: Expectation | None,
@@ -388,7 +388,7 @@ def _freshness(
     """Whether a card is known to be current, and if not, why.
 
     Args:
-        whole: The received document's payload as served, if it has one.
+        payloads: The received document's.
         marker: That of an extended card.
         trust: Who may speak, and what has been said.
         expect: What was asked for.
@@ -400,7 +400,7 @@ def _freshness(
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _public(whole, release, trust, expect)
+        against = _public(payloads.of("served-as-is"), release, trust, expect)
     else:
         against = _extended(marker, release)
     if against is not None:

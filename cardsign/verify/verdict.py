@@ -266,9 +266,7 @@ class _Conclusion:
         self.bad = [one for one in signatures if one.verdict == "invalid"]
         whole = payloads.of("served-as-is") if self.bad and best is not None else None
         #: Whether the best signature holds the card as served; asked only where another is bad.
-        self.is_whole = (
-            whole is not None and best is not None and whole.sha256 == best.payload_sha256
-        )
+        self.is_whole = whole is not None and best is not None and whole.data == best.payload
 
     def told(self) -> dict[str, Any]:
         """The members of the report that a caller who has the card may ask for at once."""
@@ -355,9 +353,7 @@ def _with_required(
     together = [
         other
         for other in signatures
-        if _is_good(other)
-        and other.payload_sha256 == one.payload_sha256
-        and other.holder in require
+        if _is_good(other) and other.payload == one.payload and other.holder in require
     ]
     missing = [name for name in require if name not in {other.holder for other in together}]
     if not missing:
@@ -453,7 +449,7 @@ def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]
 # ------------------------------------------------------------------ verdicts of before
 
 
-#: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
+#: Verdicts; one holds a card and its payload, each of some 10 KiB, and 256 KiB at most.
 DEFAULT_CAPACITY: Final = 1024
 #: All that a verdict is about, but for the time; two that are equal get one verdict.
 Matter: TypeAlias = tuple[object, ...]

@@ -39,11 +39,6 @@ def test_a_key_is_found_by_its_kid() -> None:
     assert standing.find("") is None
 
 
-def test_the_skew_is_the_policy_s() -> None:
-    """In seconds."""
-    assert replace(PLAIN, limits=Limits(skew=7)).skew == timedelta(seconds=7)
-
-
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
     codes = ("time.historic", "time.clock_behind")
