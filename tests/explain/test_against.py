@@ -111,6 +111,7 @@ CASES: dict[str, tuple[Any, Any, list[str], list[str], list[str]]] = {
     "the order of members": ({"a": 1, "b": 2}, {"b": 2, "a": 1}, [], [], []),
     "another value": ({"a": {"b": 1}}, {"a": {"b": 2}}, ["/a/b"], [], []),
     "another type": ({"a": 1}, {"a": "1"}, ["/a"], [], []),
+    "nothing in a list and in a text": ({"a": []}, {"a": ""}, ["/a"], [], []),
     "1 and true": ({"a": 1}, {"a": True}, ["/a"], [], []),
     "1 and 1.0": ({"a": 1}, {"a": 1.0}, [], [], []),
     "an element in the middle": ([1, 2, 3], [1, 9, 2, 3], [], ["/1"], []),

@@ -248,6 +248,15 @@ def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
     assert (explanation.predictions, explanation.exit_status) == ((), 1)
 
 
+def test_a_long_line_is_cut_around_the_place() -> None:
+    """What is at fault is seen, and not the whole of a card in one line."""
+    (problem,) = explained(b'{"a": "' + b"x" * 300 + b'", "name": }').problems
+    (line,) = problem.context
+    assert len(line) <= 82
+    assert line.startswith("> x")
+    assert line.endswith('", "name": }')
+
+
 @pytest.mark.parametrize("text", ["1e999", "NaN", "9007199254740993", '"\\ud800"'])
 def test_a_card_without_any_payload_still_shows_its_signatures(
     text: str, alice: PrivateKey
