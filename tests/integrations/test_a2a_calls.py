@@ -379,6 +379,19 @@ def test_whether_an_answer_is_whole(
     assert (reply.text, reply.is_final, reply.unshown) == (text, is_final, unshown)
 
 
+def test_a_task_says_what_its_status_says(network: Network) -> None:
+    """Where it has no artifacts; and what it came to."""
+    from cardsign.integrations import ask_task
+
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "no boat"}]}
+    status = {"state": "TASK_STATE_REJECTED", "message": message}
+    network.host("tides.example", result({"id": "t", "contextId": "c", "status": status}))
+    asking = ask_task(CARD, endpoints_of(CARD)[0], None, "t", settings=network.settings())
+    reply = asyncio.run(asking)
+    assert (reply.text, reply.is_refusal, reply.is_final) == ("no boat", True, True)
+    assert (reply.task, reply.context) == ("t", "c")
+
+
 def slow_twice(connection: Any) -> None:
     """The head after most of the time, then events for as long again."""
     time.sleep(0.7)

@@ -314,6 +314,31 @@ def test_what_the_sdk_serves_is_signed(
     assert verify_card(served, expect=Issuer("tides"), policy=policy, now=now())
 
 
+def test_an_unchanged_card_is_signed_once() -> None:
+    """The key may be far away."""
+    from a2a.client.card_resolver import parse_agent_card
+
+    from cardsign.integrations import card_signer
+
+    asked: list[bytes] = []
+
+    class Far:
+        public = key("card").public
+
+        def sign(self, signing_input: bytes) -> bytes:
+            asked.append(signing_input)
+            return key("card").sign(signing_input)
+
+    card = parse_agent_card(json.loads(json.dumps(PORTABLE)))
+    sign_it = card_signer([Far()])
+    assert sign_it(card) == sign_it(card)
+    assert len(asked) == len(set(asked))
+    once = len(asked)
+    card.name = "Other"
+    sign_it(card)
+    assert len(asked) > once
+
+
 def test_an_extended_card_is_signed_as_it_is_served(policy: Policy) -> None:
     """Without the members of 0.3 that the SDK adds to the public one."""
     from a2a.client.card_resolver import parse_agent_card
