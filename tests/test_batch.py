@@ -200,9 +200,10 @@ def test_many_more_tasks_than_workers_come_back_in_order() -> None:
 
 
 def test_a_reader_who_stops_early_leaves_no_process() -> None:
-    """The workers end with the iterator."""
-    results = in_processes(_task, ["a", "b", "c"], 2)
+    """The workers are no more than were asked for, and end with the iterator."""
+    results = in_processes(_task, ["a"] * 300, 2)
     assert next(results) == "A"
+    assert len(multiprocessing.active_children()) <= 2
     results.close()  # type: ignore[attr-defined]
     assert multiprocessing.active_children() == []
 
