@@ -376,6 +376,9 @@ def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterato
 
 
 def _enrol(issuer: _Shown) -> Html:
+    if not issuer.chain and not issuer.jwks.keys:
+        said = "This issuer publishes no key, so its cards cannot be verified. "
+        return html.paragraph(said + "Ask it for a keyset statement or a key set.")
     if not issuer.chain:
         said = "This issuer publishes no keyset statement, so its cards can be verified, but "
         said += "neither revocation nor rollback can be seen. Save its key set and card:"

@@ -124,10 +124,13 @@ def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:
         assert "trusted" not in text.replace("untrusted", "")
         assert "A verifier that has no key of this card" in text
         assert "No key is published with this card." in text
+        assert "its cards cannot be verified" in text
+        assert "cardsign verify" not in text
     keys = issuer.jwks().to_bytes()
     text = Read(card_page(card, Published(jwks=keys), now=NOW)[0]).text
     assert "✓ trusted" in text
     assert "neither revocation nor rollback can be seen" in text
+    assert "cardsign verify agent-card.json --jwks jwks.json" in text
     assert f"until when these keys hold.{issuer.thumbprint('card')} ES256" in text
     assert "None" not in text
 
