@@ -284,7 +284,7 @@ def _row(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> Ti
     step = next((one for one in ahead if one.key == key), None)
     over = key.times.revoked or key.times.retired
     forecast = step.due if step else None
-    if step is None and key.state == "active":  # it ends as that of its successor begins
+    if key.state == "active":  # it has no step of its own, and ends as its successor begins
         successions = (
             one.due
             for one in ahead

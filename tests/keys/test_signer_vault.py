@@ -30,7 +30,7 @@ def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") ->
     sign_payload(payload, open_signer(uri, public, access, base=Path("/")), typ="JOSE")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as the server's: made again, it would have more versions
 def rotated(openbao: OpenBao) -> tuple[str, str]:
     """The URIs of both versions of one key."""
     uri = openbao.make("rotated", "ecdsa-p256", versions=2)

@@ -231,6 +231,7 @@ MALFORMED = {
     "a relative library": "pkcs11:token=cards;object=k?module-path=lib.so",
     "a PIN that a program gives": "pkcs11:token=cards;object=k?pin-source=%7Cprogram",
     "an attribute of a token without a value": "pkcs11:token;object=k",
+    "a token's name with a space": "pkcs11:token=my cards;object=k",
 }
 
 

@@ -39,17 +39,20 @@ def test_a_life_is_drawn_phase_by_phase():
 
 
 def test_what_lies_ahead_is_marked_as_such():
-    """A successor will sign when it is its turn, and its predecessor then signs on."""
+    """A successor will sign when it is its turn, its predecessor then signs on, others wait."""
     state = of(lifecycle.enter(rotated(), public("next"), now=after(300)))
-    state = of(lifecycle.record_publication(state, published(after(480), ["one", "two", "next"])))
+    state = of(lifecycle.enter(state, public("spare"), now=after(300)))
+    kids = ["one", "two", "next", "spare"]
+    state = of(lifecycle.record_publication(state, published(after(480), kids)))
 
-    _, two, _, following = key_rows(state, QUICK, after(490))
+    _, two, _, following, spare = key_rows(state, QUICK, after(490))
 
     assert two.spans[-1].end == after(1210)
     assert [(span.phase, span.start, span.ahead) for span in following.spans] == [
         ("waits", after(300), False),
         ("signs", after(1210), True),
     ]
+    assert [(span.phase, span.end) for span in spare.spans] == [("waits", None)]
 
 
 def test_a_key_that_was_retired_has_verified_to_its_end():

@@ -123,6 +123,7 @@ AREAS: Final = {
         (
             *("tests/keys", "tests/test_publication_order.py", "tests/cli/test_keys_*.py"),
             *("tests/cli/test_issuer_story.py", "tests/crash/test_crashes.py"),
+            "tests/cli/test_sign_without_store.py",
         ),
     ),
     "net": Area(

@@ -86,7 +86,7 @@ def attributes(
     found = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not (name and equals):
+        if not equals:
             refuse_uri(text, "expected attributes of the form NAME=VALUE")
         if name not in names:
             known = f"known are {', '.join(names)}" if names else "there are none"

@@ -168,7 +168,7 @@ class AzureKey(RemoteKey):
 
 def _native(kind: str, numbers: Any) -> object:
     """The key as `cryptography` holds it; None if it is of another kind."""
-    if kind.startswith("EC") and numbers.crv == "P-256":
+    if numbers.crv == "P-256":
         x, y = int.from_bytes(numbers.x), int.from_bytes(numbers.y)
         return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
     if kind.startswith("RSA"):
