@@ -165,6 +165,7 @@ AREAS: Final = {
             *("tests/cli/test_resign_command.py", "tests/cli/test_project_*.py"),
             *("tests/card/test_interfaces.py", "tests/trust/test_places.py"),
             *("tests/repo/test_reasons.py", "tests/verify/test_cache.py", "tests/cli/test_lint.py"),
+            *("tests/cli/test_fetch_command.py", "tests/net/test_mcp_servers.py"),
         ),
     ),
 }
