@@ -140,6 +140,13 @@ def test_a_folder_is_set_up_once(made: Made) -> None:
     assert made.tree() == before
 
 
+def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
+    """The root key has one of its own here, so the release key alone is named."""
+    own = IssuerPassphrases(card=SECRET, root=OTHER, release=SECRET, recovery=None)
+    new = init_issuer(tmp_path, tmp_path / "keys", lambda: own, origin=ORIGIN, now=NOW)
+    assert new.shared == ("release",)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
