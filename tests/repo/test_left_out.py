@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ markers =
     needs_softhsm
 """
 JUDGES = {"CARDSIGN_JUDGE_PY": "python", "CARDSIGN_JUDGE_JS_HOME": "folder"}
+
+
+def test_every_folder_of_tests_is_looked_into(root: Path, pytestconfig: pytest.Config) -> None:
+    """By itself pytest passes by folders of some names, and `build` is the name of a room."""
+    folders = {file.parent.name for file in (root / "tests").rglob("test_*.py")}
+    passed_by = pytestconfig.getini("norecursedirs")
+    assert [name for name in folders if any(fnmatch(name, one) for one in passed_by)] == []
 
 
 def outcome(
