@@ -86,6 +86,7 @@ OF_NO_USE: dict[str, Headers] = {
     "the 31st of February": ((CC, "max-age=60"), ("date", "Sat, 31 Feb 2026 12:00:00 GMT")),
     "two dates": ((CC, "max-age=60"), ("date", date()), ("date", date())),
     "it varies with anything": ((CC, "max-age=60"), ("vary", "Accept, *")),
+    "so does a second header": ((CC, "max-age=60"), ("vary", "Accept"), ("vary", "*")),
 }
 
 
