@@ -15,7 +15,7 @@ By default a signer serves these four, and a verifier may accept them:
     Only 1.0 schema members, under either proto3 JSON spelling; proto defaults go; then null,
     "", [] and {} recursively, in lists and free-form content too.
 ``prune-empty-upgraded`` (lossy)
-    :mod:`cardsign.card.profiles.rules` first, then ``prune-empty``.
+    :func:`cardsign.card.profiles.rules.upgrade` first, then ``prune-empty``.
 
 A signer who names one of these serves it besides; no verifier of ours ever accepts them:
 
@@ -204,14 +204,15 @@ class Profile:
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
         rewrite: From the document without `signatures` to what is signed.
-        changes_nothing: Whether it is proven, without a tree, that `rewrite` changes nothing.
+        changes_nothing: Whether it is proven, without a tree, that `rewrite` changes nothing; it is
+            not run then. No default: a rule that did not say it would not be applied.
         serialize: From what is signed to the bytes.
     """
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
     rewrite: Callable[[Payloads], Node]
-    changes_nothing: Callable[[Payloads], bool] = lambda card: card.is_portable
+    changes_nothing: Callable[[Payloads], bool]
     serialize: Callable[[Json], bytes] = jcs
 
 
@@ -254,7 +255,7 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
     """
     try:
         if not is_paranoid() and rule.changes_nothing(received):
-            return _unchanged(rule, received)
+            return _unchanged(rule, received)  # proven beforehand: no tree is made
         rewritten = rule.rewrite(received)
     except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
         raise CanonicalizationError(
@@ -264,7 +265,7 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     if rewritten is received.tree and not is_paranoid():
-        return _unchanged(rule, received)
+        return _unchanged(rule, received)  # seen afterwards: the rule kept every node
     value = tree.write(rewritten)
     assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
     return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
@@ -276,8 +277,15 @@ def _unchanged(rule: Profile, received: Payloads) -> Payload:
     return Payload(rule.name, data, received.members)
 
 
-def _is_plain_to_js(card: Payloads) -> bool:
-    """Whether JavaScript's client holds a portable card as it is: no schemes, no ``__proto__``."""
+# -------------------------------------------------------------------------- the table
+
+
+def _if_portable(card: Payloads) -> bool:
+    return card.is_portable
+
+
+def _if_plain_to_js(card: Payloads) -> bool:
+    """JavaScript's client holds a portable card as it is: no schemes, no ``__proto__``."""
     return (
         "securitySchemes" not in card.members
         and card.is_portable
@@ -285,36 +293,51 @@ def _is_plain_to_js(card: Payloads) -> bool:
     )
 
 
-# -------------------------------------------------------------------------- the table
-
-
+# A new row has its name in ProfileName too, and in the tables of cardsign.sign: whom it serves, and
+# in which order signatures are dropped. `_if_portable` needs a rule that agrees with card/portable.
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
-        Profile("served-as-is", "full", lambda card: card.tree, lambda _: True),
-        Profile("rule-1-as-written", "full", lambda card: as_written(card.tree, CARD_1_0)),
-        Profile("prune-empty", "lossy", lambda card: card.pruned),
-        Profile("prune-empty-upgraded", "lossy", lambda card: card.upgraded),
+        Profile("served-as-is", "full", lambda card: card.tree, changes_nothing=lambda _: True),
+        Profile(
+            "rule-1-as-written",
+            "full",
+            lambda card: as_written(card.tree, CARD_1_0),
+            changes_nothing=_if_portable,
+        ),
+        Profile("prune-empty", "lossy", lambda card: card.pruned, changes_nothing=_if_portable),
+        Profile(
+            "prune-empty-upgraded",
+            "lossy",
+            lambda card: card.upgraded,
+            changes_nothing=_if_portable,
+        ),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
             lambda card: over_schema(card.tree, CARD_1_0),
-            lambda _: False,
+            changes_nothing=lambda _: False,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
             lambda card: as_sdk_0_3(card.tree if "url" in card.members else card.root),
-            lambda _: False,
-            python_json,
+            changes_nothing=lambda _: False,
+            serialize=python_json,
         ),
         Profile(
             "sdk-1.0-legacy",
             "opt-in",
             lambda card: card.upgraded,
+            changes_nothing=_if_portable,
             serialize=python_json_of_doubles,
         ),
-        Profile("js-instance", "opt-in", lambda card: as_js_client(card.tree), _is_plain_to_js),
+        Profile(
+            "js-instance",
+            "opt-in",
+            lambda card: as_js_client(card.tree),
+            changes_nothing=_if_plain_to_js,
+        ),
     )
 }
 
