@@ -221,7 +221,7 @@ def sign_with_notes(
         signed, members = with_signatures(card.document, entries, written)
     known = None
     if members is not None and not is_paranoid():
-        as_signed = Card(members, card.a2a_version, tuple(entries), card.unproven)
+        as_signed = Card(members, card.a2a_version, tuple(entries), card.free_parts)
         known = as_signed, payloads
     check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=known)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))

@@ -79,7 +79,7 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     """Each definition does the work itself: a fast path that lies changes nothing."""
     monkeypatch.setattr("cardsign.card.strictjson.read_fast", lambda *_, **__: {"name": "lie"})
     monkeypatch.setattr("cardsign.card.serialize._encoder", lambda: lambda _: b"lie")
-    monkeypatch.setattr("cardsign.card.canonical.unproven_parts", lambda _: [])
+    monkeypatch.setattr("cardsign.card.canonical.free_parts", lambda _: [])
     card = Card.from_bytes(dump(WITH_DEFAULTS))
     assert card.document == WITH_DEFAULTS
     payloads = Payloads(card.document)

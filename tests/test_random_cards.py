@@ -96,7 +96,7 @@ def test_what_is_known_of_a_signed_card_is_what_a_reader_reads(share: int) -> No
                 assert json.dumps(card.document) == json.dumps(known), (seed, number)
                 assert list(card.signatures) == entries, (seed, number)
                 assert card.a2a_version == given.a2a_version, (seed, number)
-                assert card.unproven == given.unproven, (seed, number)
+                assert card.free_parts == given.free_parts, (seed, number)
                 seen["known"] += 1
     assert seen["known"] > 0
 
@@ -116,7 +116,7 @@ def test_a_card_that_is_too_large_with_its_signatures_is_left_to_a_reader() -> N
     """It is as large as a card may be without them."""
     card = {**PORTABLE, "description": "x"}
     card["description"] = "x" * (MAX_CARD_BYTES - len(dump(card)) + 1)
-    assert Card.from_bytes(dump(card)).unproven is not None
+    assert Card.from_bytes(dump(card)).free_parts is not None
     assert with_signatures(card, ENTRIES[0], dump(card))[1] is None
 
 
@@ -130,7 +130,7 @@ def test_a_portable_card_never_has_two_spellings(share: int) -> None:
             card = Card.from_object(members)
         except CardsignError:
             continue
-        portable += card.unproven is not None
+        portable += card.free_parts is not None
         be_paranoid()
         try:
             assert Card.from_object(members) == card, seed

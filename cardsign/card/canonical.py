@@ -40,8 +40,9 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
-from cardsign.card.document import Card, unproven_parts, unsigned
+from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
+from cardsign.card.portable import free_parts
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdks import as_js_client, as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
@@ -84,9 +85,8 @@ class Payloads:
     def __init__(
         self, card: Card | Mapping[str, Json], refusal: CanonicalizationError | None = None
     ) -> None:
+        self._card = card
         self.members = unsigned(card.document if isinstance(card, Card) else card)
-        if isinstance(card, Card):
-            vars(self)["unproven"] = card.unproven
         self._made: dict[str, Payload | CanonicalizationError] = (
             {} if refusal is None else dict.fromkeys(PROFILES, refusal)
         )
@@ -106,14 +106,15 @@ class Payloads:
         return made if isinstance(made, Payload) else None
 
     @cached_property
-    def unproven(self) -> list[Json] | None:
-        """What :func:`~cardsign.card.document.unproven_parts` finds in it."""
-        return unproven_parts(self.members)
+    def free_parts(self) -> list[Json] | None:
+        """What the schema leaves free in it; None where it is not portable."""
+        card = self._card
+        return card.free_parts if isinstance(card, Card) else free_parts(self.members)
 
     @property
     def is_portable(self) -> bool:
         """Whether the four default profiles are proven to change nothing of it."""
-        return self.unproven is not None
+        return self.free_parts is not None
 
     @cached_property
     def data(self) -> bytes:
@@ -122,7 +123,7 @@ class Payloads:
         Raises:
             CanonicalizationError: It has none.
         """
-        return jcs(self.members, self.unproven)
+        return jcs(self.members, self.free_parts)
 
     @cached_property
     def root(self) -> Node:

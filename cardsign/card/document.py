@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
+from cardsign.card.portable import free_parts
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
     Json,
@@ -45,14 +46,14 @@ class Card:
         a2a_version: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
-        unproven: What may be more in it than texts and booleans under names of the schema, if it
-            is portable; None if it is not (:func:`unproven_parts`).
+        free_parts: What the schema leaves free in it; None where it is not portable
+            (:mod:`cardsign.card.portable`).
     """
 
     document: Mapping[str, Json]
     a2a_version: A2aVersion
     signatures: tuple[Json, ...]
-    unproven: list[Json] | None = None
+    free_parts: list[Json] | None = None
 
     @classmethod
     def from_bytes(
@@ -88,16 +89,16 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        unproven = unproven_parts(unsigned(document))
+        free = free_parts(unsigned(document))
         # All names of a portable card are those of the schema, no two of which fall together.
-        if unproven is None or is_paranoid() or not _are_plain(document):
+        if free is None or is_paranoid() or not _are_plain(document):
             for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
                 raise CardRefused(
                     "card.two_spellings",
                     f"{first!r} and {second!r} are two spellings of one schema name",
                     path=source.pointer,
                 )
-        return cls(document, _a2a_version(document), _signatures(document), unproven)
+        return cls(document, _a2a_version(document), _signatures(document), free)
 
     @property
     def has_endpoint(self) -> bool:
@@ -206,73 +207,6 @@ def _entry_text(entry: Json) -> str:
         members = (f"      {_quoted(name)}: {_quoted(value)}" for name, value in entry.items())
         return "    {\n" + ",\n".join(members) + "\n    }"
     return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
-
-
-def unproven_parts(document: Mapping[str, Json]) -> list[Json] | None:
-    """What of a portable card may be more than texts and booleans under names of the schema.
-
-    A card is portable if the four default profiles are proven to make the same bytes of it. So
-    they do if every member is one of A2A 1.0, in its own spelling and of its type, and none is
-    null, empty or false by default.
-
-    Args:
-        document: The card without `signatures`.
-
-    Returns:
-        What the schema leaves free, and of each map its names; None if the card is not portable.
-    """
-    unproven: list[Json] = []
-    return unproven if _is_message(document, CARD_1_0, unproven) else None
-
-
-def _is_message(value: Any, message: Message, unproven: list[Json]) -> bool:
-    if not value or type(value) is not dict:
-        return False
-    fields, texts, text_lists, oneofs = message.fields, message.texts, message.text_lists, 0
-    for name, child in value.items():
-        kind = type(child)
-        if kind is str:  # as most are
-            if name not in texts or not child:
-                return False
-        elif kind is list and name in text_lists:
-            if not child:
-                return False
-            for one in child:  # cheaper than to ask for the types of all, for lists are short
-                if type(one) is not str or not one:
-                    return False
-        elif (field := fields.get(name)) is not None and _is_of(field, child, unproven):
-            oneofs += field.oneof
-        else:
-            return False
-    return oneofs < 2
-
-
-def _is_of(field: Field, value: Any, unproven: list[Json]) -> bool:
-    """Whether what is neither a text nor a list of texts is what its field says."""
-    if field.shape == "one":
-        if field.message is not None:
-            return _is_message(value, field.message, unproven)
-        if field.kind == "bool":
-            return value is True or (value is False and field.presence)
-        unproven.append(value)
-        return field.kind == "free" and type(value) is dict and not _holds_empty(value)
-    if not value or type(value) is not (list if field.shape == "list" else dict):
-        return False
-    found: Collection[Any] = value
-    if isinstance(value, dict):
-        found = value.values()
-        unproven.append(dict.fromkeys(value))
-    if field.kind == "string":
-        return set(map(type, found)) == _TEXTS and all(found)
-    below = field.message
-    return below is not None and all(_is_message(one, below, unproven) for one in found)
-
-
-def _holds_empty(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        children = value.values() if isinstance(value, dict) else value
-        return not value or any(map(_holds_empty, children))
-    return value is None or value == ""
 
 
 def _are_plain(document: Mapping[str, Json]) -> bool:

@@ -33,14 +33,14 @@ class _NotProven(Exception):
     """Nothing says that an encoder writes the bytes of RFC 8785 for a value."""
 
 
-def jcs(value: Json, unproven: Json = None) -> bytes:
+def jcs(value: Json, free_parts: list[Json] | None = None) -> bytes:
     """RFC 8785 bytes of a JSON value, as :func:`plain_jcs` gives them, but faster.
 
     An encoder writes them, orjson if it is installed, where they are proven to be the same.
 
     Args:
         value: Any.
-        unproven: All of it that may be more than texts and booleans under ASCII names; where
+        free_parts: All of it that may be more than texts and booleans under ASCII names; where
             that is not known, None.
 
     Raises:
@@ -49,7 +49,7 @@ def jcs(value: Json, unproven: Json = None) -> bytes:
     if is_paranoid():
         return plain_jcs(value)
     try:
-        proven = unproven is not None and (not unproven or _provable(unproven) is unproven)
+        proven = free_parts is not None and (not free_parts or _provable(free_parts) is free_parts)
         return _encoder()(value if proven else _provable(value))
     except (_NotProven, ValueError, TypeError, RecursionError):
         return plain_jcs(value)
