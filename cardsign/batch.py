@@ -23,7 +23,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from cardsign.card.strictjson import be_paranoid, is_paranoid, parse_object
+from cardsign.card.paranoid import be_paranoid, is_paranoid
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import (
     FileFault,
     FileMissing,

@@ -36,9 +36,10 @@ from cardsign.card.document import (
 from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_members
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
-from cardsign.card.strictjson import Json, is_paranoid
+from cardsign.card.strictjson import Json
 from cardsign.card.tree import Listed, listed, read, write
 from cardsign.errors import (
     CanonicalizationError,

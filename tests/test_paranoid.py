@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,13 +23,14 @@ from cardsign.cli import run_words
 from cardsign.errors import JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Holder, Policy
+from cardsign.trust import Holder, Policy, is_bundle
 from cardsign.verify import reach_verdict
 from tests.attack_runner.corpus import load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import judge
 from tests.support import NOW, PORTABLE, WITH_DEFAULTS, dump
 
+ROOT = Path(__file__).parents[1]
 CASES = [case for attack in load_attacks() for case in attack.cases]
 CARDS = {
     "portable": PORTABLE,
@@ -75,9 +78,17 @@ def test_the_same_signatures_and_verdicts(card: dict[str, object], alg: str) -> 
     assert found[0][2]["answers"]["integrity"] == "yes"
 
 
+class Liar:
+    """A decoder that reads something else."""
+
+    def raw_decode(self, text: str) -> tuple[dict[str, str], int]:
+        """Take the text for read."""
+        return {"name": "lie"}, len(text)
+
+
 def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each definition does the work itself: a fast path that lies changes nothing."""
-    monkeypatch.setattr("cardsign.card.strictjson.read_fast", lambda *_, **__: {"name": "lie"})
+    monkeypatch.setattr("cardsign.card.strictjson._FAST", Liar())
     monkeypatch.setattr("cardsign.card.serialize._encoder", lambda: lambda _: b"lie")
     monkeypatch.setattr("cardsign.card.canonical.free_parts", lambda _: [])
     card = Card.from_bytes(dump(WITH_DEFAULTS))
@@ -91,6 +102,7 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     assert not cannot_name_us(b"{}")
     with pytest.raises(JsonRefused):
         Card.from_bytes(b'{"a":1,"a":2}')
+    assert is_bundle(b'{"format":"cardsign-bundle/1"}')  # as statements, read by the same reader
 
 
 def test_a_signature_is_checked_by_joserfc_too(
@@ -106,6 +118,20 @@ def test_a_signature_is_checked_by_joserfc_too(
     monkeypatch.setattr("cardsign.jose.algorithms.Algorithm.fits", lambda *_: True)
     report = reach_verdict(dump(signed), expect=Holder(), policy=policy, now=NOW)
     assert report.verdict == "invalid"
+
+
+def test_the_list_of_shortcuts_is_whole() -> None:
+    """Whoever reads it sees each module that asks the switch, and a test that exists of each."""
+    listed = str(import_module("cardsign.card.paranoid").__doc__)
+    switched, others = listed.split("The switch does not turn off")
+    asking = {
+        path.relative_to(ROOT / "cardsign").as_posix()
+        for path in (ROOT / "cardsign").rglob("*.py")
+        if re.search(r"(?<!def )is_paranoid\(\)", path.read_text(encoding="utf-8"))
+    }
+    assert set(re.findall(r"^``([\w/]+\.py)``:", switched, re.MULTILINE)) == asking - {"batch.py"}
+    for file, name in re.findall(r"``(tests/\S+)::(\w+)``", switched + others):
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), name
 
 
 @pytest.mark.thorough

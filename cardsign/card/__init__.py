@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
     from cardsign.card.members import check_members as check_members
+    from cardsign.card.paranoid import be_paranoid as be_paranoid
+    from cardsign.card.paranoid import is_paranoid as is_paranoid
     from cardsign.card.profiles.rules import upgrade as upgrade
     from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
@@ -68,8 +70,6 @@ if TYPE_CHECKING:
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
     from cardsign.card.strictjson import Json as Json
     from cardsign.card.strictjson import append as append
-    from cardsign.card.strictjson import be_paranoid as be_paranoid
-    from cardsign.card.strictjson import is_paranoid as is_paranoid
     from cardsign.card.strictjson import parse_object as parse_object
     from cardsign.card.strictjson import pointer as pointer
     from cardsign.card.strictjson import split as split

@@ -42,12 +42,13 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.portable import free_parts
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdks import as_js_client, as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import base64url, jcs, python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json, is_paranoid, split
+from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node, Source
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass

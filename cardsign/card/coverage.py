@@ -18,11 +18,12 @@ from cardsign.card.canonical import (
     Payload,
 )
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, is_paranoid, members_of
+from cardsign.card.strictjson import Json, members_of
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.records import dataclass
 

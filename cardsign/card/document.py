@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.portable import free_parts
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import (
@@ -14,7 +15,6 @@ from cardsign.card.strictjson import (
     Json,
     children_of,
     count_values,
-    is_paranoid,
     parse_object,
     read_fast,
 )

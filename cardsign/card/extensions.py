@@ -20,6 +20,7 @@ from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
 from cardsign.card.document import Card, unsigned
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import (
     MAX_INTEGER,
@@ -27,7 +28,6 @@ from cardsign.card.strictjson import (
     append,
     children_of,
     elements_of,
-    is_paranoid,
     members_of,
     objects_in,
 )

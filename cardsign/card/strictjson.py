@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NoReturn, TypeAlias
 
+from cardsign.card.paranoid import is_paranoid
 from cardsign.errors import JsonRefused
 
 # JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document.
@@ -347,26 +348,6 @@ class Scanner:
         return JsonRefused(code, message, path=pointer(*self._path), line=line, column=column)
 
 
-_is_paranoid = False
-
-
-def be_paranoid(paranoid: bool = True) -> None:
-    """From now on, let the definitions alone read, write and check in this process.
-
-    Then every text is read by the scanner, every payload made from a tree and written by rfc8785,
-    its coverage walked, and every signature checked by joserfc as well. The answers are the same,
-    unless a fast path of ours is wrong. It is a setting of the process, so that no reader, thread
-    or forked worker can miss it.
-    """
-    global _is_paranoid
-    _is_paranoid = paranoid
-
-
-def is_paranoid() -> bool:
-    """Whether no fast path is to be taken (:func:`be_paranoid`)."""
-    return _is_paranoid
-
-
 #: Bytes. The largest of 100 public cards has 69 KiB; a hostile input of this size costs the
 #: scanner some 0.3 s.
 MAX_CARD_BYTES: Final = 256 * 1024
@@ -416,7 +397,7 @@ def parse_object(
             "json.too_large",
             f"{len(untrusted_bytes)} bytes of input, where at most {max_bytes} are read",
         )
-    fast = None if paranoid or is_paranoid() else read_fast(untrusted_bytes, max_depth=max_depth)
+    fast = None if paranoid else read_fast(untrusted_bytes, max_depth=max_depth)
     return Scanner(_decode(untrusted_bytes), max_depth).document() if fast is None else fast
 
 
@@ -499,6 +480,8 @@ def _decode(untrusted_bytes: bytes) -> str:
 def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
     """What :func:`parse_object` would return, of any size; None where it would refuse or might."""
     try:
+        if is_paranoid():
+            return Scanner(_decode(untrusted_bytes), max_depth).document()
         text = untrusted_bytes.strip(_SPACES).decode("utf-8")
         value, end = _FAST.raw_decode(text)
         if end != len(text) or type(value) is not dict:
@@ -510,7 +493,7 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
         # An escape is the only way to a surrogate in decoded UTF-8.
         if "\\" in text and ("\\ud" in text or "\\uD" in text):
             json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, JsonRefused):
         return None
     return value
 

@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 import click
 
-from cardsign.card.strictjson import MAX_CARD_BYTES, be_paranoid
+from cardsign.card.paranoid import be_paranoid
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.talk import COPIES, ask_first, is_json, say
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import read_bytes, write_atomic

@@ -25,7 +25,8 @@ from typing import Any, Final, TypeAlias
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import Json, is_paranoid
+from cardsign.card.paranoid import is_paranoid
+from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lru import Lru
 from cardsign.reasons import Reason, weighed
