@@ -1,8 +1,15 @@
 """What a signature leaves open: the parts of a received card that its payload does not hold.
 
-Coverage is read off the rewriting that made the payload (:mod:`cardsign.card.tree`), never
-off a comparison of pointers. Every uncovered member or element at any depth counts against
-the card, except the closed table of :class:`Excuse`.
+Coverage is read off the rewriting that made the payload, never off a comparison of pointers:
+
+* A payload without `rewritten` is that of a profile that changed nothing: all of the card is
+  covered. :func:`~cardsign.card.canonical.make_payload` decides that.
+* A node that is :class:`~cardsign.card.tree.AsReceived` covers all that was received below it.
+  :meth:`~cardsign.card.tree.Node.with_value` decides that.
+* Of any other node, what is found below it is covered, and the walk here finds the rest.
+
+Every uncovered member or element at any depth counts against the card, except the closed table of
+:class:`Excuse`.
 """
 
 from __future__ import annotations
@@ -13,10 +20,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from cardsign.card.canonical import (
-    FULL_PROFILES,
-    Payload,
-)
+from cardsign.card.canonical import FULL_PROFILES, Payload
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.paranoid import is_paranoid
 from cardsign.card.profiles.rules import without_empties
@@ -26,94 +30,6 @@ from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, members_of
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.records import dataclass
-
-# Row (ii) of the closed table: does a 0.3 member say what the covered 1.0 data says?
-
-
-_CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
-_REQUIREMENTS: Final = "securityRequirements"
-_VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
-
-_BY_WRAPPER: Final = {one.wrapper: one for one in SCHEME_TYPES}
-
-
-def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:
-    """Whether a 0.3 member equals what the payload's 1.0 data gives.
-
-    False for every member that A2A 0.3.0 does not define at that place. `messages` are the
-    payload's objects by the received value that each came from.
-    """
-    assert node.source is not None  # noqa: S101 - a received node
-    match node.source.tokens:
-        case (str(name),) if name in _CONNECTION:
-            assert payload.received is not None  # noqa: S101 - it leaves something out
-            card = members_of(write(payload.received))
-            return any(_same_connection(card, one) for one in _old_interfaces(payload))
-        case ("additionalInterfaces",):
-            old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
-            value = write(node)
-            return isinstance(value, list) and all(jcs(one) in old for one in value)
-        case ("supportsAuthenticatedExtendedCard",):
-            flag = members_of(payload.value.get("capabilities")).get("extendedAgentCard")
-            return isinstance(node.value, bool) and node.value is (flag is True)
-        case ("security",):
-            return write(node) == flat_requirements(payload.value)
-        case ("skills", _, "security"):
-            skill = _above(node, messages)
-            owner = {name: write(one) for name, one in skill.items() if name == _REQUIREMENTS}
-            return bool(skill) and write(node) == flat_requirements(owner)
-        case ("securitySchemes", _, str(member)):
-            flat = _flat_scheme(_above(node, messages))
-            # Not `==`: to Python 1 is True, to JSON it is not.
-            return member in flat and jcs(write(flat[member])) == jcs(write(node))
-    return False
-
-
-def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
-    """What the payload holds of the object in which a received member stands."""
-    parent = node.source.parent if node.source is not None else None
-    message = messages.get(parent) if parent is not None else None
-    return message.value if message is not None and isinstance(message.value, dict) else {}
-
-
-def _old_interfaces(payload: Payload) -> list[Interface]:
-    """The 1.0 interfaces of the payload that speak 0.x."""
-    return [
-        one
-        for one in interfaces_of(payload.value)
-        if one.written_in == "1.0" and str(one.version or "").startswith("0.")
-    ]
-
-
-def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool:
-    """One covered 0.x interface must give all three members, so they are judged as one."""
-    defaults = {"preferredTransport": DEFAULT_TRANSPORT, "protocolVersion": interface.version}
-    given = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
-    connection = {**defaults, **given}
-    return (
-        connection.get("url") == interface.url
-        and connection["preferredTransport"] == interface.binding
-        and _same_version(connection["protocolVersion"], interface.version)
-    )
-
-
-def _same_version(one: Json, other: Json) -> bool:
-    """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
-    matches = [_VERSION.fullmatch(v) for v in (one, other) if isinstance(v, str)]
-    versions = [match["minor"] for match in matches if match]
-    return len(versions) == 2 and versions[0] == versions[1]
-
-
-def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
-    """A 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
-    if len(scheme) != 1:
-        return {}
-    ((wrapper, inner),) = scheme.items()
-    kind = _BY_WRAPPER.get(wrapper)
-    if kind is None or not isinstance(inner.value, dict):
-        return {}
-    members = {kind.renamed.get(name, name): one for name, one in inner.value.items()}
-    return {"type": Node(kind.name), **members}
 
 
 class Excuse(Enum):
@@ -153,7 +69,7 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
     if payload.received is None or payload.rewritten is None:
-        return ()  # covered by construction
+        return ()  # covered by construction: make_payload has found nothing changed
     walk = _Walk(payload, payload.rewritten, accept_lossy and payload.profile not in FULL_PROFILES)
     return tuple(walk.members(payload.received, _Place(CARD_1_0, CARD_0_3, False)))
 
@@ -207,6 +123,9 @@ class _Place:
 
 
 class _Walk:
+    """Goes down the card, by both schemas. `held` are the sources of which the payload has at least
+    something, `whole` those that need no look inside."""
+
     def __init__(self, payload: Payload, rewritten: Node, accept_lossy: bool) -> None:
         self.payload = payload
         self.rewritten = rewritten
@@ -301,3 +220,92 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     if field.kind == "free":
         return without_empties(node).is_empty
     return value == "" or (value is False and not field.presence)
+
+
+# Excuse.SAME_AS_1_0: does a 0.3 member say what the covered 1.0 data says?
+
+
+_CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
+_REQUIREMENTS: Final = "securityRequirements"
+_VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
+
+_BY_WRAPPER: Final = {one.wrapper: one for one in SCHEME_TYPES}
+
+
+def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:
+    """Whether a 0.3 member equals what the payload's 1.0 data gives.
+
+    False for every member that A2A 0.3.0 does not define at that place. `messages` are the
+    payload's objects by the received value that each came from.
+    """
+    assert node.source is not None  # noqa: S101 - a received node
+    match node.source.tokens:
+        case (str(name),) if name in _CONNECTION:
+            assert payload.received is not None  # noqa: S101 - it leaves something out
+            card = members_of(write(payload.received))
+            return any(_same_connection(card, one) for one in _old_interfaces(payload))
+        case ("additionalInterfaces",):
+            old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
+            value = write(node)
+            return isinstance(value, list) and all(jcs(one) in old for one in value)
+        case ("supportsAuthenticatedExtendedCard",):
+            flag = members_of(payload.value.get("capabilities")).get("extendedAgentCard")
+            return isinstance(node.value, bool) and node.value is (flag is True)
+        case ("security",):
+            return write(node) == flat_requirements(payload.value)
+        case ("skills", _, "security"):
+            skill = _above(node, messages)
+            owner = {name: write(one) for name, one in skill.items() if name == _REQUIREMENTS}
+            return bool(skill) and write(node) == flat_requirements(owner)
+        case ("securitySchemes", _, str(member)):
+            flat = _flat_scheme(_above(node, messages))
+            # Not `==`: to Python 1 is True, to JSON it is not.
+            return member in flat and jcs(write(flat[member])) == jcs(write(node))
+    return False
+
+
+def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
+    """What the payload holds of the object in which a received member stands."""
+    parent = node.source.parent if node.source is not None else None
+    message = messages.get(parent) if parent is not None else None
+    return message.value if message is not None and isinstance(message.value, dict) else {}
+
+
+def _old_interfaces(payload: Payload) -> list[Interface]:
+    """The 1.0 interfaces of the payload that speak 0.x."""
+    return [
+        one
+        for one in interfaces_of(payload.value)
+        if one.written_in == "1.0" and str(one.version or "").startswith("0.")
+    ]
+
+
+def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool:
+    """One covered 0.x interface must give all three members, so they are judged as one."""
+    defaults = {"preferredTransport": DEFAULT_TRANSPORT, "protocolVersion": interface.version}
+    given = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
+    connection = {**defaults, **given}
+    return (
+        connection.get("url") == interface.url
+        and connection["preferredTransport"] == interface.binding
+        and _same_version(connection["protocolVersion"], interface.version)
+    )
+
+
+def _same_version(one: Json, other: Json) -> bool:
+    """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
+    matches = [_VERSION.fullmatch(v) for v in (one, other) if isinstance(v, str)]
+    versions = [match["minor"] for match in matches if match]
+    return len(versions) == 2 and versions[0] == versions[1]
+
+
+def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
+    """A 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
+    if len(scheme) != 1:
+        return {}
+    ((wrapper, inner),) = scheme.items()
+    kind = _BY_WRAPPER.get(wrapper)
+    if kind is None or not isinstance(inner.value, dict):
+        return {}
+    members = {kind.renamed.get(name, name): one for name, one in inner.value.items()}
+    return {"type": Node(kind.name), **members}

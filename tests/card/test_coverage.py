@@ -231,7 +231,7 @@ def test_a_null_of_0_3_is_absent() -> None:
     assert excuses({**PORTABLE, "url": None}, "prune-empty") == {"/url": DEFAULT}
 
 
-# ------------------------------------------------------------------ row (ii): 0.3 says the same
+# ------------------------------------------------------------------ SAME_AS_1_0: 0.3 says the same
 
 
 def test_a_document_for_both_generations_says_one_thing() -> None:
