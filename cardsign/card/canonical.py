@@ -155,7 +155,8 @@ class Payload:
     Attributes:
         profile: The profile's name.
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
-        value: The JSON object that `data` spells; not to be changed, for the card may share it.
+        value: The JSON object that `data` spells; not to be changed, for the card may share it. A
+            trusted verdict hands it to its caller for good, and reads the bytes anew for the rest.
         received: The nodes of the card of which it was made; None if the profile changed nothing.
         rewritten: What the profile made of them, or None. The source of each node is the received
             value that it came from.

@@ -166,12 +166,12 @@ class StatementUsed:
         return {"number": self.number, "digest": self.digest, "exp": self.exp}
 
 
-class _FoundLater:
-    """Members that are put in their place, or found out, when they are first asked for."""
+class _Lazy:
+    """What :func:`lazy_report` needs: members that are put in their place when first asked for."""
 
-    __slots__ = ("_find", "_known")
+    __slots__ = ("_known", "_later")
     _known: Mapping[str, Any]
-    _find: Callable[[str], Any]
+    _later: Mapping[str, Callable[[], Any]]
 
     if not TYPE_CHECKING:
 
@@ -179,14 +179,19 @@ class _FoundLater:
             """A member that is not there yet."""
             if name not in self.__dataclass_fields__:
                 raise AttributeError(name)
-            found = self._known[name] if name in self._known else self._find(name)
+            found = self._known[name] if name in self._known else self._later[name]()
             object.__setattr__(self, name, found)
             return found
 
 
 @dataclass(frozen=True, slots=True)
-class Report(_FoundLater):
+class Report(_Lazy):
     """The verdict on (bytes, subject, policy, time), with everything that led to it.
+
+    A ``trusted`` report of :func:`~cardsign.verify.reach_verdict` is lazy: `signatures` and
+    `reasons` are found when first read, which may examine signatures that decide nothing; so is
+    the `card` of a verdict of before. Whatever reads all members finds all: ``==``, `replace`,
+    `repr`, a copy. Every other report is whole from the beginning.
 
     Attributes:
         verdict: ``trusted`` is four times yes, or `current` waived by name.
@@ -279,17 +284,17 @@ class Report(_FoundLater):
         }
 
 
-def found_later(known: Mapping[str, Any], find: Callable[[str], Any]) -> Report:
-    """A report of which these members are known, and the others found when asked for."""
+def lazy_report(known: Mapping[str, Any], later: Mapping[str, Callable[[], Any]]) -> Report:
+    """A report of which these members are known, and those of `later` found when asked for."""
     made = Report.__new__(Report)
     object.__setattr__(made, "_known", known)
-    object.__setattr__(made, "_find", find)
+    object.__setattr__(made, "_later", later)
     return made
 
 
-def without_card(report: Report) -> Report:
-    """A copy of what :func:`found_later` made; nothing is found out for it."""
-    return found_later({**report._known, "card": None}, report._find)
+def without_card(lazy: Report) -> Report:
+    """A copy of what :func:`lazy_report` made; nothing is found for it."""
+    return lazy_report({**lazy._known, "card": None}, lazy._later)
 
 
 class VerificationError(CardsignError):

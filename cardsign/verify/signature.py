@@ -1,11 +1,15 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
 (1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
-(2) its kid names a key of the source that the anchor names          :func:`examine_signature`
+(2) its kid names a key of the source that the anchor names          ``IssuerTrust.find``
 (3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payload`
-(4) typ and profile are ones that may count (rule V3)                :func:`_worth`
-(5) the four answers, from this signature's payload alone (rule V2)  :func:`_worth`
-(6) whether the payload is of the kind asked for, and current (V5)   :func:`_freshness`
+
+The four answers come from that payload alone (rule V2):
+
+(4) integrity: typ and profile are ones that may count (V3)          :func:`_may_count`
+(5) authorised: the key, the kind of card, its interfaces (V4)       :func:`_why_no_card_of`
+(6) current: listed, not rolled back, not revoked (V5)               :func:`_freshness`
+(7) complete: what it leaves open is accepted (V6)                   ``card.coverage.left_open``
 
 What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
 """
@@ -13,6 +17,7 @@ What speaks against a card is "no"; where nobody who may speak has spoken, it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from cardsign.card.canonical import (
@@ -86,6 +91,7 @@ def examine_signature(
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
     if entry.header.kind == "compat" and not try_compat:
+        # Of one that is tried, `_why_it_does_not_count` says the same in other words.
         untried = "a compat signature is made for other SDKs, so it was not checked"
         reason = Reason.of("sig.compat", untried, path)
         return _worthless(index, entry.header, "not-tried", reason, Answers())
@@ -107,7 +113,8 @@ def examine_signature(
         )
         bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    return _worth(index, entry.header, key, payload, payloads, expect, trust)
+    # (4) to (7) its answers
+    return _judge(index, entry.header, key, payload, payloads=payloads, expect=expect, trust=trust)
 
 
 def _worthless(
@@ -134,9 +141,7 @@ def _without_key(
     """A signature of which nothing can be checked; its kid is a claim, and explains only."""
     kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
-    answers = Answers()
-    known, hint = _known_kids(trust)
-    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{known}"
+    answers, hint = Answers(), ""
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
@@ -151,12 +156,14 @@ def _without_key(
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
         hint = f"If this should be its card, say so: --issuer {other}"
-    hint = hint if code in ("key.unknown", "key.not_enrolled") else ""
+    else:
+        accepted, hint = _accepted_kids(trust)
+        code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
     reason = Reason.of(code, message, f"/signatures/{index}", hint=hint)
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
-def _known_kids(trust: IssuerTrust | None) -> tuple[str, str]:
+def _accepted_kids(trust: IssuerTrust | None) -> tuple[str, str]:
     """Which keys are accepted instead, and what to do if their set may have named none of them."""
     kids = [key.public.kid for key in trust.keys] if trust is not None else []
     if not kids or trust is None:
@@ -215,43 +222,42 @@ def _fitting(
 # ------------------------------------------------------------------ what it is worth
 
 
-def _worth(
+def _judge(
     index: int,
     header: ProtectedHeader,
     key: IssuerKey,
     payload: Payload,
+    *,
     payloads: Payloads,
     expect: Expectation | None,
     trust: IssuerTrust,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
-    # (4) a compat typ never counts, and JWT only for a payload without a token's claims
-    allowed = payload.profile in trust.issuer.profiles and (
-        header.kind == "full" or (header.kind == "jwt" and not token_claims(payload.value))
-    )
-    # (5) its answers
-    opened = left_open(payload, accept_lossy=allowed)
-    marker, other_kind = _read_marker(payload, expect)
-    against = [one for one in (_why_not_now(key, trust), other_kind) if one is not None]
-    against += _no_card_of(payload, trust)
-    current, why = _freshness(payloads, marker, trust, expect)
+    # (4) integrity; a revoked key's signature never counts
+    may_count = _may_count(header, payload, trust.issuer)
+    is_revoked = key.public.thumbprint in trust.revoked
     verdict: SignatureVerdict = "valid"
-    reasons = [*against, why] if why else [*against]
-    if key.public.thumbprint in trust.revoked:
-        verdict, current = "revoked", "no"
-        reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
-    elif not allowed:
-        verdict, why_not = _why_not(header, payload, trust.issuer, path)
-        reasons.insert(0, why_not)
-    counts = allowed and verdict == "valid"
+    first: Reason | None = None
+    if is_revoked:
+        verdict = "revoked"
+        first = Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path)
+    elif not may_count:
+        verdict, first = _why_it_does_not_count(header, payload, trust.issuer, path)
+    counts = may_count and not is_revoked
+    # (5) authorised
+    marker, other_kind = _read_marker(payload, expect)
+    against = [one for one in (_why_key_may_not_sign_now(key, trust), other_kind) if one]
+    against += _why_no_card_of(payload, trust)
+    # (6) current
+    current, not_current = _freshness(payloads, marker, trust, expect)
+    # (7) complete
+    opened = left_open(payload, accept_lossy=may_count)
+    reasons = [one for one in (first, *against, not_current) if one]
     if opened.first:
         open_parts = tuple(_coverage_reasons(opened, payload.profile))
         # What the policy accepts unsigned speaks against nothing (R12).
         is_accepted = counts and not opened.fails
         reasons.extend(weighed(open_parts, trusted=True) if is_accepted else open_parts)
-    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]  # rule V8
-    if marker is not None:
-        ends.append(marker.exp)
     return SignatureReport(
         index=index,
         kid=header.kid,
@@ -266,18 +272,26 @@ def _worth(
         holder=key.holder or None,
         payload=payload.data,
         answers=Answers(
-            integrity="yes" if allowed else "no",
+            integrity="yes" if may_count else "no",
             authorised="no" if against else "yes",
-            current=current,
+            current="no" if is_revoked else current,
             complete="no" if opened.fails else "yes",
         ),
-        ends=utc(min(ends)) if ends else None,
+        ends=_ends(key, marker, trust),
     )
 
 
-def _why_not(
+def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer) -> bool:
+    """A compat typ never counts, and JWT only for a payload without a token's claims (V3)."""
+    if payload.profile not in issuer.profiles:
+        return False
+    return header.kind == "full" or (header.kind == "jwt" and not token_claims(payload.value))
+
+
+def _why_it_does_not_count(
     header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer, path: str
 ) -> tuple[SignatureVerdict, Reason]:
+    """What :func:`_may_count` has refused, in the words of the first rule that refuses it."""
     profile = payload.profile
     if header.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
@@ -288,10 +302,10 @@ def _why_not(
     if profile in OPT_IN_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
-    return "other-profile", _not_accepted(payload, issuer, path)
+    return "other-profile", _why_not_accepted(payload, issuer, path)
 
 
-def _not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
+def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
     """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
@@ -309,7 +323,7 @@ def _not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
     return Reason.of("sig.other_profile", message, path, hint)
 
 
-def _no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
+def _why_no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
     """Why the payload's interfaces are not the subject's (rule V4), and why it is no Agent Card
     (decision E1: whatever the typ)."""
     found = []
@@ -322,6 +336,14 @@ def _no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
     except CardRefused as refusal:
         found.append(Reason.from_error(refusal))
     return found
+
+
+def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
+    """The earliest deadline (rule V8)."""
+    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
+    if marker is not None:
+        ends.append(marker.exp)
+    return utc(min(ends)) if ends else None
 
 
 def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
@@ -366,7 +388,7 @@ def _read_marker(
     return marker, None
 
 
-def _why_not_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
+def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
@@ -385,14 +407,7 @@ def _freshness(
     trust: IssuerTrust,
     expect: Expectation | None,
 ) -> tuple[Answer, Reason | None]:
-    """Whether a card is known to be current, and if not, why.
-
-    Args:
-        payloads: The received document's.
-        marker: That of an extended card.
-        trust: Who may speak, and what has been said.
-        expect: What was asked for.
-    """
+    """Whether a card is known to be current, and if not, why; `marker` is an extended card's."""
     if marker is not None and trust.now.timestamp() >= marker.exp:
         expired = f"the extended card expired at {minute(marker.exp)}"
         return "no", Reason.of("extended.expired", expired)
@@ -400,15 +415,15 @@ def _freshness(
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _public(payloads.of("served-as-is"), release, trust, expect)
+        against = _against_public(payloads.of("served-as-is"), release, trust, expect)
     else:
-        against = _extended(marker, release)
+        against = _against_extended(marker, release)
     if against is not None:
         return "no", against
     return ("unknown", None) if trust.hindrances else ("yes", None)
 
 
-def _public(
+def _against_public(
     whole: Payload | None,
     release: ReleaseStatement,
     trust: IssuerTrust,
@@ -421,10 +436,9 @@ def _public(
         return Reason.of("card.digest_unlisted", missing)
     here = [card for card in listed if _is_at(card, trust, expect)]
     if not here:
-        elsewhere = (
-            f"release {release.seq} lists this card for {', '.join(card.url for card in listed)}"
-        )
-        return Reason.of("card.listed_elsewhere", elsewhere)
+        elsewhere = ", ".join(card.url for card in listed)
+        message = f"release {release.seq} lists this card for {elsewhere}"
+        return Reason.of("card.listed_elsewhere", message)
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
         floor = release.floor[newest.url]
@@ -447,7 +461,7 @@ def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> 
     return trust.may_stand_at(url)
 
 
-def _extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
+def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
     least = release.floor.get(FLOOR_EXTENDED, 0)
     if marker.seq < least:
         old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import cache as once
 from functools import partial
@@ -51,7 +50,7 @@ from cardsign.verify.report import (
     SignatureReport,
     StatementUsed,
     Verdict,
-    found_later,
+    lazy_report,
     without_card,
 )
 from cardsign.verify.signature import examine_signature
@@ -95,7 +94,7 @@ def reach_verdict(
     # (1) whose card it should be
     issuer = policy.find(expect)
     if issuer is None:
-        return replace(verdict_on(untrusted_bytes, expect, policy, None, now), historic=historic)
+        return verdict_on(untrusted_bytes, expect, policy, None, now, historic=historic)
     states = NO_STATES if issuer.is_holder else states
     keep = partial(states.keep, issuer)
     with states.of(issuer) as state:
@@ -107,13 +106,13 @@ def reach_verdict(
         matter = None if cache is None else matter_of(untrusted_bytes, expect, policy, trust)
         report = None if cache is None or matter is None else cache.get(matter, now)
         if report is None:
-            report = verdict_on(untrusted_bytes, expect, policy, trust, now)
+            report = verdict_on(untrusted_bytes, expect, policy, trust, now, historic=historic)
             if cache is not None and matter is not None:
                 cache.put(matter, report)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
-    return replace(report, historic=True) if historic else report
+    return report
 
 
 def verdict_on(
@@ -123,52 +122,74 @@ def verdict_on(
     trust: IssuerTrust | None,
     now: datetime,
     known: tuple[Card, Payloads] | None = None,
+    *,
+    historic: bool = False,
 ) -> Report:
     """What the bytes, the subject, the policy and the time come to; nothing is remembered.
 
-    `known` is what these bytes are proven to be read as.
+    `known` is what these bytes are proven to be read as; then all signatures are examined.
     """
-    subject = _subject(expect, trust.issuer if trust else None)
+    given = _given(expect, trust, now, historic)
+    # (3) the card, read strictly
+    try:
+        card, payloads = known or _read(untrusted_bytes, policy)
+    except InputRefused as refusal:
+        unread = Report.unread(refusal, given["subject"], now)
+        return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **given)
+    # (4) each signature by itself, from the last one back, until one decides
+    examine: _Examine = partial(
+        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
+    )
+    may_stop = known is None and not is_paranoid()
+    signatures = _back_to_one_that_decides(card.signatures, examine, trust, may_stop)
+    if not any(one.counts for one in signatures):
+        signatures = _with_compat_tried(signatures, card.signatures, examine)
+    # (5) the best single one decides
+    found = _Conclusion(card, payloads, signatures, trust, expect)
+    members = {**given, **found.members(payloads)}
+    if found.verdict != "trusted":
+        return Report(signatures=found.signatures, reasons=found.reasons(), **members)
+    # What nobody asks a trusted report for is not found: see Report.
+    before = len(card.signatures) - len(signatures)
+    if not before:
+        return lazy_report(members | {"signatures": found.signatures}, {"reasons": found.reasons})
+
+    @once
+    def whole() -> _Conclusion:
+        """With the signatures before; of the bytes, for the card is its caller's now."""
+        card, payloads = _read(untrusted_bytes, policy)
+        again = partial(examine, payloads=payloads)
+        first = _back_to_one_that_decides(card.signatures[:before], again, trust, may_stop=False)
+        return _Conclusion(card, payloads, (*first, *signatures), trust, expect)
+
+    later = {"signatures": lambda: whole().signatures, "reasons": lambda: whole().reasons()}
+    return lazy_report(members, later)
+
+
+def _given(
+    expect: Expectation | None, trust: IssuerTrust | None, now: datetime, historic: bool
+) -> dict[str, Any]:
+    """The members of the report that do not depend on the card."""
     keyset, release = (trust.keyset, trust.release) if trust else (None, None)
-    told: dict[str, Any] = {
-        "subject": subject,
+    return {
+        "subject": _subject(expect, trust.issuer if trust else None),
         "checked_at": now,
+        "historic": historic,
         "keyset": StatementUsed(keyset.label, keyset.digest, keyset.exp) if keyset else None,
         "release": StatementUsed(str(release.seq), release.digest, release.exp)
         if release
         else None,
     }
-    # (3) the card, read strictly
-    try:
-        card, payloads = known or _read(untrusted_bytes, policy)
-    except InputRefused as refusal:
-        unread = Report.unread(refusal, subject, now)
-        return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **told)
-    # (4) each signature by itself, until one decides
-    examine = partial(examine_signature, expect=expect, policy=policy, trust=trust)
-    all_at_once = known is not None or is_paranoid()
-    signatures = _examined(card, payloads, examine, trust, all_at_once)
-    # (5) the best single one decides
-    found = _Conclusion(card, payloads, signatures, trust, expect)
-    told |= found.told()
-    signed = payloads.of(found.best.profile) if found.best and found.best.profile else None
-    if found.verdict != "trusted" or signed is None:
-        return Report(signatures=found.signatures, reasons=found.reasons(), **told)
-    told |= {"card": signed.value, "historic": False}
-    if len(signatures) == len(card.signatures):
-        told["signatures"] = found.signatures
-        return found_later(told, lambda _: found.reasons())
 
-    @once
-    def whole() -> _Conclusion:
-        """The same with the signatures before; of the bytes, for the card is its caller's now."""
-        again = _read(untrusted_bytes, policy)
-        all_of_them = _examined(*again, examine, trust, True, signatures)
-        return _Conclusion(*again, all_of_them, trust, expect)
 
-    return found_later(
-        told, lambda name: whole().signatures if name == "signatures" else whole().reasons()
-    )
+def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
+    name = issuer.name if issuer else None
+    match public_subject(expect):
+        case Issuer(named) | AtOrigin(named) | CardUrl(named) if issuer is None:
+            name = named
+    if isinstance(expect, Extended):
+        return f"{name or 'nobody'}, extended card of audience {expect.audience}"
+    return name
 
 
 def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
@@ -179,30 +200,36 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     return card, Payloads(card)
 
 
-def _examined(
-    card: Card,
-    payloads: Payloads,
-    examine: Callable[..., SignatureReport],
-    trust: IssuerTrust | None,
-    all_at_once: bool,
-    known: tuple[SignatureReport, ...] = (),
-) -> tuple[SignatureReport, ...]:
-    """The signatures from the last one back to one that decides, if not all of them.
+# ------------------------------------------------------------------ (4) until one decides
 
-    Those of compat typ are checked only where none counts (decision E9). `known` are those of the
-    last entries.
+
+#: :func:`examine_signature` with all but the entry and its index.
+_Examine: TypeAlias = Callable[..., SignatureReport]
+
+
+def _back_to_one_that_decides(
+    entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, may_stop: bool
+) -> tuple[SignatureReport, ...]:
+    """The last signatures, from one that decides on; all, where none does or it may not stop.
+
+    Those of compat typ are not tried (decision E9). :func:`_best` must choose the one at which
+    this stops.
     """
-    entries = card.signatures
-    found = deque(known)
-    for index in reversed(range(len(entries) - len(known))):
-        found.appendleft(examine(index, entries[index], payloads, try_compat=False))
-        if index and not all_at_once and _decides(found[0], trust):
+    found = []
+    for index in reversed(range(len(entries))):
+        found.append(examine(index, entries[index], try_compat=False))
+        if may_stop and index and _decides(found[-1], trust):
             break
-    if any(one.counts for one in found):
-        return tuple(found)
+    return tuple(reversed(found))
+
+
+def _with_compat_tried(
+    signatures: tuple[SignatureReport, ...], entries: tuple[Json, ...], examine: _Examine
+) -> tuple[SignatureReport, ...]:
+    """The same where none counts, so that none has decided: now the compat ones explain why."""
     return tuple(
-        examine(one.index, entries[one.index], payloads) if one.verdict == "not-tried" else one
-        for one in found
+        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
+        for one in signatures
     )
 
 
@@ -210,38 +237,14 @@ def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
     """Whether one signature makes the card trusted, as no other can in a better way.
 
     It holds the whole card and answers as well as any other: by the same release, and by the
-    same marker, since an extended card is asked for or it is not.
+    same marker, since an extended card is asked for or it is not. What decides always counts.
     """
     if trust is None or trust.issuer.require or one.profile != "served-as-is":
         return False
     return _verdict((one,), one, trust) == "trusted"
 
 
-def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
-    asked = public_subject(expect)
-    match asked:
-        case _ if issuer is not None:
-            name: str | None = issuer.name
-        case Issuer(named) | AtOrigin(named) | CardUrl(named):
-            name = named
-        case _:
-            name = None
-    if isinstance(expect, Extended):
-        return f"{name or 'nobody'}, extended card of audience {expect.audience}"
-    return name
-
-
-def _remember_signed(
-    state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
-) -> None:
-    """From the first good signature on, no card of this issuer may be unsigned."""
-    if state is None or state.signed_before:
-        return
-    if report.verdict == "trusted" or any(map(_is_good, report.signatures)):
-        keep(replace(state, signed_before=True))
-
-
-# ------------------------------------------------------------------ the best one decides
+# ------------------------------------------------------------------ (5) the best one decides
 
 
 class _Conclusion:
@@ -269,9 +272,11 @@ class _Conclusion:
         #: Whether the best signature holds the card as served; asked only where another is bad.
         self.is_whole = whole is not None and best is not None and whole.data == best.payload
 
-    def told(self) -> dict[str, Any]:
-        """The members of the report that a caller who has the card may ask for at once."""
+    def members(self, payloads: Payloads) -> dict[str, Any]:
+        """All that the report says of the card but for `signatures` and `reasons`."""
         best, issuer = self.best, self.trust.issuer if self.trust else None
+        is_trusted = self.verdict == "trusted"
+        signed = payloads.of(best.profile) if is_trusted and best and best.profile else None
         return {
             "verdict": self.verdict,
             "answers": best.answers if best else Answers(integrity="no"),
@@ -279,27 +284,27 @@ class _Conclusion:
             "uncovered": best.uncovered if best else (),
             "uncovered_count": best.uncovered_count if best else 0,
             "issuer": issuer.name if issuer and not issuer.is_holder else None,
-            "valid_until": best.ends if best and self.verdict == "trusted" else None,
+            "valid_until": best.ends if best and is_trusted else None,
+            "card": signed.value if signed else None,
         }
 
     def reasons(self) -> tuple[Reason, ...]:
         """The weightiest first; what a person should do about the card begins there."""
         found = [*self.unsigned]
         if self.expect is None:
-            found.append(
-                Reason.of("trust.no_expectation", "nothing says whose card this should be")
-            )
+            nothing = "nothing says whose card this should be"
+            found.append(Reason.of("trust.no_expectation", nothing))
         elif self.trust is None:
             nobody = "the policy has no trusted issuer for this subject"
             found.append(Reason.of("trust.no_anchor", nobody))
         if self.best is not None:
-            found += self._signed(self.best, self.trust)
+            found += self._about_signed(self.best, self.trust)
         if self.trust is not None:
             found += self.trust.notes
         # Some are given twice on purpose; the first place is the one that counts.
         return weighed(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
 
-    def _signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
+    def _about_signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
         # Bad signatures by keys that the policy accepts come first.
         for one in self.bad:
             yield from one.reasons
@@ -332,7 +337,10 @@ class _Conclusion:
 def _best(
     signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
 ) -> SignatureReport | None:
-    """Of equals the first; but of those that decide the last, which is the newest key's."""
+    """Of equals the first; but of those that decide the last, which is the newest key's.
+
+    It is the one at which :func:`_back_to_one_that_decides` stops.
+    """
     if len(signatures) == 1:
         return signatures[0]
     for one in reversed(signatures):
@@ -377,16 +385,20 @@ def _verdict(
     best: SignatureReport | None,
     trust: IssuerTrust | None,
 ) -> Verdict:
+    # Nothing is signed.
     if best is None:
         waits = trust is not None and trust.issuer.unsigned == "unknown"
         seen_signed = trust is not None and trust.signed_before
         return "indeterminate" if waits and not seen_signed else "untrusted"
+    # Nobody is named who may sign.
     if trust is None:
         return "indeterminate"
     if _only_bad(signatures):
         return "invalid"
+    # What is not had may say more of the keys.
     if not trust.has_source or _is_too_old_to_say(best, trust):
         return "indeterminate"
+    # What speaks against the card weighs more than what is missing.
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
         return "untrusted"
@@ -447,6 +459,20 @@ def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]
         yield Reason.of("card.single_signature_block", block, "/signature")
 
 
+# ------------------------------------------------------------------ (6) what is remembered
+
+
+def _remember_signed(
+    state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
+) -> None:
+    """From the first good signature on, no card of this issuer may be unsigned."""
+    if state is None or state.signed_before:
+        return
+    # Of a trusted one no signature is asked for, which would examine them all.
+    if report.verdict == "trusted" or any(map(_is_good, report.signatures)):
+        keep(replace(state, signed_before=True))
+
+
 # ------------------------------------------------------------------ verdicts of before
 
 
@@ -476,8 +502,9 @@ class VerdictCache:
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
-        # Each with its card as JSON text, which no caller who changes his card can change.
-        self._verdicts: Lru[Matter, tuple[Report, str]] = Lru(capacity)
+        # Each with how its members are found again, the card out of JSON text: no caller who
+        # changes his card can change that.
+        self._verdicts: Lru[Matter, tuple[Report, dict[str, Callable[[], Any]]]] = Lru(capacity)
 
     def __bool__(self) -> bool:
         return True  # an empty cache is one
@@ -487,19 +514,18 @@ class VerdictCache:
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""
-        report, card = self._verdicts.get(matter) or (None, "")
+        report, later = self._verdicts.get(matter) or (None, {})
         if report is None or not _holds(report, now):
             return None
-        return found_later(
-            {"checked_at": now},
-            lambda name: json.loads(card) if name == "card" else getattr(report, name),
-        )
+        return lazy_report({"checked_at": now}, later)
 
     def put(self, matter: Matter, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
         if report.verdict != "trusted":
             return
-        self._verdicts.put(matter, (without_card(report), json.dumps(report.card)))
+        kept, card = without_card(report), json.dumps(report.card)
+        later = {one.name: partial(getattr, kept, one.name) for one in fields(kept)}
+        self._verdicts.put(matter, (kept, {**later, "card": lambda: json.loads(card)}))
 
 
 def _holds(report: Report, now: datetime) -> bool:
