@@ -26,8 +26,8 @@ from joserfc.jwk import ECKey
 from measuring import CARDSIGN, FAST, Broken, Times, Turn, by_encoder, cpu_seconds, in_turns
 
 from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, sign_card
+from cardsign.card import Compat
 from cardsign.jose import encode
-from cardsign.sign import Compat
 from cardsign.trust import Holder
 from cardsign.verify import VerdictCache, reach_verdict, trusted_card
 

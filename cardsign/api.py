@@ -285,7 +285,7 @@ def sign_card(
         LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.sign import SigningOptions, sign_with_notes
+    from cardsign.sign.signing import SigningOptions, sign_with_notes
 
     _check_data("sign_card(json.dumps(card).encode(), key)", card)
     signers, own = _signers(key, passphrase, now)

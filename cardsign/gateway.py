@@ -23,7 +23,7 @@ from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import read_stamp, stamp
 from cardsign.urls import Url, interface_url, parse_place, parse_url
 from cardsign.verify.report import Report, trusted_card
@@ -149,7 +149,7 @@ def resign_card(
             ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
             that ``{path}`` would lose; or `url` is none.
         UsageFault: ``usage.invalid``: two endpoints would become one.
-        SigningRefused, SignerFault: As :func:`cardsign.sign.sign_with_notes`.
+        SigningRefused, SignerFault: As :func:`cardsign.sign.signing.sign_with_notes`.
     """
     document = unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
     before = read_upstream(document)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
     from cardsign.card.members import check_members as check_members
+    from cardsign.card.members import has_all_required as has_all_required
     from cardsign.card.paranoid import be_paranoid as be_paranoid
     from cardsign.card.paranoid import is_paranoid as is_paranoid
     from cardsign.card.profiles.rules import upgrade as upgrade

@@ -114,7 +114,7 @@ def cannot_name_us(text: bytes) -> bool:
     return _UUID_BYTES not in text.translate(None, _NOISE_BYTES).lower()
 
 
-def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
+def find_marker(document: Mapping[str, Json], text: bytes | None = None) -> ExtendedMarker | None:
     """Read the marker of a card.
 
     Any text or member name that holds our UUID counts as an attempt at one, whatever else it
@@ -124,6 +124,7 @@ def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
 
     Args:
         document: A card of A2A 1.0 or 0.3, or a payload made of one.
+        text: Its bytes but for `signatures`, if at hand: most show soon that there is none.
 
     Returns:
         The marker, or None where the card does not have any.
@@ -131,6 +132,8 @@ def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
     Raises:
         CardRefused: ``extended.marker``: it is malformed, there twice, or out of its place.
     """
+    if text is not None and cannot_name_us(text):
+        return None
     card = unsigned(document)
     ours = {index: one for index, one in enumerate(extensions_of(card)) if _is_marker(one)}
     for source in _mentions(card, Source()):

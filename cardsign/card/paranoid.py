@@ -21,15 +21,17 @@ of the card is covered then, and coverage is not walked.
     ``tests/jose/test_explicit_algorithms.py::test_joserfc_and_we_accept_the_same``
 ``verify/verdict.py``: once a signature decides, the others are examined when they are asked for.
     ``tests/verify/test_later.py::test_a_report_is_the_one_of_the_plain_path``
-``sign.py``: what was signed is not parsed again where its signatures were put in at the end.
+``sign/signing.py``: what was signed is not parsed again where its signatures were put in at the
+end. Of a portable card it is only asked which REQUIRED members are missing.
     ``tests/test_random_cards.py::test_what_is_known_of_a_signed_card_is_what_a_reader_reads``
+    ``tests/card/test_members.py::test_a_portable_card_lacks_what_is_required_or_nothing``
 
 The switch does not turn off memories: what the paths above found is found again for the same input.
 Each is kept by all that its answer hangs on, in this process.
 
 * ``jose/jws.py``, ``statements``, ``trust/state.py``: what bytes were read as.
 * ``statements/envelope.py``: signatures of statements that fitted.
-* ``trust/resolve.py`` and ``sign.py``: who may speak for an issuer, or for the keys of a signer.
+* ``trust/resolve.py`` and ``sign/signing.py``: for whom which keys speak.
     ``tests/trust/test_resolved_before.py::test_what_is_remembered_is_not_read_again``
 * ``verify/verdict.py``: a :class:`~cardsign.verify.VerdictCache`, where the caller gives one.
     ``tests/verify/test_cache.py::test_the_same_matter_gets_the_same_verdict``

@@ -53,7 +53,7 @@ from cardsign.issuer.tasks import Work
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.sign import SigningOptions
+from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
 

@@ -44,7 +44,8 @@ from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.records import dataclass
-from cardsign.sign import COMPAT_PROFILES, COMPAT_WORDS, SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign.plan import COMPAT_PROFILES, COMPAT_WORDS
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included

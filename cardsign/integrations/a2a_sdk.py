@@ -20,7 +20,7 @@ from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer, UnverifiedCard
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements

@@ -42,7 +42,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import NEEDS_A_PERSON, UNLISTED, Work, end_of, key_holder
 from cardsign.keys.history import StatementHistory, kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
-from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
+from cardsign.sign.signing import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
 from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -65,7 +65,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
         BuildRefused: As :func:`cardsign.build.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.card_signers`.
-        InputRefused: As :func:`cardsign.sign.sign_with_notes`.
+        InputRefused: As :func:`cardsign.sign.signing.sign_with_notes`.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """

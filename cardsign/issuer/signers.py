@@ -17,7 +17,7 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import custody_of, is_local, open_signer
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
 
 @dataclass(frozen=True, slots=True)

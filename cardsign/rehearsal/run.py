@@ -33,7 +33,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
 from cardsign.records import dataclass
 from cardsign.rehearsal.world import Copies, KeysetPeer, MemoryStore, Site, believes, stand_in
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.verdict import VerdictCache

@@ -29,7 +29,7 @@ from cardsign.card.canonical import (
 )
 from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
-from cardsign.card.extensions import ExtendedMarker, cannot_name_us, find_marker
+from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, SignatureRefused
@@ -372,7 +372,7 @@ def _read_marker(
         that was asked for, or None if it is.
     """
     try:
-        marker = None if cannot_name_us(payload.data) else find_marker(payload.value)
+        marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
         return None, Reason.of(refusal.code, refusal.message, refusal.path)
     if not isinstance(expect, Extended):

@@ -105,7 +105,7 @@ AREAS: Final = {
     ),
     "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
-        ("cardsign/sign.py",),
+        ("cardsign/sign/*.py",),
         ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
     ),
     "issuer": Area(

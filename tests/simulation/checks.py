@@ -64,6 +64,6 @@ class Checks:
                 once = functools.lru_cache(maxsize=1024)(read)
                 for room in ("cardsign.keys.history", "cardsign.trust.keyset_choice"):
                     stack.enter_context(patch(f"{room}.{read.__name__}", once))
-            for room in ("cardsign.verify.signature", "cardsign.sign"):
+            for room in ("cardsign.verify.signature", "cardsign.sign.signing"):
                 stack.enter_context(patch(f"{room}.check_entry", checks.entry))
             yield self

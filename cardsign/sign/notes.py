@@ -1,0 +1,130 @@
+"""What is told of a signed card: whom each signature serves, what it leaves open, who refuses it.
+
+No byte of the card hangs on it, and it is found out only when somebody asks.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
+from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.document import Card, render
+from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
+from cardsign.card.tree import Listed, listed
+from cardsign.reasons import Reason
+from cardsign.records import dataclass
+from cardsign.sign.plan import is_implied, payloads_to_sign
+
+_SHOWN: Final = 5  # pointers listed in one note before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPayload:
+    """One payload of a signed card, which each key has signed.
+
+    Attributes:
+        profile: The first profile that makes it.
+        compat: Its signatures are marked: other SDKs accept them, cardsign never counts them.
+        verifiers: The names of the SDKs that verify by it, with their versions.
+        leaves_open: What of the card it does not hold; those verifiers notice no change there.
+    """
+
+    profile: ProfileName
+    compat: bool
+    verifiers: tuple[str, ...]
+    leaves_open: Listed
+
+
+def signed_payloads(
+    made: Sequence[Payload], payloads: Payloads, algs: Collection[str]
+) -> Iterator[SignedPayload]:
+    """What each payload that was signed is good for, where the keys have these algorithms."""
+    readers: list[tuple[ProfileName, str]] = [(one.profile, one.name) for one in VERIFIERS]
+    if RUST_ALG in algs:
+        readers.append((RUST_PROFILE, RUST))
+    for one in made:
+        verifiers = (
+            name
+            for profile, name in readers
+            if (payload := payloads.of(profile)) and payload.data == one.data
+        )
+        yield SignedPayload(
+            one.profile,
+            one.profile not in FULL_PROFILES,
+            tuple(verifiers),
+            listed(part.source for part in _lost(one)),
+        )
+
+
+def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> Iterator[Reason]:
+    """What SDKs do not check, in one note for all that do not check the same."""
+    readers: dict[str, list[str]] = {}
+    for payload, one in zip(made, told, strict=True):
+        if one.compat and (lost := _shown(payload)):
+            readers.setdefault(lost, []).extend(one.verifiers)
+    for lost, names in readers.items():
+        yield Reason.of(
+            "sign.compat_lossy",
+            f"these do not notice a change of {lost}: {'; '.join(names) or 'SDKs'}",
+        )
+
+
+def _lost(payload: Payload) -> list[Uncovered]:
+    """What a payload leaves open, but for defaults, which say what their absence says."""
+    return [
+        part
+        for part in uncovered_parts(payload)
+        if part.excuse is not Excuse.SCHEMA_DEFAULT and not is_implied(part, payload)
+    ]
+
+
+def _shown(payload: Payload) -> str:
+    """What a payload leaves open, security first; empty if that is nothing."""
+    loses = sorted(_lost(payload), key=lambda part: not part.security)
+    more = f" and {len(loses) - _SHOWN} more" if len(loses) > _SHOWN else ""
+    return ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers) + more
+
+
+def who_refuses(
+    card: Card, payloads: Payloads, made: Sequence[Payload], compat: Compat, file: str
+) -> Iterator[Reason]:
+    """Each SDK that can use the card and will refuse it, with the ways out."""
+    signed = {one.data for one in made}
+    file = shlex.quote(file)
+    for verifier in VERIFIERS:
+        payload = payloads.of(verifier.profile)
+        if payload is None or payload.data in signed or not payload.names_an_endpoint:
+            continue
+        option = f"--for {verifier.lint_target}"
+        lint = f"`cardsign lint {file} {option}` says why"
+        if _is_served_once_fixed(card, payloads, verifier, compat):
+            lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
+        loses = _shown(payload)
+        opens = f". It then does not notice a change of {loses}" if loses else ""
+        pause = "," if "," in verifier.name else ""
+        yield Reason.of(
+            "sign.sdk_refuses",
+            f"{verifier.name}{pause} will refuse this card. {lint}. To sign for it all the same: "
+            f"`--compat {verifier.profile}`{opens}",
+        )
+
+
+def _is_served_once_fixed(
+    card: Card, payloads: Payloads, verifier: SdkVerifier, compat: Compat
+) -> bool:
+    """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
+    from cardsign.lint.cards import fix
+
+    if payloads.is_portable:
+        return False  # there is nothing to fix in it
+    fixed = fix(render(card.document), verifier.lint_target)
+    if not fixed.fixed:
+        return False
+    fixed_card = Card.from_bytes(fixed.document)
+    payloads = Payloads(fixed_card)
+    payload = payloads.of(verifier.profile)
+    plan = payloads_to_sign(fixed_card, payloads, compat, [])
+    return payload is not None and payload.data in {one.data for one in plan}

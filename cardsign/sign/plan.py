@@ -1,0 +1,164 @@
+"""The plan: which payloads of a card get a signature, by which keys, in which order.
+
+A new profile is entered here: in the rows below if it may be safe or may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any, Final, cast, get_args
+
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    Compat,
+    CompatWord,
+    Payload,
+    Payloads,
+)
+from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.document import MAX_SIGNATURES, Card
+from cardsign.card.interfaces import current_interfaces, interfaces_of
+from cardsign.card.profiles.rules import without_empties
+from cardsign.card.profiles.verifiers import VERIFIERS
+from cardsign.card.strictjson import Json
+from cardsign.card.tree import read, write
+from cardsign.errors import CanonicalizationError, SigningRefused, UsageFault
+from cardsign.jose.jws import Signer
+from cardsign.reasons import Reason
+
+#: What ``compat`` takes besides names.
+COMPAT_WORDS: Final[tuple[CompatWord, ...]] = get_args(CompatWord)
+#: The profiles of which a compat signature can be made.
+COMPAT_PROFILES: Final = tuple(name for name in PROFILES if name not in FULL_PROFILES)
+
+#: What may be safe (decision E8), and what may be so for a document of A2A 0.3 alone.
+_SAFE: Final = ("prune-empty", "prune-empty-upgraded", "sdk-1.0-legacy")
+_SAFE_FOR_0_3: Final = (*_SAFE, "sdk-0.3", "js-instance")
+#: What goes first where a card would have more signatures than are read.
+_DROPPED_FIRST: Final = ("rule-1-descriptor-scope", "sdk-1.0-legacy", "sdk-0.3", "js-instance")
+# Some verifiers read only the first signatures, and those read the pruning profiles.
+_ORDER: Final = (*COMPAT_PROFILES, *reversed(FULL_PROFILES))
+
+
+def check_compat(compat: Compat) -> None:
+    """Refuse what names no compat signatures.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    names = () if isinstance(compat, str) and compat in COMPAT_WORDS else compat
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in COMPAT_PROFILES:
+            raise UsageFault(
+                "usage.conflict",
+                f"{name!r} names no compat signatures; what does is "
+                + ", ".join((*COMPAT_WORDS, *COMPAT_PROFILES)),
+            )
+
+
+def payloads_to_sign(
+    card: Card, payloads: Payloads, compat: Compat, notes: list[Reason]
+) -> list[Payload]:
+    """Each distinct payload that gets a signature, in the order of the signatures.
+
+    Full profiles stand first in the table, so a payload that others make too is theirs.
+
+    Args:
+        card: The card.
+        payloads: Its payloads.
+        compat: As in :class:`~cardsign.sign.signing.SigningOptions`.
+        notes: Takes what is said of profiles for which nothing is signed.
+    """
+    named = compat if isinstance(compat, tuple) else ()
+    safe = _SAFE_FOR_0_3 if card.a2a_version == "0.3" else _SAFE
+    claimed: dict[bytes, Payload] = {}
+    for name in FULL_PROFILES if compat == "none" else PROFILES:
+        if compat != "all" and name not in (*FULL_PROFILES, *safe, *named):
+            continue
+        payload = payloads.made(name)
+        if isinstance(payload, CanonicalizationError):
+            # A profile that is tried on the off chance need not read the card.
+            if name in named or name in DEFAULT_PROFILES:
+                notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
+        elif payload.data in claimed:
+            continue
+        elif name in (*FULL_PROFILES, *named):
+            claimed[payload.data] = payload
+        elif not payload.names_an_endpoint:
+            if name in DEFAULT_PROFILES:
+                readers = " and ".join(one.name for one in VERIFIERS if one.profile == name)
+                text = f"this card has no endpoint for {readers}, so nothing was signed for it"
+                notes.append(Reason.of("sign.compat_no_endpoint", text))
+        elif compat == "all" or is_safe(card, payload):
+            claimed[payload.data] = payload
+    return sorted(claimed.values(), key=lambda one: _ORDER.index(one.profile))
+
+
+def is_safe(card: Card, payload: Payload) -> bool:
+    """Whether readers of a lossy payload are safe with it as the card (decision E8).
+
+    It holds every endpoint that they would call, every security scheme, and every requirement
+    that names a scope. A requirement without scopes is lost under nearly every lossy profile.
+    """
+    held = {(one.url, one.binding) for one in interfaces_of(payload.value)}
+    if not held.issuperset((one.url, one.binding) for one in current_interfaces(card.document)):
+        return False
+    lost = uncovered_parts(payload, accept_lossy=True)
+    return not any(_matters(part, payload) for part in lost if part.security)
+
+
+def _matters(part: Uncovered, payload: Payload) -> bool:
+    """Whether something of a security member is lost that says who may call, and how."""
+    if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
+        return False
+    assert payload.received is not None  # noqa: S101 - it leaves something out
+    tokens = part.source.tokens
+    value: Json = reduce(getitem, tokens, cast(Any, write(payload.received)))
+    if tokens[0] not in ("securitySchemes", "security_schemes"):
+        return not without_empties(read(value)).is_empty  # such as a scope
+    if len(tokens) <= 2:  # a whole scheme, or all of them
+        return len(tokens) == 2 or bool(value)
+    return part.excuse is None and not is_implied(part, payload)
+
+
+def is_implied(part: Uncovered, payload: Payload) -> bool:
+    """Whether sdk-0.3 leaves a member out that its readers put in again, or cannot misread.
+
+    The other members of a scheme tell its `type`, which is left out with every default.
+    """
+    tokens = part.source.tokens
+    default = tokens in (("protocolVersion",), ("preferredTransport",))
+    scheme_type = len(tokens) == 3 and (tokens[0], tokens[2]) == ("securitySchemes", "type")
+    return payload.profile == "sdk-0.3" and (default or scheme_type)
+
+
+def within_the_limit(
+    plan: Sequence[Payload], signers: Sequence[Signer], kept: int, notes: list[Reason]
+) -> list[tuple[Signer, Payload]]:
+    """The signatures to make, in their order, beside those of others that are kept.
+
+    Over the limit whole profiles go (decision E8), and never a signature of others.
+    """
+    chosen = [(signer, payload) for signer in signers for payload in plan]
+    for profile in _DROPPED_FIRST:
+        for signer in signers:  # the key that retires first is the oldest
+            if len(chosen) + kept <= MAX_SIGNATURES:
+                return chosen
+            fewer = [one for one in chosen if one[0] is not signer or one[1].profile != profile]
+            if len(fewer) < len(chosen):
+                dropped = f"no signature for {profile} by {signer.public.kid!r}: the limit of "
+                notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
+            chosen = fewer
+    total = len(chosen) + kept
+    if total > MAX_SIGNATURES:
+        raise SigningRefused(
+            "sign.too_many",
+            f"{len(plan)} payloads by {len(signers)} keys and {kept} kept foreign signatures "
+            f"make {total}; at most {MAX_SIGNATURES} are read",
+            path="/signatures",
+        )
+    return chosen

@@ -1,0 +1,371 @@
+"""Signing: one card in, the same card with our signatures out.
+
+The plan is made and checked before anything is signed:
+
+(1) the card is read, and marked if it is an extended one     :func:`_marked`
+(2) it is one that a verifier can accept                      :func:`_check_card`
+(3) which of the signatures already there stay                :func:`_foreign`
+(4) which payloads it has, and which signatures they need     :mod:`cardsign.sign.plan`
+(5) each is made, unless it is already there                  :func:`_reusable`, :func:`_new`
+(6) they are written into the card                            :func:`_written`
+(7) what was signed is verified as an outsider would          :func:`check_as_an_outsider`
+
+What is told of it besides is found out later (:mod:`cardsign.sign.notes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from typing import Final, TypeAlias
+
+from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
+from cardsign.card.document import Card, check_is_agent_card, with_signatures
+from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
+from cardsign.card.interfaces import check_interfaces
+from cardsign.card.members import check_members, has_all_required
+from cardsign.card.paranoid import is_paranoid
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused, SignatureRefused, SigningRefused
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import (
+    TYP_COMPAT,
+    TYP_JOSE,
+    Entry,
+    Signer,
+    check_entry,
+    read_entry,
+    sign_payload,
+)
+from cardsign.jose.keys import PublicKey
+from cardsign.reasons import Reason
+from cardsign.records import dataclass
+from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
+from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
+from cardsign.trust.policy import Extended, Holder, Policy
+from cardsign.trust.resolve import IssuerTrust, resolve_issuer
+from cardsign.trust.supplied import NO_STATEMENTS
+from cardsign.verify.signature import matching_payload
+from cardsign.verify.verdict import verdict_on
+
+#: Sets of keys kept for the check of what they signed.
+MAX_HOLDERS: Final = 16
+# Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
+_OUR_MEMBERS: Final = frozenset({"protected", "signature"})
+#: What some bytes are proven to be read as.
+_ReadAs: TypeAlias = tuple[Card, Payloads]
+
+
+@dataclass(frozen=True, slots=True)
+class SigningOptions:
+    """How a card is to be signed; the defaults are what nearly everybody wants.
+
+    Attributes:
+        compat: Which compat signatures are made. ``safe``: those whose payload keeps every
+            endpoint, security scheme and scope of the card. ``all``: one for each profile whose
+            payload has an endpoint. ``none``. Or names of
+            :data:`~cardsign.sign.plan.COMPAT_PROFILES`, which are made besides the safe ones.
+        strict: Refuse a card that lacks REQUIRED members, instead of a note.
+        force: Sign what has a canonical form even if it is no Agent Card or has members of
+            the wrong type; what was passed over is noted.
+        known_keys: Keys of other signers, with which their signatures are checked.
+        own_kids: Every kid that our key store ever held; such signatures are replaced.
+        drop_foreign: Drop other signers' signatures.
+        extended: Mark the card as an extended one; that this has not expired is not checked.
+        file: What the commands that a note proposes call the card.
+    """
+
+    compat: Compat = "safe"
+    strict: bool = False
+    force: bool = False
+    known_keys: JwkSet | None = None
+    own_kids: Collection[str] = field(default_factory=frozenset)
+    drop_foreign: bool = False
+    extended: ExtendedMarker | None = None
+    file: str = "CARD"
+
+
+@dataclass(frozen=True)  # without slots: what is told of it is found out when it is asked for
+class SignedCard:
+    """What came of signing.
+
+    Attributes:
+        document: The card's bytes: as given where nothing had to change, else with the signatures
+            as last member. Where those given stood elsewhere, or a marker was put in, it is
+            written anew, with an indent of two spaces; member order is kept.
+        changed: Whether `document` differs from what was given.
+    """
+
+    document: bytes
+    changed: bool
+    _card: Card = field(repr=False, compare=False)
+    _payloads: Payloads = field(repr=False, compare=False)
+    _made: tuple[Payload, ...] = field(repr=False, compare=False)
+    _algs: frozenset[str] = field(repr=False, compare=False)
+    _options: SigningOptions = field(repr=False, compare=False)
+    _noted: tuple[Reason, ...] = field(repr=False, compare=False)
+
+    @property
+    def profiles(self) -> tuple[ProfileName, ...]:
+        """The profiles that have a signature now, in the order of the signatures."""
+        return tuple(one.profile for one in self._made)
+
+    @cached_property
+    def payloads(self) -> tuple[SignedPayload, ...]:
+        """What each key has signed, in the order of its signatures."""
+        return tuple(signed_payloads(self._made, self._payloads, self._algs))
+
+    @cached_property
+    def notes(self) -> tuple[Reason, ...]:
+        """Which SDKs will refuse the card, what a compat signature leaves open, what was passed
+        over or dropped."""
+        loses = what_they_lose(self._made, self.payloads)
+        asked = self._options.compat, self._options.file
+        refusals = who_refuses(self._card, self._payloads, self._made, *asked)
+        return (*self._noted, *loses, *refusals)
+
+
+def sign_with_notes(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> SignedCard:
+    """Sign a card for every profile whose payload differs, with every signer.
+
+    Only `signatures` is replaced; signatures by the same keys are, others are kept last. A
+    card that is signed fully already comes back unchanged, byte for byte.
+
+    Args:
+        document: The card, UTF-8 JSON.
+        signers: The active keys, older first.
+        options: How it is to be signed.
+
+    Raises:
+        JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only,
+            or a schema member has the wrong JSON type; ``extended.marker``;
+            ``card.missing_required`` under `strict`.
+        KeyRefused: ``jwks.duplicate_kid``: two signers' keys cannot be told apart.
+        SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
+            ``sign.self_check``, or the code for which a reader refuses the result.
+        SignerFault: A signer failed, or answered with another key's signature.
+        UsageFault: ``usage.conflict``: `options.compat` names no compat signatures.
+    """
+    if not signers:
+        raise SigningRefused("sign.no_key", "no key to sign with was given")
+    check_compat(options.compat)
+    _holder(tuple(signer.public for signer in signers))  # refuses two keys of one kid
+    given = Card.from_bytes(document)
+    card, payloads, marker = _marked(given, options.extended)
+    notes = list(_check_card(card, payloads, options))
+    kept = _foreign(card, payloads, signers, options, notes)
+    plan = payloads_to_sign(card, payloads, options.compat, notes)
+    chosen = within_the_limit(plan, signers, len(kept), notes)
+    entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
+    entries.extend(kept)
+    source = document if card is given else None
+    signed, read_as = _written(card, payloads, entries, source)
+    check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=read_as)
+    made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
+    algs = frozenset(signer.public.alg for signer in signers)
+    changed = signed != document
+    return SignedCard(signed, changed, card, payloads, made, algs, options, tuple(notes))
+
+
+def _marked(
+    card: Card, wanted: ExtendedMarker | None
+) -> tuple[Card, Payloads, ExtendedMarker | None]:
+    """The card with the marker that it should have, its payloads, and the marker it has now."""
+    payloads = Payloads(card)
+    whole = payloads.of("served-as-is")
+    marker = find_marker(card.document, whole.data if whole else None)
+    if wanted is None or wanted == marker:
+        return card, payloads, marker
+    card = Card.from_object(with_marker(card.document, wanted))
+    return card, Payloads(card), wanted
+
+
+# ------------------------------------------------------------------ is it a card?
+
+
+def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Reason]:
+    document = card.document
+    problems: list[tuple[str, str, str]] = []
+    if document.get("name") is None or not card.has_endpoint:
+        lacking = "a name" if document.get("name") is None else "any interface or url"
+        problems.append(("card.not_agent_card", f"the object lacks {lacking}", ""))
+    if "signature" in document:
+        block = "a single `signature` block is no A2A signature and cannot be converted to one"
+        problems.append(("card.single_signature_block", block, "/signature"))
+    # In a portable card every member has its type, which is proven.
+    is_fit = payloads.is_portable and has_all_required(payloads.members) and not is_paranoid()
+    members = () if is_fit else check_members(payloads.members, card.a2a_version)
+    problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
+    if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
+        try:
+            check_is_agent_card(document)
+            check_interfaces(document, None)
+        except CardRefused as refusal:
+            problems.append((refusal.code, refusal.message, refusal.path))
+    for code, message, path in problems:
+        if not options.force:
+            more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
+            raise CardRefused(code, message + more, path=path)
+        # It did not stop the signing: an error stands only where something was refused.
+        yield replace(Reason.of(code, f"passed over: {message}", path), severity="warning")
+    for problem in members:
+        if problem.missing:
+            if options.strict:
+                raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
+            yield Reason.of("card.missing_required", problem.message, problem.pointer)
+    if card.a2a_version == "mixed":
+        dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
+        yield Reason.of("sign.dual_document", dual)
+
+
+# ------------------------------------------------------------------ signatures already there
+
+
+def _foreign(
+    card: Card,
+    payloads: Payloads,
+    signers: Sequence[Signer],
+    options: SigningOptions,
+    notes: list[Reason],
+) -> list[Json]:
+    """The signatures of others that stay, in their order."""
+    own = {signer.public.kid for signer in signers} | set(options.own_kids)
+    kept: list[Json] = []
+    for index, untrusted_entry in enumerate(card.signatures):
+        try:
+            entry = read_entry(untrusted_entry)
+        except SignatureRefused as refusal:
+            # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
+            fits = False if refusal.code in _UNREADABLE else None
+            what = f"an entry that cannot be verified ({refusal.message})"
+        else:
+            if entry.header.kid in own:
+                continue
+            key = options.known_keys.find(entry.header.kid) if options.known_keys else None
+            fits = None if key is None else _fits(entry, key, payloads)
+            what = f"the signature by {entry.header.kid!r}"
+        path = f"/signatures/{index}"
+        if fits is False or options.drop_foreign:
+            why = "as asked" if fits is not False else "because it does not fit the card"
+            hint = "Ask that signer to sign the new card."
+            notes.append(Reason.of("sign.foreign", f"{what} was dropped {why}", path, hint=hint))
+            continue
+        if fits is None:
+            hint = "Drop it with --drop-foreign if you do not know it."
+            notes.append(Reason.of("sign.foreign", f"{what} was kept unchecked", path, hint=hint))
+        kept.append(untrusted_entry)
+    return kept
+
+
+def _fits(entry: Entry, key: PublicKey, payloads: Payloads) -> bool:
+    """Whether a signature fits some payload of the card."""
+    try:
+        return matching_payload(entry, key, payloads) is not None
+    except SignatureRefused:
+        return False
+
+
+def _reusable(card: Card, payload: Payload, signer: Signer) -> Json:
+    """A present signature that is just what the plan asks for, so that bytes stay stable."""
+    key = signer.public
+    header = {"alg": key.alg, "kid": key.kid, "typ": _typ(payload)}
+    for untrusted_entry in card.signatures:
+        if not isinstance(untrusted_entry, dict) or set(untrusted_entry) != _OUR_MEMBERS:
+            continue
+        try:
+            entry = read_entry(untrusted_entry)
+            if dict(entry.header.members) == header:
+                check_entry(entry, payload.data, key, encoded=payload.encoded)
+                return untrusted_entry
+        except SignatureRefused:
+            continue
+    return None
+
+
+# ------------------------------------------------------------------ carrying it out
+
+
+def _typ(payload: Payload) -> str:
+    return TYP_JOSE if payload.profile in FULL_PROFILES else TYP_COMPAT
+
+
+def _new(payload: Payload, signer: Signer) -> Json:
+    """A new signature. Full ones are verified later, those of compat here: no outsider does."""
+    typ = _typ(payload)
+    will_verify = typ == TYP_JOSE  # by `check_as_an_outsider`
+    new = sign_payload(
+        payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
+    )
+    return {**new}
+
+
+def _written(
+    card: Card, payloads: Payloads, entries: list[Json], source: bytes | None
+) -> tuple[bytes, _ReadAs | None]:
+    """The card with these signatures, and what it is read as; None where it has to be read anew.
+
+    `source` is what the card was read from; None where it was changed since.
+    """
+    if source is not None and entries == list(card.signatures):
+        signed, read_as = source, card
+    else:
+        signed, members = with_signatures(card.document, entries, source)
+        if members is None:
+            return signed, None
+        # `Card.from_object` would find the same: the other members are as it has read them. The
+        # signatures were among what it has passed, or are ours. `within_the_limit` counted them.
+        read_as = Card(members, card.a2a_version, tuple(entries), card.free_parts)
+    return signed, None if is_paranoid() else (read_as, payloads)
+
+
+# ------------------------------------------------------------------ the outsider's check
+
+
+def check_as_an_outsider(
+    signed: bytes,
+    signers: Sequence[Signer],
+    *,
+    marker: ExtendedMarker | None = None,
+    force: bool = False,
+    known: _ReadAs | None = None,
+) -> None:
+    """Verify what was signed as a reader does who has the public keys alone.
+
+    Args:
+        signed: The card.
+        signers: By whom.
+        marker: That of an extended card.
+        force: Whether it may be something else than a card.
+        known: What these bytes are proven to be read as; None lets them be read.
+
+    Raises:
+        SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
+    """
+    expect = Holder() if marker is None else Extended(Holder(), marker.audience)
+    policy, trust = _holder(tuple(signer.public for signer in signers))
+    report = verdict_on(signed, expect, policy, trust, _ANY_TIME, known)
+    answers = report.answers
+    complete = (answers.integrity, answers.complete) == ("yes", "yes")
+    # Examines those too that the verdict did not need: `_new` relies on that for each full one.
+    signatures = report.signatures
+    is_bad = any(one.verdict == "invalid" for one in signatures)
+    if is_bad or not complete or (report.verdict != "trusted" and not force):
+        raise SigningRefused(
+            report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
+            f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
+            path=report.reasons[0].path,
+        )
+
+
+@lru_cache(maxsize=MAX_HOLDERS)
+def _holder(keys: tuple[PublicKey, ...]) -> tuple[Policy, IssuerTrust]:
+    """Whom an outsider trusts who has these keys alone."""
+    policy = Policy.from_jwks(JwkSet.of(keys), name="the signer")
+    (issuer,) = policy.issuers
+    return policy, resolve_issuer(issuer, policy.limits, NO_STATEMENTS, None, now=_ANY_TIME)
