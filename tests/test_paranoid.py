@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.batch import in_processes
 from cardsign.card import (
     PROFILES,
     Card,
@@ -140,6 +141,14 @@ def test_every_attack_says_the_same(paranoid: None) -> None:
     assert is_paranoid()
     for case in CASES:
         assert deviations(case, judge) == [], case.id
+
+
+def test_workers_are_told(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that begin as new processes, and so with the switch as it was at first."""
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    assert list(in_processes(cannot_name_us, [b"{}"] * 2, 2)) == [False] * 2
+    be_paranoid(False)
+    assert list(in_processes(cannot_name_us, [b"{}"] * 2, 2)) == [True] * 2
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def jcs(value: Json, free_parts: list[Json] | None = None) -> bytes:
     if is_paranoid():
         return plain_jcs(value)
     try:
+        # Another value comes back where a number has to be spelled in another way.
         proven = free_parts is not None and (not free_parts or _provable(free_parts) is free_parts)
         return _encoder()(value if proven else _provable(value))
     except (_NotProven, ValueError, TypeError, RecursionError):
