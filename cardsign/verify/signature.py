@@ -232,6 +232,7 @@ def _judge(
     expect: Expectation | None,
     trust: IssuerTrust,
 ) -> SignatureReport:
+    """What a signature that fits a payload is worth; each answer comes from that payload alone."""
     path = f"/signatures/{index}"
     # (4) integrity; a revoked key's signature never counts
     may_count = _may_count(header, payload, trust.issuer)
@@ -365,12 +366,8 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
 def _read_marker(
     payload: Payload, expect: Expectation | None
 ) -> tuple[ExtendedMarker | None, Reason | None]:
-    """Hold what a payload says of itself against what was asked for (threat 12).
-
-    Returns:
-        The extended card's marker, or None for a public card; and why the card is not of the kind
-        that was asked for, or None if it is.
-    """
+    """The extended card's marker, or None for a public card; and why the card is not of the kind
+    that was asked for, or None if it is (threat 12)."""
     try:
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:

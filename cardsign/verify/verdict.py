@@ -305,33 +305,41 @@ class _Conclusion:
         return weighed(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
 
     def _about_signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
-        # Bad signatures by keys that the policy accepts come first.
+        # Where nobody is named who may sign, no signature was checked.
+        if trust is None:
+            yield from best.reasons
+            yield from self._first_of_each()
+            return
+        # (a) Bad signatures by keys that the policy accepts.
         for one in self.bad:
             yield from one.reasons
         if self.bad and not self.is_whole and best.profile is not None:
             reduced = "a signature that covers more is bad, and the good one covers less"
             yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{self.bad[0].index}")
-        # Without a source of keys nothing else can be said.
-        if trust is not None and not trust.has_source:
+        # (b) Without a source of keys nothing else can be said.
+        if not trust.has_source:
             yield from trust.blocks
             return
-        # An unknown key may be listed in statements that could not be had.
-        if trust is not None and _is_too_old_to_say(best, trust):
+        # (c) An unknown key may be listed in statements that could not be had.
+        if _is_too_old_to_say(best, trust):
             yield from (*trust.blocks, *trust.hindrances)
-        # Then what speaks against the best signature, and why none of the others counts.
+        # (d) What speaks against the best signature, and why none of the others counts.
         if not best.counts or "no" in best.answers.to_json().values():
             yield from best.reasons
         if not best.counts:
-            for one in self.signatures:
-                yield from one.reasons[:1]
-        # Then what keeps an otherwise good card from a verdict, and last what is only told.
-        if trust is not None:
-            yield from trust.blocks
-            if best.counts and trust.issuer.freshness == "required":
-                yield from _about_freshness(best, trust)
-        yield from best.reasons
-        if trust is not None and best.counts:
+            yield from self._first_of_each()
+        # (e) What keeps an otherwise good card from a verdict.
+        yield from trust.blocks
+        if best.counts and trust.issuer.freshness == "required":
             yield from _about_freshness(best, trust)
+        # (f) What is only told.
+        yield from best.reasons
+        if best.counts:
+            yield from _about_freshness(best, trust)
+
+    def _first_of_each(self) -> Iterator[Reason]:
+        for one in self.signatures:
+            yield from one.reasons[:1]
 
 
 def _best(
@@ -381,29 +389,29 @@ def _is_good(one: SignatureReport) -> bool:
 
 
 def _verdict(
-    signatures: tuple[SignatureReport, ...],
-    best: SignatureReport | None,
-    trust: IssuerTrust | None,
+    signatures: tuple[SignatureReport, ...], best: SignatureReport | None, trust: IssuerTrust | None
 ) -> Verdict:
-    # Nothing is signed.
+    # (a) Nothing is signed.
     if best is None:
         waits = trust is not None and trust.issuer.unsigned == "unknown"
         seen_signed = trust is not None and trust.signed_before
         return "indeterminate" if waits and not seen_signed else "untrusted"
-    # Nobody is named who may sign.
+    # (b) Nobody is named who may sign.
     if trust is None:
         return "indeterminate"
+    # (c) The right keys have signed something else.
     if _only_bad(signatures):
         return "invalid"
-    # What is not had may say more of the keys.
+    # (d) What could not be had may say more of the keys.
     if not trust.has_source or _is_too_old_to_say(best, trust):
         return "indeterminate"
-    # What speaks against the card weighs more than what is missing.
+    # (e) Something speaks against the card.
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
         return "untrusted"
     if answers.current == "no":
         return "untrusted"
+    # (f) Nothing does, but something may be missing.
     if trust.blocks:
         return "indeterminate"
     waived = trust.issuer.freshness == "waived"
@@ -423,9 +431,8 @@ def _is_too_old_to_say(best: SignatureReport, trust: IssuerTrust) -> bool:
 
 def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
     """Whether the keys that the subject's entry accepts have signed, and nothing of it fits."""
-    return any(one.verdict == "invalid" for one in signatures) and not any(
-        one.profile for one in signatures
-    )
+    fits = any(one.profile for one in signatures)
+    return not fits and any(one.verdict == "invalid" for one in signatures)
 
 
 def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
@@ -568,15 +575,8 @@ def examine_extended(
     Raises:
         Everything that :func:`reach_verdict` raises.
     """
-    examine = partial(
-        reach_verdict,
-        policy=policy,
-        now=now,
-        supplied=supplied,
-        states=states,
-        cache=cache,
-        historic=historic,
-    )
+    examine = partial(reach_verdict, policy=policy, now=now, supplied=supplied)
+    examine = partial(examine, states=states, cache=cache, historic=historic)
     public = examine(untrusted_public, expect=of)
     extended = examine(untrusted_extended, expect=Extended(of, audience))
     return public, beside_its_public_card(extended, public)
