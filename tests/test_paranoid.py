@@ -29,7 +29,7 @@ from cardsign.verify import reach_verdict
 from tests.attack_runner.corpus import load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import judge
-from tests.support import NOW, PORTABLE, WITH_DEFAULTS, dump
+from tests.support import NOW, PORTABLE, WITH_DEFAULTS, dump, without
 
 ROOT = Path(__file__).parents[1]
 CASES = [case for attack in load_attacks() for case in attack.cases]
@@ -104,6 +104,10 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(JsonRefused):
         Card.from_bytes(b'{"a":1,"a":2}')
     assert is_bundle(b'{"format":"cardsign-bundle/1"}')  # as statements, read by the same reader
+    monkeypatch.setattr("cardsign.sign.signing.has_all_required", lambda _: True)
+    lacking, key = dump(without(PORTABLE, "/version")), PrivateKey.generate("ES256")
+    signed = sign_with_notes(lacking, [key], SigningOptions())
+    assert "card.missing_required" in {one.code for one in signed.notes}
 
 
 def test_a_signature_is_checked_by_joserfc_too(

@@ -164,8 +164,7 @@ def sign_with_notes(
     chosen = within_the_limit(plan, signers, len(kept), notes)
     entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
     entries.extend(kept)
-    source = document if card is given else None
-    signed, read_as = _written(card, payloads, entries, source)
+    signed, read_as = _written(card, payloads, entries, document if card is given else None)
     check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=read_as)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     algs = frozenset(signer.public.alg for signer in signers)

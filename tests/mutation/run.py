@@ -106,7 +106,10 @@ AREAS: Final = {
     "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
         ("cardsign/sign/*.py",),
-        ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
+        (
+            *("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
+            "tests/test_paranoid.py",
+        ),
     ),
     "issuer": Area(
         ("cardsign/issuer/*.py", "cardsign/rehearsal/*.py", "cardsign/testing/*.py"),
