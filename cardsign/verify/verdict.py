@@ -146,13 +146,14 @@ def verdict_on(
         signatures = _with_compat_tried(signatures, card.signatures, examine)
     # (5) the best single one decides
     found = _Conclusion(card, payloads, signatures, trust, expect)
-    members = {**given, **found.members(payloads)}
+    members = given | found.members(payloads)
     if found.verdict != "trusted":
         return Report(signatures=found.signatures, reasons=found.reasons(), **members)
     # What nobody asks a trusted report for is not found: see Report.
     before = len(card.signatures) - len(signatures)
     if not before:
-        return lazy_report(members | {"signatures": found.signatures}, {"reasons": found.reasons})
+        members["signatures"] = found.signatures
+        return lazy_report(members, {"reasons": found.reasons})
 
     @once
     def whole() -> _Conclusion:
@@ -184,9 +185,10 @@ def _given(
 
 def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
     name = issuer.name if issuer else None
-    match public_subject(expect):
-        case Issuer(named) | AtOrigin(named) | CardUrl(named) if issuer is None:
-            name = named
+    if issuer is None:
+        match public_subject(expect):
+            case Issuer(named) | AtOrigin(named) | CardUrl(named):
+                name = named
     if isinstance(expect, Extended):
         return f"{name or 'nobody'}, extended card of audience {expect.audience}"
     return name
