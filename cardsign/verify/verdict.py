@@ -202,9 +202,6 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     return card, Payloads(card)
 
 
-# ------------------------------------------------------------------ (4) until one decides
-
-
 #: :func:`examine_signature` with all but the entry and its index.
 _Examine: TypeAlias = Callable[..., SignatureReport]
 
@@ -309,8 +306,8 @@ class _Conclusion:
     def _about_signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
         # Where nobody is named who may sign, no signature was checked.
         if trust is None:
-            yield from best.reasons
-            yield from self._first_of_each()
+            for one in (best, *self.signatures):
+                yield from one.reasons
             return
         # (a) Bad signatures by keys that the policy accepts.
         for one in self.bad:
@@ -329,7 +326,8 @@ class _Conclusion:
         if not best.counts or "no" in best.answers.to_json().values():
             yield from best.reasons
         if not best.counts:
-            yield from self._first_of_each()
+            for one in self.signatures:
+                yield from one.reasons[:1]
         # (e) What keeps an otherwise good card from a verdict.
         yield from trust.blocks
         if best.counts and trust.issuer.freshness == "required":
@@ -338,10 +336,6 @@ class _Conclusion:
         yield from best.reasons
         if best.counts:
             yield from _about_freshness(best, trust)
-
-    def _first_of_each(self) -> Iterator[Reason]:
-        for one in self.signatures:
-            yield from one.reasons[:1]
 
 
 def _best(
@@ -395,9 +389,8 @@ def _verdict(
 ) -> Verdict:
     # (a) Nothing is signed.
     if best is None:
-        waits = trust is not None and trust.issuer.unsigned == "unknown"
-        seen_signed = trust is not None and trust.signed_before
-        return "indeterminate" if waits and not seen_signed else "untrusted"
+        waits = trust is not None and trust.issuer.unsigned == "unknown" and not trust.signed_before
+        return "indeterminate" if waits else "untrusted"
     # (b) Nobody is named who may sign.
     if trust is None:
         return "indeterminate"
