@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
@@ -292,9 +292,11 @@ def lazy_report(known: Mapping[str, Any], later: Mapping[str, Callable[[], Any]]
     return made
 
 
-def without_card(lazy: Report) -> Report:
-    """A copy of what :func:`lazy_report` made; nothing is found for it."""
-    return lazy_report({**lazy._known, "card": None}, lazy._later)
+def without_card(report: Report) -> Report:
+    """A copy with no card; of a lazy report nothing is found for it."""
+    if not hasattr(report, "_known"):
+        return replace(report, card=None)
+    return lazy_report({**report._known, "card": None}, report._later)
 
 
 class VerificationError(CardsignError):

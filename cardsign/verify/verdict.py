@@ -121,47 +121,61 @@ def verdict_on(
     policy: Policy,
     trust: IssuerTrust | None,
     now: datetime,
-    known: tuple[Card, Payloads] | None = None,
+    already_read: tuple[Card, Payloads] | None = None,
     *,
     historic: bool = False,
 ) -> Report:
     """What the bytes, the subject, the policy and the time come to; nothing is remembered.
 
-    `known` is what these bytes are proven to be read as; then all signatures are examined.
+    `already_read` is what these bytes are proven to be read as; then all signatures are examined.
     """
     given = _given(expect, trust, now, historic)
     # (3) the card, read strictly
     try:
-        card, payloads = known or _read(untrusted_bytes, policy)
+        card, payloads = already_read or _read(untrusted_bytes, policy)
     except InputRefused as refusal:
         unread = Report.unread(refusal, given["subject"], now)
         return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **given)
     # (4) each signature by itself, from the last one back, until one decides
-    examine: _Examine = partial(
-        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
-    )
-    may_stop = known is None and not is_paranoid()
-    signatures = _back_to_one_that_decides(card.signatures, examine, trust, may_stop)
+    examine: _Examine = partial(examine_signature, expect=expect, policy=policy, trust=trust)
+    of_this = partial(examine, payloads=payloads)
+    may_stop = already_read is None and not is_paranoid()
+    signatures = _back_to_one_that_decides(card.signatures, of_this, trust, may_stop)
     if not any(one.counts for one in signatures):
-        signatures = _with_compat_tried(signatures, card.signatures, examine)
+        signatures = _with_compat_tried(signatures, card.signatures, of_this)
     # (5) the best single one decides
     found = _Conclusion(card, payloads, signatures, trust, expect)
     members = given | found.members(payloads)
     if found.verdict != "trusted":
         return Report(signatures=found.signatures, reasons=found.reasons(), **members)
-    # What nobody asks a trusted report for is not found: see Report.
     before = len(card.signatures) - len(signatures)
+    return _trusted_report(members, found, before, partial(_read, untrusted_bytes, policy), examine)
+
+
+def _trusted_report(
+    members: dict[str, Any],
+    found: _Conclusion,
+    before: int,
+    read_again: Callable[[], tuple[Card, Payloads]],
+    examine: _Examine,
+) -> Report:
+    """The report that finds what nobody asks a trusted one for when it is asked: see Report.
+
+    What it finds later, of the signatures `before`, it finds in the bytes: the card and the
+    payloads of the first reading are its caller's now. It keeps neither.
+    """
     if not before:
         members["signatures"] = found.signatures
         return lazy_report(members, {"reasons": found.reasons})
 
     @once
     def whole() -> _Conclusion:
-        """With the signatures before; of the bytes, for the card is its caller's now."""
-        card, payloads = _read(untrusted_bytes, policy)
-        again = partial(examine, payloads=payloads)
-        first = _back_to_one_that_decides(card.signatures[:before], again, trust, may_stop=False)
-        return _Conclusion(card, payloads, (*first, *signatures), trust, expect)
+        fresh_card, fresh_payloads = read_again()
+        again = partial(examine, payloads=fresh_payloads)
+        entries, trust = fresh_card.signatures[:before], found.trust
+        first = _back_to_one_that_decides(entries, again, trust, may_stop=False)
+        signatures = (*first, *found.signatures)
+        return _Conclusion(fresh_card, fresh_payloads, signatures, trust, found.expect)
 
     later = {"signatures": lambda: whole().signatures, "reasons": lambda: whole().reasons()}
     return lazy_report(members, later)
@@ -202,7 +216,7 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     return card, Payloads(card)
 
 
-#: :func:`examine_signature` with all but the entry and its index.
+#: :func:`examine_signature` with all but the entry, its index and perhaps the payloads.
 _Examine: TypeAlias = Callable[..., SignatureReport]
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import pickle
 import random
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
 from spoilt_cards import EXAMPLES, spoilt_card
 
-from cardsign.card import be_paranoid
+from cardsign.card import Payloads, be_paranoid
 from cardsign.errors import CardsignError
 from cardsign.jose import PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_with_notes
@@ -133,6 +135,28 @@ def test_a_verdict_of_before_parses_no_card_and_checks_nothing(
     second.card.clear()
     assert third.card == verdict_on(card).card
     assert third == verdict_on(card)
+
+
+def test_a_verdict_of_before_keeps_no_reading_of_the_card() -> None:
+    """The first reading is its caller's, who may change it; what is asked later is read anew."""
+    card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
+    gc.collect()
+    others = [one for one in gc.get_objects() if isinstance(one, Payloads)]
+    verdict_on(card, cache=cache)
+    gc.collect()
+    found = [one for one in gc.get_objects() if isinstance(one, Payloads)]
+
+    assert [one for one in found if not any(one is other for other in others)] == []
+    assert verdict_on(card, cache=cache) == by_the_plain_path(card)
+
+
+def test_any_trusted_report_can_be_kept() -> None:
+    """Also one that is whole, as a copy is."""
+    card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
+    report = replace(verdict_on(card), subject="ann")
+    cache.put(("matter",), report)
+
+    assert cache.get(("matter",), NOW) == report
 
 
 def test_a_report_is_copied_and_printed_whole() -> None:
