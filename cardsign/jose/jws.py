@@ -37,8 +37,8 @@ TYP_JWT: Final = "JWT"
 #: A compat signature: over a lossy payload, for other SDKs only.
 TYP_COMPAT: Final = "cardsign-compat+jws"
 
-#: What a card signature's typ makes of it. ``full`` may count; ``jwt`` is what a2a-sdk writes
-#: and cannot be told from a token; ``compat`` never counts.
+#: What a card signature's typ makes of it. ``full`` may count; ``jwt`` is what a2a-sdk writes, and
+#: may count for a card with none of a token's claims; ``compat`` never counts.
 EntryKind: TypeAlias = Literal["full", "jwt", "compat"]
 
 #: Bytes of the header's JSON. Ours have about 100, as have those of public cards; a signer may

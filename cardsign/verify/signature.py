@@ -1,15 +1,18 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
-(1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
-(2) its kid names a key of the source that the anchor names          ``IssuerTrust.find``
-(3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payload`
+(1) the entry has the right shape, its protected header is strict ``jose.jws.read_entry``
+(2) its kid names a key of the source that the anchor names       ``IssuerTrust.find``
+(3) key and header agree on one algorithm, and it fits a payload  :func:`matching_payload`
 
 The four answers come from that payload alone (rule V2):
 
-(4) integrity: typ and profile are ones that may count (V3)          :func:`_may_count`
-(5) authorised: the key, the kind of card, its interfaces (V4)       :func:`_why_no_card_of`
-(6) current: listed, not rolled back, not revoked (V5)               :func:`_freshness`
-(7) complete: what it leaves open is accepted (V6)                   ``card.coverage.left_open``
+(4) integrity: typ and profile are ones that may count (V3)       :func:`_why_it_may_not_count`
+(5) authorised: the key may sign cards now (V4),                  :func:`_why_key_may_not_sign_now`
+    the card is of the kind that was asked for (threat 12),       :func:`_read_marker`
+    and its interfaces are the subject's (V4)                     :func:`_why_no_card_of`
+(6) current: the key is not revoked, which :func:`_judge` asks;
+    the card is listed, and not rolled back (V5)                  :func:`_freshness`
+(7) complete: what it leaves open is accepted (V6)                ``card.coverage.left_open``
 
 What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
 """
@@ -235,15 +238,12 @@ def _judge(
     """What a signature that fits a payload is worth; each answer comes from that payload alone."""
     path = f"/signatures/{index}"
     # (4) integrity; a revoked key's signature never counts
-    may_count = _may_count(header, payload, trust.issuer)
+    verdict, first = _why_it_may_not_count(header, payload, trust.issuer, path)
+    may_count = first is None
     is_revoked = key.public.thumbprint in trust.revoked
-    verdict: SignatureVerdict = "valid"
-    first: Reason | None = None
     if is_revoked:
         verdict = "revoked"
         first = Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path)
-    elif not may_count:
-        verdict, first = _why_it_does_not_count(header, payload, trust.issuer, path)
     counts = may_count and not is_revoked
     # (5) authorised
     marker, other_kind = _read_marker(payload, expect)
@@ -282,17 +282,13 @@ def _judge(
     )
 
 
-def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer) -> bool:
-    """A compat typ never counts, and JWT only for a payload without a token's claims (V3)."""
-    if payload.profile not in issuer.profiles:
-        return False
-    return header.kind == "full" or (header.kind == "jwt" and not token_claims(payload.value))
-
-
-def _why_it_does_not_count(
+def _why_it_may_not_count(
     header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer, path: str
-) -> tuple[SignatureVerdict, Reason]:
-    """What :func:`_may_count` has refused, in the words of the first rule that refuses it."""
+) -> tuple[SignatureVerdict, Reason | None]:
+    """The first rule that refuses a signature that fits (V3), or no reason where it may count.
+
+    A compat typ never counts, and JWT only for a payload without a token's claims.
+    """
     profile = payload.profile
     if header.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
@@ -300,6 +296,8 @@ def _why_it_does_not_count(
     if header.kind == "jwt" and (claims := token_claims(payload.value)):
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
         return "refused", Reason.of("sig.typ_forbidden", jwt, path)
+    if profile in issuer.profiles:
+        return "valid", None
     if profile in OPT_IN_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
@@ -322,6 +320,41 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Rea
         part = if_accepted.first[0].source.shown
         hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
     return Reason.of("sig.other_profile", message, path, hint)
+
+
+def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
+    """Why a key may not sign cards now (rule V4), or None if it may."""
+    kid, seconds = key.public.kid, trust.now.timestamp()
+    if not key.signs_cards:
+        return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
+    early = seconds < key.nbf - trust.limits.skew
+    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
+        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
+    if seconds >= key.exp:
+        return Reason.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
+    return None
+
+
+def _read_marker(
+    payload: Payload, expect: Expectation | None
+) -> tuple[ExtendedMarker | None, Reason | None]:
+    """The extended card's marker, or None for a public card; and why the card is not of the kind
+    that was asked for, or None if it is (threat 12)."""
+    try:
+        marker = find_marker(payload.value, payload.data)
+    except CardRefused as refusal:
+        return None, Reason.of(refusal.code, refusal.message, refusal.path)
+    if not isinstance(expect, Extended):
+        if marker is None:
+            return None, None
+        public = f"this is the extended card of audience {marker.audience!r}, not a public one"
+        return marker, Reason.of("extended.served_as_public", public)
+    if marker is None:
+        return None, Reason.of("extended.not_marked", "the card has no extended-card marker")
+    if marker.audience != expect.audience:
+        other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
+        return marker, Reason.of("extended.audience_mismatch", other)
+    return marker, None
 
 
 def _why_no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
@@ -361,41 +394,6 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
 
 
 # ------------------------------------------------------------------ is it current?
-
-
-def _read_marker(
-    payload: Payload, expect: Expectation | None
-) -> tuple[ExtendedMarker | None, Reason | None]:
-    """The extended card's marker, or None for a public card; and why the card is not of the kind
-    that was asked for, or None if it is (threat 12)."""
-    try:
-        marker = find_marker(payload.value, payload.data)
-    except CardRefused as refusal:
-        return None, Reason.of(refusal.code, refusal.message, refusal.path)
-    if not isinstance(expect, Extended):
-        if marker is None:
-            return None, None
-        public = f"this is the extended card of audience {marker.audience!r}, not a public one"
-        return marker, Reason.of("extended.served_as_public", public)
-    if marker is None:
-        return None, Reason.of("extended.not_marked", "the card has no extended-card marker")
-    if marker.audience != expect.audience:
-        other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
-        return marker, Reason.of("extended.audience_mismatch", other)
-    return marker, None
-
-
-def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
-    """Why a key may not sign cards now (rule V4), or None if it may."""
-    kid, seconds = key.public.kid, trust.now.timestamp()
-    if not key.signs_cards:
-        return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
-    early = seconds < key.nbf - trust.limits.skew
-    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
-        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
-    if seconds >= key.exp:
-        return Reason.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
-    return None
 
 
 def _freshness(
