@@ -36,7 +36,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, PublicKey, base64url, read_entry
-from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
 
 CARDS = {
     "portable": PORTABLE,
@@ -941,9 +941,9 @@ def test_what_does_not_verify_when_read_again_is_refused(alice: PrivateKey) -> N
     """A file that somebody has written to between signing and reading again."""
     card = signed(PORTABLE, alice)
 
-    check_as_an_outsider(dump(card), [alice])
+    self_check(dump(card), [alice])
     with pytest.raises(SigningRefused) as refused:
-        check_as_an_outsider(dump({**card, "x-added": 1}), [alice])
+        self_check(dump({**card, "x-added": 1}), [alice])
     assert refused.value.code == "sign.self_check"
 
 
@@ -951,10 +951,10 @@ def test_what_force_signed_passes_with_force_alone(alice: PrivateKey) -> None:
     """Force excuses what makes a card untrusted, and never a member that nobody signed."""
     forced = json.loads(sign(without(PORTABLE, "/supportedInterfaces"), alice, force=True).document)
 
-    check_as_an_outsider(dump(forced), [alice], force=True)
+    self_check(dump(forced), [alice], force=True)
     for card, force in ((forced, False), ({**forced, "x-added": 1}, True)):
         with pytest.raises(SigningRefused):
-            check_as_an_outsider(dump(card), [alice], force=force)
+            self_check(dump(card), [alice], force=force)
 
 
 @pytest.mark.parametrize(
@@ -976,7 +976,32 @@ def test_a_bad_signature_beside_a_good_one_is_seen(alice: PrivateKey, bob: Priva
     swapped = PrivateKey(bob.public, alice._native)
     with pytest.raises(SigningRefused) as caught:
         sign_card(dump(PORTABLE), [alice, swapped])
+    assert (caught.value.code, caught.value.path) == ("sign.self_check", "/signatures/1")
+    assert "has a signature that is invalid when" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ({"alg": "EdDSA"}, "has a signature that is refused when"),
+        ({"kid": "carol"}, "has no valid signature by 'bob' when"),
+        ({"crit": ["x"]}, "has no valid signature by 'bob' when"),
+    ],
+    ids=str,
+)
+def test_each_full_signature_of_ours_must_be_valid(
+    spoil: dict[str, Any], said: str, alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """It is not enough that none is invalid: an entry may be one of which nothing is checked."""
+    card = signed(PORTABLE, alice, bob)
+    entry = card["signatures"][1]
+    header = {"alg": "ES256", "kid": "bob", "typ": "JOSE", **spoil}
+    entry["protected"] = base64url.encode(json.dumps(header).encode())
+
+    with pytest.raises(SigningRefused) as caught:
+        self_check(dump(card), [alice, bob])
     assert caught.value.code == "sign.self_check"
+    assert said in caught.value.message
 
 
 def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:

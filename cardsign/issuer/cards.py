@@ -42,7 +42,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import NEEDS_A_PERSON, UNLISTED, Work, end_of, key_holder
 from cardsign.keys.history import StatementHistory, kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
-from cardsign.sign.signing import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
+from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -88,7 +88,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
             write_atomic(card.signed, signing.document)
             written = read_signed(card) or b""
             marker = find_marker(Card.from_bytes(written).document)
-            check_as_an_outsider(written, chosen.signers, marker=marker)
+            self_check(written, chosen.signers, marker=marker)
     return tuple(signed)
 
 

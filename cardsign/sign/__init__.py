@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cardsign.sign.plan import is_safe as is_safe
     from cardsign.sign.signing import SignedCard as SignedCard
     from cardsign.sign.signing import SigningOptions as SigningOptions
-    from cardsign.sign.signing import check_as_an_outsider as check_as_an_outsider
+    from cardsign.sign.signing import self_check as self_check
     from cardsign.sign.signing import sign_with_notes as sign_with_notes
 
 __getattr__ = lazy_names(__name__)

@@ -8,7 +8,7 @@ The plan is made and checked before anything is signed:
 (4) which payloads it has, and which signatures they need     :mod:`cardsign.sign.plan`
 (5) each is made, unless it is already there                  :func:`_reusable`, :func:`_new`
 (6) they are written into the card                            :func:`_written`
-(7) what was signed is verified as an outsider would          :func:`check_as_an_outsider`
+(7) what was signed is verified with the public keys alone    :func:`self_check`
 
 What is told of it besides is found out later (:mod:`cardsign.sign.notes`).
 """
@@ -56,6 +56,8 @@ MAX_HOLDERS: Final = 16
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 _OUR_MEMBERS: Final = frozenset({"protected", "signature"})
+#: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
+_AS_SIGNED: Final = frozenset({"valid", "not-tried"})
 #: What some bytes are proven to be read as.
 _ReadAs: TypeAlias = tuple[Card, Payloads]
 
@@ -165,7 +167,7 @@ def sign_with_notes(
     entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
     entries.extend(kept)
     signed, read_as = _written(card, payloads, entries, document if card is given else None)
-    check_as_an_outsider(signed, signers, marker=marker, force=options.force, known=read_as)
+    self_check(signed, signers, marker=marker, force=options.force, known=read_as)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     algs = frozenset(signer.public.alg for signer in signers)
     changed = signed != document
@@ -297,7 +299,7 @@ def _typ(payload: Payload) -> str:
 def _new(payload: Payload, signer: Signer) -> Json:
     """A new signature. Full ones are verified later, those of compat here: no outsider does."""
     typ = _typ(payload)
-    will_verify = typ == TYP_JOSE  # by `check_as_an_outsider`
+    will_verify = typ == TYP_JOSE  # by `self_check`
     new = sign_payload(
         payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
     )
@@ -323,10 +325,10 @@ def _written(
     return signed, None if is_paranoid() else (read_as, payloads)
 
 
-# ------------------------------------------------------------------ the outsider's check
+# ------------------------------------------------------------------ the self-check
 
 
-def check_as_an_outsider(
+def self_check(
     signed: bytes,
     signers: Sequence[Signer],
     *,
@@ -335,6 +337,8 @@ def check_as_an_outsider(
     known: _ReadAs | None = None,
 ) -> None:
     """Verify what was signed as a reader does who has the public keys alone.
+
+    Every full signature of ours must be valid, and each signer must have one.
 
     Args:
         signed: The card.
@@ -351,15 +355,24 @@ def check_as_an_outsider(
     report = verdict_on(signed, expect, policy, trust, _ANY_TIME, known)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
+    if not complete or (report.verdict != "trusted" and not force):
+        first = report.reasons[0]
+        code = first.code if report.verdict == "invalid" else "sign.self_check"
+        again = f"what was signed is {report.verdict} when read again: {first.message}"
+        raise SigningRefused(code, again, path=first.path)
     # Examines those too that the verdict did not need: `_new` relies on that for each full one.
     signatures = report.signatures
-    is_bad = any(one.verdict == "invalid" for one in signatures)
-    if is_bad or not complete or (report.verdict != "trusted" and not force):
-        raise SigningRefused(
-            report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
-            f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
-            path=report.reasons[0].path,
-        )
+    kids = {signer.public.kid for signer in signers}
+    for one in signatures:
+        if one.kid in kids and one.verdict not in _AS_SIGNED:
+            bad = f"what was signed has a signature that is {one.verdict} when read again: "
+            reason = one.reasons[0]
+            raise SigningRefused("sign.self_check", bad + reason.message, path=reason.path)
+    lacking = kids.difference(one.kid for one in signatures if one.verdict == "valid")
+    if lacking:
+        names = " and ".join(map(repr, sorted(lacking)))
+        none = f"what was signed has no valid signature by {names} when read again"
+        raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
 @lru_cache(maxsize=MAX_HOLDERS)
