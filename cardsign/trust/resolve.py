@@ -114,7 +114,10 @@ class IssuerTrust:
         return {key.public.kid: key for key in reversed(self.keys)}
 
     def at(self, now: datetime) -> IssuerTrust:
-        """The same at another time, at which nothing else in it has changed."""
+        """The same at another time, at which nothing else in it has changed.
+
+        It takes every cached property along, so none of them may depend on `now`.
+        """
         other = object.__new__(IssuerTrust)
         vars(other).update(vars(self), now=now, _at_first=self)
         return other

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -100,6 +102,21 @@ def test_at_any_later_or_earlier_time_it_is_what_resolving_anew_says(
     assert again.fingerprint == anew.fingerprint
     assert again.deadlines == anew.deadlines
     assert [again.find(one.public.kid) for one in again.keys] == list(again.keys)
+
+
+def test_what_is_found_once_is_the_same_at_every_time() -> None:
+    """A copy for another time takes it along, so nothing of it may depend on the time."""
+    once = [name for name, one in vars(IssuerTrust).items() if isinstance(one, cached_property)]
+    newest = read_keyset(NEWEST)
+    said: dict[str, Any] = {"keys": newest.keys, "keyset": newest, "release_ends": T0 + 2 * DAY}
+    said["release"] = read_release(RELEASE)
+    assert len(once) >= 5
+    for then, now in product(TIMES, TIMES):
+        trust = IssuerTrust(enrolled(anchored(FIRST)), at(then), Limits(skew=SKEW), **said)
+        for name in once:
+            getattr(trust, name)
+        for name in once:
+            assert getattr(trust.at(at(now)), name) == getattr(replace(trust, now=at(now)), name)
 
 
 def test_what_is_remembered_is_not_read_again(
