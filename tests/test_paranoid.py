@@ -19,9 +19,10 @@ from cardsign.card import (
     cannot_name_us,
     is_paranoid,
     left_open,
+    write,
 )
 from cardsign.cli import run_words
-from cardsign.errors import JsonRefused
+from cardsign.errors import CardsignError, JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder, Policy, is_bundle
@@ -29,6 +30,7 @@ from cardsign.verify import reach_verdict
 from tests.attack_runner.corpus import load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import judge
+from tests.spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from tests.support import NOW, PORTABLE, WITH_DEFAULTS, dump, without
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +102,8 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     assert pruned is not None
     assert whole.data != pruned.data
     assert whole.rewritten is not None  # the tree was written, though nothing was to be changed
+    payloads.tree.received = {"lie": 1}  # type: ignore[attr-defined]
+    assert write(payloads.tree) == WITH_DEFAULTS
     assert not cannot_name_us(b"{}")
     with pytest.raises(JsonRefused):
         Card.from_bytes(b'{"a":1,"a":2}')
@@ -108,6 +112,29 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     lacking, key = dump(without(PORTABLE, "/version")), PrivateKey.generate("ES256")
     signed = sign_with_notes(lacking, [key], SigningOptions())
     assert "card.missing_required" in {one.code for one in signed.notes}
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_payloads_of_random_cards(share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every profile makes the same, or refuses in the same words; as many values are too many."""
+    monkeypatch.setattr("cardsign.card.document.MAX_CARD_VALUES", 40)
+    usual: list[list[bytes | str]] = []
+    for be_plain in (False, True):
+        be_paranoid(be_plain)
+        try:
+            found = [_found_in(seed) for seed in range(share, EXAMPLES, SHARES)]
+        finally:
+            be_paranoid(False)
+        assert found == (usual or found)
+        usual = found
+    assert {len(one) for one in found} == {1, 2 * len(PROFILES)}
+
+
+def _found_in(seed: int) -> list[bytes | str]:
+    try:
+        return payloads_of(dump(spoilt_card(seed)))
+    except CardsignError as refusal:
+        return [str(refusal)]
 
 
 def test_a_signature_is_checked_by_joserfc_too(

@@ -127,7 +127,7 @@ class Payloads:
         return jcs(self.members, self.free_parts)
 
     @cached_property
-    def root(self) -> Node:
+    def stub_without_values(self) -> Node:
         """Its root with nothing below it, of which a rule sees what is missing."""
         return Node(dict.fromkeys(self.members, Node(None)), Source())
 
@@ -283,6 +283,12 @@ def _unchanged(rule: Profile, received: Payloads) -> Payload:
 # -------------------------------------------------------------------------- the table
 
 
+def _held_by_sdk_0_3(card: Payloads) -> Node:
+    """A card without the REQUIRED `url` is refused before any value of it is read."""
+    is_refused = "url" not in card.members and not is_paranoid()
+    return as_sdk_0_3(card.stub_without_values if is_refused else card.tree)
+
+
 def _if_portable(card: Payloads) -> bool:
     return card.is_portable
 
@@ -324,7 +330,7 @@ PROFILES: Final[dict[ProfileName, Profile]] = {
         Profile(
             "sdk-0.3",
             "opt-in",
-            lambda card: as_sdk_0_3(card.tree if "url" in card.members else card.root),
+            _held_by_sdk_0_3,
             changes_nothing=lambda _: False,
             serialize=python_json,
         ),

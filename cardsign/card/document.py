@@ -71,7 +71,7 @@ class Card:
             max_signatures: Entries of `signatures` that are read at most.
 
         Raises:
-            JsonRefused: The bytes are not one strict JSON object (see `card.strictjson`).
+            JsonRefused: As for :func:`parse_card`.
             CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
                 ``card.signatures_too_many``.
         """
@@ -118,7 +118,7 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
     # Each value but the root follows a comma, or opens what it stands in: few need to be counted.
     is_short = len(untrusted_bytes) < 2 * MAX_CARD_VALUES
     most = 0 if is_short else sum(map(untrusted_bytes.count, (b",", b"[", b"{")))
-    if most >= MAX_CARD_VALUES and has_too_many_values(document):
+    if (most >= MAX_CARD_VALUES or is_paranoid()) and has_too_many_values(document):
         raise JsonRefused(
             "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
         )

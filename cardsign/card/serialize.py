@@ -174,7 +174,7 @@ def python_json_of_doubles(value: Json) -> bytes:
         CanonicalizationError: As for :func:`python_json`.
     """
     try:
-        has_integers = int in set(map(type, _parts(value)[1]))
+        has_integers = is_paranoid() or int in set(map(type, _parts(value)[1]))
     except _NotProven:
         has_integers = True
     return python_json(_with_numbers(value, float) if has_integers else value)

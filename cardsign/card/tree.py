@@ -1,7 +1,8 @@
 """JSON values that know where in the received document they came from.
 
 Every profile is a rewriting of one tree of nodes into another. What arrives in the new tree
-is covered by the signature; what does not is uncovered. Nothing else decides coverage.
+is covered by the signature; what does not is uncovered. A profile that is proven to change nothing
+of a card needs no tree, and covers all of it (:mod:`cardsign.card.coverage`).
 
 No value keeps a JSON pointer: where it stood is a :class:`Source`, which knows its parent and its
 own token, and the pointer is written when somebody is to be shown it. So a long name over many
@@ -15,6 +16,7 @@ from itertools import islice
 from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -172,7 +174,7 @@ def read(value: Json, source: Source | None = None) -> AsReceived:
 
 def write(node: Node) -> Json:
     """The plain JSON value of a tree; not to be changed, for what was received is shared."""
-    if type(node) is AsReceived:
+    if type(node) is AsReceived and not is_paranoid():
         return node.received
     value = node.value
     if isinstance(value, dict):
