@@ -182,23 +182,29 @@ def with_signatures(
     Returns:
         The card, and what is read from it where that is proven.
     """
+    spliced = None if written is None else _spliced(written, document, signatures)
     wanted = {**document, "signatures": list(signatures)}
-    if written is None:
+    # The last brace of a strict object closes it, so a member put there changes no other. The
+    # last `"signatures"` need not begin the last member: it may stand deeper, or more may follow.
+    if spliced is None or ("signatures" in document and read_fast(spliced) != wanted):
         return render(wanted), None
-    # Its closing brace, or the signatures with which it ends, where they are the last member.
-    has_some = "signatures" in document
-    end = written.rfind(b'"signatures"' if has_some else b"}")
+    return spliced, wanted if _is_read(spliced, document) else None
+
+
+def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[Json]) -> bytes:
+    """The written card with the signatures at its end, in place of those that stand there."""
+    end = written.rfind(b'"signatures"' if "signatures" in document else b"}")
     body = written[:end].rstrip().removesuffix(b",")
     text = ",\n".join(map(_entry_text, signatures))
     comma = b"" if body.endswith(b"{") else b","
-    spliced = body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
-    if has_some and read_fast(spliced) != wanted:
-        return render(wanted), None
-    # A reader may still refuse it: for its size, or for another spelling of the new member.
-    is_read = len(spliced) <= MAX_CARD_BYTES and (
-        has_some or not any(fold(name) == "signatures" for name in document)
+    return body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
+
+
+def _is_read(spliced: bytes, document: Mapping[str, Json]) -> bool:
+    """Whether no reader refuses it for its size, or for another spelling of the new member."""
+    return len(spliced) <= MAX_CARD_BYTES and (
+        "signatures" in document or not any(fold(name) == "signatures" for name in document)
     )
-    return spliced, wanted if is_read else None
 
 
 def _entry_text(entry: Json) -> str:
