@@ -18,6 +18,7 @@ from cardsign.card.canonical import (
     CompatWord,
     Payload,
     Payloads,
+    ProfileName,
 )
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card
@@ -74,28 +75,38 @@ def payloads_to_sign(
         notes: Takes what is said of profiles for which nothing is signed.
     """
     named = compat if isinstance(compat, tuple) else ()
-    safe = _SAFE_FOR_0_3 if card.a2a_version == "0.3" else _SAFE
     claimed: dict[bytes, Payload] = {}
-    for name in FULL_PROFILES if compat == "none" else PROFILES:
-        if compat != "all" and name not in (*FULL_PROFILES, *safe, *named):
-            continue
+    for name in _asked_for(card, compat, named):
         payload = payloads.made(name)
         if isinstance(payload, CanonicalizationError):
             # A profile that is tried on the off chance need not read the card.
             if name in named or name in DEFAULT_PROFILES:
                 notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
-        elif payload.data in claimed:
-            continue
-        elif name in (*FULL_PROFILES, *named):
-            claimed[payload.data] = payload
-        elif not payload.names_an_endpoint:
-            if name in DEFAULT_PROFILES:
-                readers = " and ".join(one.name for one in VERIFIERS if one.profile == name)
-                text = f"this card has no endpoint for {readers}, so nothing was signed for it"
-                notes.append(Reason.of("sign.compat_no_endpoint", text))
-        elif compat == "all" or is_safe(card, payload):
+        elif payload.data not in claimed and (
+            name in (*FULL_PROFILES, *named) or _serves(payload, card, compat, notes)
+        ):
             claimed[payload.data] = payload
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.profile))
+
+
+def _asked_for(card: Card, compat: Compat, named: Sequence[ProfileName]) -> Sequence[ProfileName]:
+    """The profiles that may get a signature, in the order of the table."""
+    if compat == "none":
+        return FULL_PROFILES
+    safe = _SAFE_FOR_0_3 if card.a2a_version == "0.3" else _SAFE
+    wanted = (*FULL_PROFILES, *safe, *named)
+    return [name for name in PROFILES if compat == "all" or name in wanted]
+
+
+def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Reason]) -> bool:
+    """Whether a compat signature that nobody has named serves its readers, and safely."""
+    if payload.names_an_endpoint:
+        return compat == "all" or is_safe(card, payload)
+    if payload.profile in DEFAULT_PROFILES:
+        readers = " and ".join(one.name for one in VERIFIERS if one.profile == payload.profile)
+        text = f"this card has no endpoint for {readers}, so nothing was signed for it"
+        notes.append(Reason.of("sign.compat_no_endpoint", text))
+    return False
 
 
 def is_safe(card: Card, payload: Payload) -> bool:

@@ -7,7 +7,7 @@ The plan is made and checked before anything is signed:
 (3) which of the signatures already there stay                :func:`_foreign`
 (4) which payloads it has, and which signatures they need     :mod:`cardsign.sign.plan`
 (5) each is made, unless it is already there                  :func:`_reusable`, :func:`_new`
-(6) they are written into the card                            :func:`_written`
+(6) they are written into the card                            :func:`_written_and_read_as`
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
 What is told of it besides is found out later (:mod:`cardsign.sign.notes`).
@@ -166,8 +166,9 @@ def sign_with_notes(
     chosen = within_the_limit(plan, signers, len(kept), notes)
     entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
     entries.extend(kept)
-    signed, read_as = _written(card, payloads, entries, document if card is given else None)
-    self_check(signed, signers, marker=marker, force=options.force, known=read_as)
+    source = document if card is given else None
+    signed, read_as = _written_and_read_as(card, payloads, entries, source)
+    self_check(signed, signers, marker=marker, force=options.force, already_read=read_as)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     algs = frozenset(signer.public.alg for signer in signers)
     changed = signed != document
@@ -306,7 +307,7 @@ def _new(payload: Payload, signer: Signer) -> Json:
     return {**new}
 
 
-def _written(
+def _written_and_read_as(
     card: Card, payloads: Payloads, entries: list[Json], source: bytes | None
 ) -> tuple[bytes, _ReadAs | None]:
     """The card with these signatures, and what it is read as; None where it has to be read anew.
@@ -334,7 +335,7 @@ def self_check(
     *,
     marker: ExtendedMarker | None = None,
     force: bool = False,
-    known: _ReadAs | None = None,
+    already_read: _ReadAs | None = None,
 ) -> None:
     """Verify what was signed as a reader does who has the public keys alone.
 
@@ -345,14 +346,14 @@ def self_check(
         signers: By whom.
         marker: That of an extended card.
         force: Whether it may be something else than a card.
-        known: What these bytes are proven to be read as; None lets them be read.
+        already_read: What `signed` is proven to be read as: then it is not read.
 
     Raises:
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     expect = Holder() if marker is None else Extended(Holder(), marker.audience)
     policy, trust = _holder(tuple(signer.public for signer in signers))
-    report = verdict_on(signed, expect, policy, trust, _ANY_TIME, known)
+    report = verdict_on(signed, expect, policy, trust, _ANY_TIME, already_read)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
