@@ -64,7 +64,7 @@ class IssuerTrust:
         keyset: The newest keyset statement.
         release: The newest release statement, if it speaks for that keyset now.
         release_ends: When the last of the keys ends that signed that release, Unix seconds.
-        weighed: Every reason that was found, in the order of finding.
+        found: Every reason that was found, in the order of finding.
         signed_before: A card of this issuer with a good signature was seen.
         reserved: The places of the policy's other issuers.
         state: What is remembered of the issuer now; None where nothing can be.
@@ -82,13 +82,13 @@ class IssuerTrust:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     release_ends: int | None = None
-    weighed: tuple[tuple[Weight, Reason], ...] = ()
+    found: tuple[tuple[Weight, Reason], ...] = ()
     signed_before: bool = False
     reserved: tuple[Place, ...] = ()
     state: IssuerState | None = None
 
     def _of(self, weight: Weight) -> tuple[Reason, ...]:
-        return tuple(reason for its_weight, reason in self.weighed if its_weight == weight)
+        return tuple(reason for its_weight, reason in self.found if its_weight == weight)
 
     @cached_property
     def blocks(self) -> tuple[Reason, ...]:
@@ -154,7 +154,7 @@ class IssuerTrust:
             sorted(self.revoked),
             self.keyset.digest if self.keyset else None,
             self.release.digest if self.release else None,
-            [(weight, one.code) for weight, one in self.weighed if weight != "notes"],
+            [(weight, one.code) for weight, one in self.found if weight != "notes"],
             self.notes,
         )
         return hashlib.sha256(repr(said).encode()).digest()
@@ -205,7 +205,7 @@ def resolve_issuer(
         return before
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
     trust = resolution.result()
-    lasts = not any(reason.code in _TIMED for _, reason in trust.weighed)
+    lasts = not any(reason.code in _TIMED for _, reason in trust.found)
     if lasts and not historic and (state is None or not resolution.has_kept):
         _ = trust._by_kid, trust.blocks, trust.hindrances, trust.notes  # made once, for all times
         _RESOLVED.put((issuer.policy, issuer.name), (about, trust, _until(trust)))
@@ -268,7 +268,7 @@ class _Resolution:
     write: Callable[[IssuerState], None]
     historic: bool
     reserved: tuple[Place, ...]
-    weighed: list[tuple[Weight, Reason]] = field(default_factory=list)
+    found: list[tuple[Weight, Reason]] = field(default_factory=list)
     has_kept: bool = False
 
     def __post_init__(self) -> None:
@@ -298,7 +298,7 @@ class _Resolution:
                 return self.by_first_contact()
 
     def weigh(self, weight: Weight, *reasons: Reason) -> None:
-        self.weighed.extend((weight, reason) for reason in reasons)
+        self.found.extend((weight, reason) for reason in reasons)
 
     def refused(self, weight: Weight, refusal: StatementRefused, what: str = "") -> None:
         message = f"{what}: {refusal.message}" if what else refusal.message
@@ -526,17 +526,17 @@ class _Resolution:
         keys = [IssuerKey(key) for key in jwks.keys]
         return self._trust(keys, unsupported=jwks.unsupported, offered=offered)
 
-    def _trust(self, keys: Sequence[IssuerKey], **found: Any) -> IssuerTrust:
+    def _trust(self, keys: Sequence[IssuerKey], **more: Any) -> IssuerTrust:
         return IssuerTrust(
             self.issuer,
             self.now,
             self.limits,
             tuple(keys),
-            weighed=tuple(self.weighed),
+            found=tuple(self.found),
             signed_before=self.state.signed_before,
             reserved=self.reserved,
             state=None if self.given is None else self.state,
-            **found,
+            **more,
         )
 
 

@@ -1,18 +1,18 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
-(1) the entry has the right shape, its protected header is strict ``jose.jws.read_entry``
-(2) its kid names a key of the source that the anchor names       ``IssuerTrust.find``
-(3) key and header agree on one algorithm, and it fits a payload  :func:`matching_payload`
+(4.1) the entry has the right shape, its header is strict          ``jose.jws.read_entry``
+(4.2) its kid names a key of the source that the anchor names      ``IssuerTrust.find``
+(4.3) key and header agree on one algorithm, and it fits a payload :func:`matching_payload`
 
 The four answers come from that payload alone (rule V2):
 
-(4) integrity: typ and profile are ones that may count (V3)       :func:`_why_it_may_not_count`
-(5) authorised: the key may sign cards now (V4),                  :func:`_why_key_may_not_sign_now`
-    the card is of the kind that was asked for (threat 12),       :func:`_read_marker`
-    and its interfaces are the subject's (V4)                     :func:`_why_no_card_of`
-(6) current: the key is not revoked, which :func:`_judge` asks;
-    the card is listed, and not rolled back (V5)                  :func:`_freshness`
-(7) complete: what it leaves open is accepted (V6)                ``card.coverage.left_open``
+(4.4) integrity: typ and profile are ones that may count (V3)      :func:`_why_it_may_not_count`
+(4.5) authorised: the key may sign cards now (V4),                 :func:`_why_key_may_not_sign_now`
+      the card is of the kind that was asked for (threat 12),      :func:`_read_marker`
+      and its interfaces are the subject's (V4)                    :func:`_why_no_card_of`
+(4.6) current: the key is not revoked, which :func:`_judge` asks;
+      the card is listed, and not rolled back (V5)                 :func:`_freshness`
+(4.7) complete: what it leaves open is accepted (V6)               ``card.coverage.left_open``
 
 What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
 """
@@ -86,7 +86,7 @@ def examine_signature(
         try_compat: Whether to check an entry of compat typ, which can explain but never count.
     """
     path = f"/signatures/{index}"
-    # (1) its shape and header
+    # (4.1) its shape and header
     allowed = trust.issuer.algorithms if trust else tuple(ALGORITHMS)
     try:
         entry = read_entry(untrusted_entry, algorithms=allowed)
@@ -98,11 +98,11 @@ def examine_signature(
         untried = "a compat signature is made for other SDKs, so it was not checked"
         reason = Reason.of("sig.compat", untried, path)
         return _worthless(index, entry.header, "not-tried", reason, Answers())
-    # (2) the key that its kid names
+    # (4.2) the key that its kid names
     key = trust.find(entry.header.kid) if trust else None
     if trust is None or key is None:
         return _without_key(index, entry, policy, trust)
-    # (3) the payload that it fits
+    # (4.3) the payload that it fits
     try:
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
     except SignatureRefused as refusal:
@@ -116,7 +116,7 @@ def examine_signature(
         )
         bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    # (4) to (7) its answers
+    # (4.4) to (4.7) its answers
     return _judge(index, entry.header, key, payload, payloads=payloads, expect=expect, trust=trust)
 
 
@@ -237,7 +237,7 @@ def _judge(
 ) -> SignatureReport:
     """What a signature that fits a payload is worth; each answer comes from that payload alone."""
     path = f"/signatures/{index}"
-    # (4) integrity; a revoked key's signature never counts
+    # (4.4) integrity; a revoked key's signature never counts
     verdict, first = _why_it_may_not_count(header, payload, trust.issuer, path)
     may_count = first is None
     is_revoked = key.public.thumbprint in trust.revoked
@@ -245,13 +245,13 @@ def _judge(
         verdict = "revoked"
         first = Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path)
     counts = may_count and not is_revoked
-    # (5) authorised
+    # (4.5) authorised
     marker, other_kind = _read_marker(payload, expect)
     against = [one for one in (_why_key_may_not_sign_now(key, trust), other_kind) if one]
     against += _why_no_card_of(payload, trust)
-    # (6) current
+    # (4.6) current
     current, not_current = _freshness(payloads, marker, trust, expect)
-    # (7) complete
+    # (4.7) complete
     opened = left_open(payload, accept_lossy=may_count)
     reasons = [one for one in (first, *against, not_current) if one]
     if opened.first:

@@ -216,6 +216,11 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     return card, Payloads(card)
 
 
+# ------------------------------------------------------------------ (4) one that decides
+
+# The signatures are examined from the last one back, until one decides; and of those that decide,
+# the last is the best. So the same one is chosen whether or not those before it were examined.
+
 #: :func:`examine_signature` with all but the entry, its index and perhaps the payloads.
 _Examine: TypeAlias = Callable[..., SignatureReport]
 
@@ -225,8 +230,7 @@ def _back_to_one_that_decides(
 ) -> tuple[SignatureReport, ...]:
     """The last signatures, from one that decides on; all, where none does or it may not stop.
 
-    Those of compat typ are not tried (decision E9). :func:`_best` must choose the one at which
-    this stops.
+    Those of compat typ are not tried (decision E9).
     """
     found = []
     for index in reversed(range(len(entries))):
@@ -234,16 +238,6 @@ def _back_to_one_that_decides(
         if may_stop and index and _decides(found[-1], trust):
             break
     return tuple(reversed(found))
-
-
-def _with_compat_tried(
-    signatures: tuple[SignatureReport, ...], entries: tuple[Json, ...], examine: _Examine
-) -> tuple[SignatureReport, ...]:
-    """The same where none counts, so that none has decided: now the compat ones explain why."""
-    return tuple(
-        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
-        for one in signatures
-    )
 
 
 def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
@@ -255,6 +249,28 @@ def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
     if trust is None or trust.issuer.require or one.profile != "served-as-is":
         return False
     return _verdict((one,), one, trust) == "trusted"
+
+
+def _best(
+    signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
+) -> SignatureReport | None:
+    """The last of those that decide, which is the newest key's; else the first of the best."""
+    if len(signatures) == 1:
+        return signatures[0]
+    for one in reversed(signatures):
+        if _decides(one, trust):
+            return one
+    return max(signatures, key=lambda one: one.rank, default=None)
+
+
+def _with_compat_tried(
+    signatures: tuple[SignatureReport, ...], entries: tuple[Json, ...], examine: _Examine
+) -> tuple[SignatureReport, ...]:
+    """The same where none counts, so that none has decided: now the compat ones explain why."""
+    return tuple(
+        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
+        for one in signatures
+    )
 
 
 # ------------------------------------------------------------------ (5) the best one decides
@@ -350,21 +366,6 @@ class _Conclusion:
         yield from best.reasons
         if best.counts:
             yield from _about_freshness(best, trust)
-
-
-def _best(
-    signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
-) -> SignatureReport | None:
-    """Of equals the first; but of those that decide the last, which is the newest key's.
-
-    It is the one at which :func:`_back_to_one_that_decides` stops.
-    """
-    if len(signatures) == 1:
-        return signatures[0]
-    for one in reversed(signatures):
-        if _decides(one, trust):
-            return one
-    return max(signatures, key=lambda one: one.rank, default=None)
 
 
 # ------------------------------------------------------------------ holders

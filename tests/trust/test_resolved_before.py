@@ -208,7 +208,7 @@ def test_O18_long_histories_take_a_bounded_room(
 
     first, second = (resolved(issuer, state, NOW, NEWEST, junk) for _ in range(2))
     assert first == second
-    assert first.weighed is not second.weighed
+    assert first.found is not second.found
 
 
 @pytest.mark.parametrize(("most", "is_kept"), [(1, False), (2, True)], ids=["full", "with room"])
@@ -223,7 +223,7 @@ def test_O18_results_kept_are_bounded(
     monkeypatch.setattr("cardsign.trust.resolve._RESOLVED.most", most)
     first = resolved(issuer, state, NOW, NEWEST, b"x")
     resolved(replace(issuer, name="another"), state, NOW, NEWEST)
-    assert (resolved(issuer, state, NOW, NEWEST, b"x").weighed is first.weighed) is is_kept
+    assert (resolved(issuer, state, NOW, NEWEST, b"x").found is first.found) is is_kept
 
 
 PREFIXES = ("/", "/a/", "/A/", "/a/b/", "/ab/", "/a/B/c/")

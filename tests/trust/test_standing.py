@@ -44,8 +44,8 @@ def test_only_a_clock_behind_is_one() -> None:
     codes = ("time.historic", "time.clock_behind")
     behind = tuple(("blocks", Reason.of(code, "x")) for code in codes)
 
-    assert replace(PLAIN, weighed=behind).clock_is_behind
-    assert not replace(PLAIN, weighed=behind[:1]).clock_is_behind
+    assert replace(PLAIN, found=behind).clock_is_behind
+    assert not replace(PLAIN, found=behind[:1]).clock_is_behind
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_deadlines_are_those_of_the_statements() -> None:
 
 def weighed(weight: Weight, code: str, message: str = "x") -> dict[str, Any]:
     """One reason of this weight."""
-    return {"weighed": ((weight, Reason.of(code, message)),)}
+    return {"found": ((weight, Reason.of(code, message)),)}
 
 
 DIFFERENCES: dict[str, dict[str, Any]] = {
