@@ -104,6 +104,13 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     assert whole.rewritten is not None  # the tree was written, though nothing was to be changed
     payloads.tree.received = {"lie": 1}  # type: ignore[attr-defined]
     assert write(payloads.tree) == WITH_DEFAULTS
+    monkeypatch.setattr("cardsign.card.serialize._parts", lambda _: (set(), []))
+    number = {"uri": "u", "params": {"x": 1}}
+    of_doubles = Payloads({"capabilities": {"extensions": [number]}}).of("sdk-1.0-legacy")
+    assert of_doubles is not None
+    assert b'"x":1.0' in of_doubles.data
+    monkeypatch.delattr("cardsign.card.Payloads.stub_without_values")
+    assert payloads.of("sdk-0.3") is None
     assert not cannot_name_us(b"{}")
     with pytest.raises(JsonRefused):
         Card.from_bytes(b'{"a":1,"a":2}')
@@ -112,6 +119,9 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     lacking, key = dump(without(PORTABLE, "/version")), PrivateKey.generate("ES256")
     signed = sign_with_notes(lacking, [key], SigningOptions())
     assert "card.missing_required" in {one.code for one in signed.notes}
+    monkeypatch.setattr("cardsign.card.document.has_too_many_values", lambda _: True)
+    with pytest.raises(JsonRefused, match="made of more than"):
+        Card.from_bytes(b"{}")
 
 
 @pytest.mark.parametrize("share", range(SHARES))

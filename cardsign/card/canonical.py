@@ -4,7 +4,8 @@ A2A 1.0 contradicts itself (8.4.1 against 8.4.2 and 8.4.3) and no SDK reproduces
 so each reading has a name. All of them drop the top-level `signatures`, apply a rule, and
 write what is left; where nothing else is said as RFC 8785 (JCS).
 
-By default a signer serves these four, and a verifier may accept them:
+By default a signer serves the full ones, and the lossy ones where they are safe for the card
+(:func:`cardsign.sign.plan.payloads_to_sign`). A verifier may accept all four:
 
 ``served-as-is`` (full)
     Nothing else is removed.
@@ -17,7 +18,8 @@ By default a signer serves these four, and a verifier may accept them:
 ``prune-empty-upgraded`` (lossy)
     :func:`cardsign.card.profiles.rules.upgrade` first, then ``prune-empty``.
 
-A signer who names one of these serves it besides; no verifier of ours ever accepts them:
+No verifier of ours ever accepts these. A signer serves them who names them; by default, where it
+is safe, ``sdk-1.0-legacy``, and of a card of A2A 0.3 ``sdk-0.3`` and ``js-instance`` too:
 
 ``rule-1-descriptor-scope`` (opt-in)
     Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
@@ -258,8 +260,13 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
     """
     try:
         if not is_paranoid() and rule.changes_nothing(received):
-            return _unchanged(rule, received)  # proven beforehand: no tree is made
+            return _covered_by_construction(rule, received)  # proven beforehand: no tree is made
         rewritten = rule.rewrite(received)
+        if rewritten is received.tree and not is_paranoid():
+            return _covered_by_construction(rule, received)  # seen afterwards: all nodes are kept
+        value = tree.write(rewritten)
+        assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
+        return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
     except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
         raise CanonicalizationError(
             "canonical.no_form", "the value is nested too deeply"
@@ -267,14 +274,10 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
-    if rewritten is received.tree and not is_paranoid():
-        return _unchanged(rule, received)  # seen afterwards: the rule kept every node
-    value = tree.write(rewritten)
-    assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-    return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
 
 
-def _unchanged(rule: Profile, received: Payloads) -> Payload:
+def _covered_by_construction(rule: Profile, received: Payloads) -> Payload:
+    """Without its trees, which says that the whole card is covered."""
     is_jcs = rule.serialize is jcs
     data = received.data if is_jcs else rule.serialize(received.members)
     return Payload(rule.name, data, received.members)
@@ -302,8 +305,9 @@ def _if_plain_to_js(card: Payloads) -> bool:
     )
 
 
-# A new row has its name in ProfileName too, and in the tables of cardsign.sign: whom it serves, and
-# in which order signatures are dropped. `_if_portable` needs a rule that agrees with card/portable.
+# A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
+# whether it may be safe, and in which order signatures are dropped, in sign/plan.py.
+# `_if_portable` needs a rule that agrees with card/portable.py.
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (

@@ -336,6 +336,20 @@ def test_what_prune_empty_cannot_canonicalize(card: dict[str, Any], path: str) -
 # ------------------------------------------------------------------ where things went
 
 
+@pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written", "sdk-1.0-legacy"])
+@pytest.mark.parametrize(
+    "card", [PORTABLE, {**PORTABLE, "x": None}, WITH_DEFAULTS], ids=["portable", "unknown", "other"]
+)
+def test_a_number_without_a_form_is_refused_by_the_profile(
+    profile: Any, card: dict[str, Any]
+) -> None:
+    """Whether the rule changes something of the card or nothing, the message names the profile."""
+    extension = {"uri": "u", "params": {"x": float("inf")}}
+    with pytest.raises(CanonicalizationError) as caught:
+        canonicalize(put(card, "/capabilities/extensions", [extension]), profile)
+    assert caught.value.message.startswith(f"{profile} has no payload for this card: the value")
+
+
 def test_destinations_follow_what_is_kept() -> None:
     """Source pointer to payload pointer, with the shift of a dropped element."""
     payload = canonicalize({"skills": [{}, {"id": "a", "x": 1}], "icon_url": "i"}, PRUNE)
