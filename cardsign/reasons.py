@@ -671,7 +671,7 @@ def severity_of(code: str) -> Severity:
     return "warning" if code in _WARNINGS else "error"
 
 
-def weighed(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason, ...]:
+def with_severities(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason, ...]:
     """The reasons of one verdict with their severities.
 
     Nothing is an error in a trusted card, whose policy accepts what its signature leaves open.

@@ -1002,6 +1002,7 @@ def test_each_full_signature_of_ours_must_be_valid(
         self_check(dump(card), [alice, bob])
     assert caught.value.code == "sign.self_check"
     assert said in caught.value.message
+    assert caught.value.path.startswith("/signatures")
 
 
 def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:

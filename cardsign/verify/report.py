@@ -12,7 +12,7 @@ from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
-from cardsign.reasons import Reason, weighed
+from cardsign.reasons import Reason, with_severities
 from cardsign.records import dataclass
 
 Answer = Literal["yes", "no", "unknown"]
@@ -228,7 +228,7 @@ class Report(_Lazy):
     card: dict[str, Json] | None = None
 
     def __post_init__(self) -> None:
-        reasons = weighed(self.reasons, trusted=self.verdict == "trusted")
+        reasons = with_severities(self.reasons, trusted=self.verdict == "trusted")
         object.__setattr__(self, "reasons", reasons)
 
     def __bool__(self) -> NoReturn:

@@ -39,7 +39,7 @@ from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.reasons import Reason, weighed
+from cardsign.reasons import Reason, with_severities
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
@@ -258,7 +258,7 @@ def _judge(
         open_parts = tuple(_coverage_reasons(opened, payload.profile))
         # What the policy accepts unsigned speaks against nothing (R12).
         is_accepted = counts and not opened.fails
-        reasons.extend(weighed(open_parts, trusted=True) if is_accepted else open_parts)
+        reasons.extend(with_severities(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
         kid=header.kid,

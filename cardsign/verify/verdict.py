@@ -28,7 +28,7 @@ from cardsign.card.paranoid import is_paranoid
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lru import Lru
-from cardsign.reasons import Reason, weighed
+from cardsign.reasons import Reason, with_severities
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -331,7 +331,7 @@ class _Conclusion:
         if self.trust is not None:
             found += self.trust.notes
         # Some are given twice on purpose; the first place is the one that counts.
-        return weighed(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
+        return with_severities(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
 
     def _about_signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
         # Where nobody is named who may sign, no signature was checked.
