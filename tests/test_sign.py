@@ -388,9 +388,13 @@ def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
 # ------------------------------------------------------------------ no endpoint, no compat
 
 
-def test_no_compat_signature_without_an_endpoint(alice: PrivateKey) -> None:
-    """prune-empty keeps nothing of a 0.3 card's url: whoever verifies that verifies nothing."""
-    signing = sign(OLD, alice)
+@pytest.mark.parametrize("compat", ["safe", "all"])
+def test_no_compat_signature_without_an_endpoint(compat: str, alice: PrivateKey) -> None:
+    """prune-empty keeps nothing of a 0.3 card's url: whoever verifies that verifies nothing.
+
+    Nor does an opt-in profile, and nobody asks what became of that.
+    """
+    signing = sign(OLD, alice, compat=compat)
 
     assert "prune-empty" not in signing.profiles
     assert noted(signing).count("sign.compat_no_endpoint") == 1
@@ -955,6 +959,21 @@ def test_what_force_signed_passes_with_force_alone(alice: PrivateKey) -> None:
     for card, force in ((forced, False), ({**forced, "x-added": 1}, True)):
         with pytest.raises(SigningRefused):
             self_check(dump(card), [alice], force=force)
+
+
+def test_a_compat_signature_is_not_the_full_one_of_its_signer(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """It is not tried, so it says nothing of what that signer has signed."""
+    card = signed(LAX, alice, bob)
+    of = zip(headers(card), card["signatures"], strict=True)
+    card["signatures"] = [entry for header, entry in of if header != ("bob", "JOSE")]
+    assert ("bob", TYP_COMPAT) in headers(card)
+
+    self_check(dump(card), [alice])
+    with pytest.raises(SigningRefused) as caught:
+        self_check(dump(card), [alice, bob])
+    assert "has no valid signature by 'bob' when" in caught.value.message
 
 
 @pytest.mark.parametrize(
