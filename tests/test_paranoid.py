@@ -14,13 +14,16 @@ from cardsign.batch import in_processes
 from cardsign.card import (
     PROFILES,
     Card,
+    Json,
     Payloads,
     be_paranoid,
     cannot_name_us,
     is_paranoid,
     left_open,
+    parse_object,
     write,
 )
+from cardsign.card.strictjson import Scanner
 from cardsign.cli import run_words
 from cardsign.errors import CardsignError, JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
@@ -105,7 +108,7 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     payloads.tree.received = {"lie": 1}  # type: ignore[attr-defined]
     assert write(payloads.tree) == WITH_DEFAULTS
     monkeypatch.setattr("cardsign.card.serialize._parts", lambda _: (set(), []))
-    number = {"uri": "u", "params": {"x": 1}}
+    number: Json = {"uri": "u", "params": {"x": 1}}
     of_doubles = Payloads({"capabilities": {"extensions": [number]}}).of("sdk-1.0-legacy")
     assert of_doubles is not None
     assert b'"x":1.0' in of_doubles.data
@@ -122,6 +125,21 @@ def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("cardsign.card.document.has_too_many_values", lambda _: True)
     with pytest.raises(JsonRefused, match="made of more than"):
         Card.from_bytes(b"{}")
+
+
+def test_what_is_refused_is_scanned_once(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte with a fault at its end is not to cost two of the slow readings."""
+    scanned = []
+
+    class Counted(Scanner):
+        def document(self) -> dict[str, Json]:
+            scanned.append(self)
+            return super().document()
+
+    monkeypatch.setattr("cardsign.card.strictjson.Scanner", Counted)
+    with pytest.raises(JsonRefused):
+        parse_object(b'{"a":1,"a":2}')
+    assert len(scanned) == 1
 
 
 @pytest.mark.parametrize("share", range(SHARES))

@@ -15,8 +15,8 @@ from cardsign.card.strictjson import (
     Json,
     children_of,
     count_values,
+    object_or_none,
     parse_object,
-    read_fast,
 )
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused, JsonRefused
@@ -186,7 +186,7 @@ def with_signatures(
     wanted = {**document, "signatures": list(signatures)}
     # The last brace of a strict object closes it, so a member put there changes no other. The
     # last `"signatures"` need not begin the last member: it may stand deeper, or more may follow.
-    if spliced is None or ("signatures" in document and read_fast(spliced) != wanted):
+    if spliced is None or ("signatures" in document and object_or_none(spliced) != wanted):
         return render(wanted), None
     return spliced, wanted if _is_read(spliced, document) else None
 

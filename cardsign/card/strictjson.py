@@ -5,7 +5,7 @@ two readers see different values in the same bytes: no member twice, no number t
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
 The scanner below is the definition. The standard library's is
-faster, but laxer, and does not say where a value stands; :func:`read_fast` keeps its answer
+faster, but laxer, and does not say where a value stands; :func:`_read_fast` keeps its answer
 only where the scanner would give the same, so every refusal of the text is the scanner's.
 """
 
@@ -369,7 +369,6 @@ def parse_object(
     *,
     max_bytes: int = MAX_CARD_BYTES,
     max_depth: int = MAX_DEPTH,
-    paranoid: bool = False,
 ) -> dict[str, Json]:
     """Read one strict JSON object.
 
@@ -381,7 +380,6 @@ def parse_object(
         untrusted_bytes: UTF-8 without byte order mark.
         max_bytes: The most bytes that are looked at.
         max_depth: The most levels of arrays and objects; the root is level 1.
-        paranoid: Let the definition read all of it, without the fast path.
 
     Raises:
         JsonRefused: ``json.too_large`` before anything else, then ``json.bom``,
@@ -397,7 +395,7 @@ def parse_object(
             "json.too_large",
             f"{len(untrusted_bytes)} bytes of input, where at most {max_bytes} are read",
         )
-    fast = None if paranoid else read_fast(untrusted_bytes, max_depth=max_depth)
+    fast = None if is_paranoid() else _read_fast(untrusted_bytes, max_depth)
     return Scanner(_decode(untrusted_bytes), max_depth).document() if fast is None else fast
 
 
@@ -477,11 +475,19 @@ def _decode(untrusted_bytes: bytes) -> str:
         ) from exc
 
 
-def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
+def object_or_none(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
     """What :func:`parse_object` would return, of any size; None where it would refuse or might."""
+    if not is_paranoid():
+        return _read_fast(untrusted_bytes, max_depth)
     try:
-        if is_paranoid():
-            return Scanner(_decode(untrusted_bytes), max_depth).document()
+        return Scanner(_decode(untrusted_bytes), max_depth).document()
+    except JsonRefused:
+        return None
+
+
+def _read_fast(untrusted_bytes: bytes, max_depth: int) -> dict[str, Json] | None:
+    """What the scanner would return, by the standard library; None where it is not known to."""
+    try:
         text = untrusted_bytes.strip(_SPACES).decode("utf-8")
         value, end = _FAST.raw_decode(text)
         if end != len(text) or type(value) is not dict:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, read_fast
+from cardsign.card.strictjson import Json, object_or_none
 from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
@@ -226,7 +226,7 @@ def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dic
     # Without the place of a fault: who sends two megabytes of them is not to cost a scan of each.
     if len(untrusted_bytes) > max_bytes:
         raise StatementRefused(code, f"expected at most {max_bytes} bytes", path=path)
-    members = read_fast(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH)
+    members = object_or_none(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH)
     if members is None:
         expected = f"expected one strict JSON object of at most {MAX_STATEMENT_DEPTH} levels"
         raise StatementRefused(code, expected, path=path)

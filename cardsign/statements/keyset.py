@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, read_fast
+from cardsign.card.strictjson import Json, object_or_none
 from cardsign.errors import KeyRefused, UsageFault, closest
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
@@ -249,7 +249,7 @@ def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
     """
     if len(untrusted_bytes) > MAX_STATEMENT_BYTES:
         return False
-    match read_fast(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH):
+    match object_or_none(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH):
         case {"payload": str(text)}:
             pass
         case _:
@@ -260,7 +260,7 @@ def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
         return False
     if payload == known.envelope.payload:
         return True
-    match read_fast(payload, max_depth=MAX_STATEMENT_DEPTH):
+    match object_or_none(payload, max_depth=MAX_STATEMENT_DEPTH):
         case {"epoch": int(epoch), "version": int(version)} if epoch > 0 and version > 0:
             return (epoch, version) < known.number
     return False

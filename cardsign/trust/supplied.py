@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object, read_fast
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, object_or_none, parse_object
 from cardsign.errors import (
     BundleRefused,
     CardRefused,
@@ -162,7 +162,7 @@ def is_bundle(untrusted_bytes: bytes) -> bool:
         return False
     if len(untrusted_bytes) > MAX_CARD_BYTES:
         return True
-    members = read_fast(untrusted_bytes)
+    members = object_or_none(untrusted_bytes)
     return members is not None and str(members.get("format")).startswith(_ANY_VERSION)
 
 
@@ -202,7 +202,7 @@ def _parsed(untrusted_bytes: bytes) -> dict[str, Json]:
         marks = b"".join(bare.split(b'"')[::2]).translate(None, b" \t\r\n")
         if len(marks) > _MAX_MARKS:
             raise _malformed("", "an object of few members")
-        members = read_fast(untrusted_bytes, max_depth=_DEPTH)
+        members = object_or_none(untrusted_bytes, max_depth=_DEPTH)
         if members is not None:
             return members
         if untrusted_bytes.count(b"\\") > _MAX_ESCAPES:

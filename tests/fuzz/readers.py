@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.build import BuildOptions, build_card
-from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
+from cardsign.card import Card, be_paranoid, find_marker, jcs, parse_object, with_marker
 from cardsign.errors import BuildRefused, InputRefused, JsonRefused
 from cardsign.jose import MAX_JWKS_BYTES, JwkSet, base64url, read_entry
 from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
@@ -72,10 +72,13 @@ def check_json(data: bytes) -> None:
 
 
 def _read(data: bytes, *, paranoid: bool) -> dict[str, Any] | str:
+    be_paranoid(paranoid)
     try:
-        return parse_object(data, paranoid=paranoid)
+        return parse_object(data)
     except JsonRefused as refused:
         return f"{refused.code} {refused.place}"
+    finally:
+        be_paranoid(False)
 
 
 def check_entry(data: bytes) -> None:
