@@ -99,8 +99,9 @@ def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool =
 
 
 def cannot_name_us(text: bytes) -> bool:
-    """Whether nothing in a JSON text can be a marker, or an attempt at one; False where it may.
+    """Whether nothing in a canonical text can be a marker or an attempt at one; False if it may.
 
+    Canonical JSON escapes no character of our UUID; another text might hide one in an escape.
     A text without one of its digits, as most cards are, cannot hold our UUID. Of others, what
     stands between the characters of a UUID is dropped from the whole text, escapes too. So the
     UUID appears if any of its strings or names holds it, and rarely if none does.

@@ -31,7 +31,7 @@ unread.
 ``sign/notes.py``: in a portable card `lint --fix` is not asked for what it would change.
     ``tests/card/test_canonical.py::test_what_is_said_to_change_nothing_changes_nothing``
 ``sign/signing.py``: what was signed is not parsed again where its signatures were put in at the
-end. Of a portable card it is only asked which REQUIRED members are missing.
+end, or nothing was changed. Of a portable card it is only asked which REQUIRED members are missing.
     ``tests/test_random_cards.py::test_what_is_known_of_a_signed_card_is_what_a_reader_reads``
     ``tests/card/test_members.py::test_a_portable_card_lacks_what_is_required_or_nothing``
 

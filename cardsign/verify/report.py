@@ -1,4 +1,7 @@
-"""The verdict on one card: four answers, each signature's findings, reasons. Data only."""
+"""The verdict on one card: four answers, each signature's findings, reasons.
+
+A trusted report finds its reasons and the other signatures when they are read: see :class:`Report`.
+"""
 
 from __future__ import annotations
 

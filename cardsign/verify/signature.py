@@ -6,11 +6,13 @@
 
 The four answers come from that payload alone (rule V2):
 
-(4.4) integrity: typ and profile are ones that may count (V3)      :func:`_why_it_may_not_count`
+(4.4) integrity: typ and profile are ones that may count, and the
+      payload is no token (V3)                                     :func:`_why_it_may_not_count`
 (4.5) authorised: the key may sign cards now (V4),                 :func:`_why_key_may_not_sign_now`
       the card is of the kind that was asked for (threat 12),      :func:`_read_marker`
-      and its interfaces are the subject's (V4)                    :func:`_why_no_card_of`
-(4.6) current: the key is not revoked, which :func:`_judge` asks;
+      it is a card, and its interfaces are the subject's (V4)      :func:`_why_no_card_of`
+(4.6) current: the key is not revoked, which :func:`_judge` asks
+      beside (4.4), since a revoked key's signature never counts;
       the card is listed, and not rolled back (V5)                 :func:`_freshness`
 (4.7) complete: what it leaves open is accepted (V6)               ``card.coverage.left_open``
 

@@ -82,7 +82,7 @@ def reach_verdict(
         historic: `now` is a time of the caller's choice: never ``trusted``, nothing is kept.
 
     Returns:
-        The report. Nothing in the card or in the evidence makes this function raise.
+        The report. Nothing in the card or in what came along makes this function raise.
 
     Raises:
         CardRefused: The expectation's own origin or URL is outside the strict grammar.
