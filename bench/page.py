@@ -20,7 +20,7 @@ from startup import HELP, PASS, SDK_SCRIPT, VERIFY
 Found = Mapping[str, Any]
 
 _STRICT: Final = (
-    "all that is not the primitive is 0.8 of a bare verification by instructions, but 1.7 by time: "
+    "all that is not the primitive is 0.8 of a bare verification by instructions, but 1.5 by time: "
     "in turn with the primitive, each finds the processor's caches full of the other"
 )
 
