@@ -14,6 +14,7 @@ from cardsign.cli.arguments import (
     begin_dry_run,
     done,
     dry_run_option,
+    moment,
     option,
     read_input,
     to_change,
@@ -36,7 +37,7 @@ from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import Published, needed_publication, publish_cards
 from cardsign.issuer.rotation import rotate_keys
-from cardsign.issuer.tasks import Task
+from cardsign.issuer.tasks import Task, Work
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -117,14 +118,14 @@ def publish(
         return _watch(watching, output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
-    if card is None:
-        check_cards(config)
-    work = keystore.work(config)
     others: dict[str, bytes] = {}
     older = None
-    if card is not None:
+    if card is not None:  # nothing is signed, so nothing of a signer is looked at
+        work = Work(keystore.open(), moment(), replace(config, publish=to_change(directory)))
         public = read_input(card)
     else:
+        check_cards(config)
+        work = keystore.work(config)
         public, others, older = prepare_cards(work)
         _say_lint(work.config)
     published = publish_cards(

@@ -194,7 +194,6 @@ def sign(
     that differs, and each SDK finds one that it accepts. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
-    now = datetime.now(UTC)
     if card is None:
         if output != STDIO or options != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
@@ -202,10 +201,11 @@ def sign(
         check_cards(config)
         work = keystore.work(config)
         signed = [(str(one.source), signing) for one, signing in sign_cards(work)]
-        chosen = card_signers(work.store, work.access, now=now)
+        chosen = card_signers(work.store, work.access, now=work.now)
     else:
         if is_json() and output == STDIO:
             raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
+        now = datetime.now(UTC)
         signing_options = options.signing(card, now=now)
         document = read_input(card)
         chosen = options.signers(keystore, now=now)

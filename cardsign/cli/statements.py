@@ -399,7 +399,10 @@ def publish(
     """
     config = project_config(publication)
     told = publish_keyset(
-        keystore.work(config), read_statement(file), without_release=without_release, name=file
+        keystore.work(replace(config, cards=())),
+        read_statement(file),
+        without_release=without_release,
+        name=file,
     )
     number = told.statement.label
     say(

@@ -149,7 +149,8 @@ def verdict_on(
     if found.verdict != "trusted":
         return Report(signatures=found.signatures, reasons=found.reasons(), **members)
     before = len(card.signatures) - len(signatures)
-    return _trusted_report(members, found, before, partial(_read, untrusted_bytes, policy), examine)
+    again = partial(_read, bytes(untrusted_bytes), policy)
+    return _trusted_report(members, found, before, again, examine)
 
 
 def _trusted_report(
@@ -493,7 +494,7 @@ def _remember_signed(
 # ------------------------------------------------------------------ verdicts of before
 
 
-#: Verdicts; one holds a card and its payload, each of some 10 KiB, and 256 KiB at most.
+#: Verdicts; one holds a card as ASCII JSON and its payload: some 10 KiB each, seldom more.
 DEFAULT_CAPACITY: Final = 1024
 #: All that a verdict is about, but for the time; two that are equal get one verdict.
 Matter: TypeAlias = tuple[object, ...]

@@ -158,19 +158,20 @@ def revoke(
 
     Exit status 1: something is left for a person.
     """
-    store, now = keystore.open(), moment()
+    store = keystore.open()
     state, keyset = store.state, kept_keyset(store)
     keys = [state.find(kid) for kid in kids]
     if stored_with:
         if reason != "compromised":
             raise UsageFault("usage.conflict", "--stored-with goes with --reason compromised")
-        keys += keys_stored_with(state, keys, keyset, now)
+        keys += keys_stored_with(state, keys, keyset, moment())
     if alive := [key for key in keys if key.state != "revoked"]:
         names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
         ends = keyset and any(is_needed(key, keyset, state) for key in alive if not key.rotates)
         then = "; no keyset can follow until the recovery key opens a new epoch" if ends else ""
         confirm(yes, f"{names} will be revoked, and stay so for ever{then}")
     if store_only:
+        now = moment()
         for key in alive:
             revoke_key(
                 store,
@@ -185,14 +186,15 @@ def revoke(
         if not has_ended(store.state, keyset):
             say("  next: cardsign keys rotate")
         return EXIT_OK
+    work = guided.work(keystore, project_config(), store=store)
     progress = revoke_and_replace(
-        guided.work(keystore, project_config(), store=store),
+        work,
         [key.thumbprint for key in keys],
         reason=reason,
         same_custody_accepted=same_custody_accepted,
         wait=_wait,
     )
-    return show_progress(progress, now)
+    return show_progress(progress, work.now)
 
 
 def _wait(until: datetime) -> datetime:
