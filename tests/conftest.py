@@ -22,6 +22,7 @@ from hypothesis import settings
 from cardsign.jose import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
+from tests.support import cheap_envelopes
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 #: The SDKs that `needs_judges("py", ...)` asks, where they are told to us, and what
@@ -116,6 +117,12 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing."""
+    cheap_envelopes(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def alice() -> PrivateKey:
     """The key of the card's publisher."""
@@ -180,7 +187,8 @@ def _lacks(marker: str, *names: str) -> str:
 def _why_left_out(item: pytest.Item, *, is_thorough: bool) -> str:
     """Why a test does not run here; empty if it does."""
     reason = ""
-    for mark in item.iter_markers():
+    nearest = {mark.name: mark for mark in reversed(list(item.iter_markers()))}
+    for mark in nearest.values():
         if mark.name == "thorough" and not is_thorough:
             return "take long; `make test T=--thorough` runs them"
         if mark.name.startswith("needs_"):

@@ -190,6 +190,8 @@ def test_the_list_of_shortcuts_is_whole() -> None:
         if re.search(r"(?<!def )is_paranoid\(\)", path.read_text(encoding="utf-8"))
     }
     assert set(re.findall(r"^``([\w/]+\.py)``:", switched, re.MULTILINE)) == asking - {"batch.py"}
+    for entry in re.split(r"^``\w+/", switched, flags=re.MULTILINE)[1:]:
+        assert "::test_" in entry, entry
     for file, name in re.findall(r"``(tests/\S+)::(\w+)``", switched + others):
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), name
 

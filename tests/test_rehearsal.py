@@ -26,18 +26,14 @@ from cardsign.keys import TimelineSettings
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.rehearsal import Rehearsal, rehearse
-from tests.support import PORTABLE, cheap_envelopes
+from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORIGIN = "https://tides.example"
 SECRET = b"one passphrase for all"
 RECOVERY = b"another horse entirely"
 
-
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing."""
-    cheap_envelopes(monkeypatch)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 def begun(folder: Path, *, rooted: bool) -> tuple[DirectoryStore, ProjectConfig]:

@@ -250,8 +250,9 @@ def test_what_a_reader_would_refuse_is_not_taken_as_read(more: dict[str, Any]) -
     """What is said to be read from the new bytes is what a reader reads from them."""
     card = {"name": "n", **more}
     data, read = with_signatures(card, [{"signature": "s"}], render(card))
-    try:
+    if not more:
         assert Card.from_bytes(data).document == read
-    except InputRefused:
-        assert more
-        assert read is None
+        return
+    with pytest.raises(InputRefused):
+        Card.from_bytes(data)
+    assert read is None

@@ -21,7 +21,7 @@ from cardsign.jose import PrivateKey
 from cardsign.keys.stores import DirectoryStore
 from cardsign.net import Absent, FetchSettings
 from cardsign.trust import FetchResult
-from tests.support import CHEAP, LAX, PORTABLE, cheap_envelopes
+from tests.support import CHEAP, LAX, PORTABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,6 @@ def s3() -> Iterator[Store]:
 
 
 PASSPHRASE = "correct horse battery staple"
-
-
-@pytest.fixture
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing."""
-    cheap_envelopes(monkeypatch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import cheap_envelopes
-
 
 @pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing."""
-    cheap_envelopes(monkeypatch)
+def always_cheap(cheap: None) -> None:
+    """No test of this room is about what an envelope costs."""

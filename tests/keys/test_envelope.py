@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from typing import Any
@@ -22,6 +23,7 @@ from cardsign.keys import (
     open_envelope,
     seal,
 )
+from cardsign.keys.stores import KeyStore
 from tests.support import CHEAP
 
 LABEL = KeyLabel(kid="card-2026", alg="ES256", thumbprint="t" * 43)
@@ -253,8 +255,10 @@ def test_memory_that_cannot_be_had_is_no_traceback(monkeypatch):
 
 
 def test_the_default_cost_is_what_the_guidance_asks_for():
-    """OWASP's scrypt parameters: N=2^17, r=8, p=1."""
+    """OWASP's scrypt parameters: N=2^17, r=8, p=1. Other tests lower them, so each use is named."""
     assert (DEFAULT_COST.n, DEFAULT_COST.r, DEFAULT_COST.p) == (2**17, 8, 1)
+    for method in (KeyStore.add_key, KeyStore.change_passphrase):
+        assert inspect.signature(method).parameters["cost"].default is DEFAULT_COST
 
 
 def test_a_new_envelope_cannot_be_cheap_by_accident():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, SignerFault, StoreFault
-from cardsign.keys import AuditEvent, KeyLabel, UnsafeScryptCost, lifecycle, seal
+from cardsign.keys import AuditEvent, KeyLabel, lifecycle, seal
 from cardsign.keys.stores import (
     PARAMETERS,
     DirectoryStore,
@@ -28,6 +28,7 @@ from cardsign.keys.stores import (
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.postgres import Server
 from tests.keys.states import NOON, QUICK, after, published
+from tests.support import CHEAP
 
 SECRET = "s3cret-of-the-database"
 PASSPHRASE = b"correct horse battery staple"
@@ -301,7 +302,7 @@ def test_private_halves_cannot_be_swapped(store, es256, another_es256, hand):
         another_es256.to_pkcs8_der(),
         PASSPHRASE,
         label=KeyLabel.of(another_es256.public),
-        cost=UnsafeScryptCost(n=2, r=1, p=1),
+        cost=CHEAP,
         random=os.urandom,
     )
     hand(f"UPDATE cardsign_private SET envelope = '\\x{other.hex()}'")

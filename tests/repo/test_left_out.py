@@ -50,7 +50,10 @@ JUDGES = {"CARDSIGN_JUDGE_PY": "python", "CARDSIGN_JUDGE_JS_HOME": "folder"}
 
 def test_every_folder_of_tests_is_looked_into(root: Path, pytestconfig: pytest.Config) -> None:
     """By itself pytest passes by folders of some names, and `build` is the name of a room."""
-    folders = {file.parent.name for file in (root / "tests").rglob("test_*.py")}
+    tests = root / "tests"
+    folders = {
+        name for file in tests.rglob("test_*.py") for name in file.relative_to(tests).parent.parts
+    }
     passed_by = pytestconfig.getini("norecursedirs")
     assert [name for name in folders if any(fnmatch(name, one) for one in passed_by)] == []
 

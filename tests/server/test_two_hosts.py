@@ -37,7 +37,6 @@ from cardsign.trust import IssuerStates, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.conftest import cardsign as cardsign  # a fixture
-from tests.cli.conftest import cheap as cheap  # likewise
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
 

@@ -140,13 +140,18 @@ def test_a_verdict_of_before_parses_no_card_and_checks_nothing(
 def test_a_verdict_of_before_keeps_no_reading_of_the_card() -> None:
     """The first reading is its caller's, who may change it; what is asked later is read anew."""
     card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
-    gc.collect()
-    others = [one for one in gc.get_objects() if isinstance(one, Payloads)]
-    verdict_on(card, cache=cache)
-    gc.collect()
-    found = [one for one in gc.get_objects() if isinstance(one, Payloads)]
 
-    assert [one for one in found if not any(one is other for other in others)] == []
+    def kept() -> list[Payloads]:
+        gc.collect()
+        found = [one for one in gc.get_objects() if type(one) is Payloads]
+        return [one for one in found if not any(one is other for other in others)]
+
+    others: list[Payloads] = []
+    others = kept()
+    verdict_on(card, cache=cache)
+    assert kept() == []
+    held = Payloads(WITH_DEFAULTS)
+    assert kept() == [held]  # so one that was kept would have been found
     assert verdict_on(card, cache=cache) == by_the_plain_path(card)
 
 
