@@ -272,7 +272,7 @@ def sign_card(
         passphrase: Opens the keys of a key store.
         compat: Which signatures are made for SDKs whose reading loses something. ``safe``: those
             that keep every endpoint, security scheme and scope; ``all``, ``none``, or a tuple of
-            profiles, which are made besides the safe ones.
+            profiles, made in addition to the safe ones.
         now: Which keys of a store are active; the clock if None.
 
     Returns:

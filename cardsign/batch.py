@@ -295,7 +295,7 @@ def _check_address(cluster: str) -> None:
     except ValueError:
         is_here = False
     if not host or (parts.scheme, is_here) not in {("tls", False), ("tls", True), ("tcp", True)}:
-        why = "whoever can read or change what is sent to a cluster decides its verdicts"
+        why = "anybody who can read or change what is sent to a cluster decides its verdicts"
         hint = (
             f"Give tls://HOST:8786, with {_TLS}; plain tcp:// is for 127.0.0.1, ::1 and localhost."
         )

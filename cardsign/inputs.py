@@ -46,7 +46,7 @@ class Inputs:
         names: Files, URLs and objects; a folder stands here no more, but what it holds.
         folders: The folder of each name that only a folder brought.
         passed: How many of what a folder holds were passed over: links to folders, and what an
-            exported site has beside its cards.
+            exported site has in addition to its cards.
         given: What was read already, by name: ``-`` is standard input.
     """
 
@@ -114,7 +114,7 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
     for place, below, files in os.walk(folder, onerror=unreadable):
         passed["linked folder"] += sum(os.path.islink(os.path.join(place, one)) for one in below)
         for path in (os.path.join(place, one) for one in files if one.lower().endswith(".json")):
-            # What an issuer publishes beside its cards is none.
+            # Not all that an issuer publishes is a card.
             url_path = Path(path).as_posix()
             if STATEMENTS_PATH in url_path:
                 passed["statement"] += 1

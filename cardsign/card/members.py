@@ -1,7 +1,7 @@
-"""Every value of a card beside the schemas of A2A 1.0 and 0.3: what is known of it, does it fit.
+"""Every value of a card, held against the schemas of A2A 1.0 and 0.3: is it known, does it fit.
 
 Where a schema ends (an unknown member, a value of another type, free-form content) the walk goes
-on, so that whoever looks for anything finds all of it. Nothing is converted.
+on, so that a search finds every place. Nothing is converted.
 """
 
 from __future__ import annotations

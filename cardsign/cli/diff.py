@@ -1,4 +1,4 @@
-"""``cardsign diff`` and ``cardsign drift``: two cards beside one another."""
+"""``cardsign diff`` and ``cardsign drift``: two cards compared."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _default(field: Field, pointer: str, message: Message) -> Json:
 
 
 def _changed(value: Json, tokens: tuple[str, ...], put: Any) -> Any:
-    """A copy with another value at a place, or with none; what is beside the way is shared."""
+    """A copy with another value at a place, or with none; what the way does not touch is shared."""
     copy: Any = dict(value) if isinstance(value, dict) else list(elements_of(value))
     at = tokens[0] if isinstance(value, dict) else int(tokens[0])
     if len(tokens) > 1:

@@ -257,9 +257,9 @@ def _end(
     again = f"again: {_revoke_command(work, reason, records)}"
     kept = tuple(_kept(work, able, needed, again))
     gone = [one for one in records if one not in able]
-    beside = tuple(_stored_with_them(work, keyset, gone))
+    stored_with = tuple(_stored_with_them(work, keyset, gone))
     progress = warned(work, replace(progress, left=(*progress.left, *kept)), records)
-    return replace(progress, left=(*progress.left, *beside))
+    return replace(progress, left=(*progress.left, *stored_with))
 
 
 def _tell(work: Work) -> None:

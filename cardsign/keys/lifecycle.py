@@ -73,7 +73,7 @@ class TimelineSettings:
 
     @property
     def drain(self) -> timedelta:
-        """How long a key goes on signing beside its successor."""
+        """How long a key goes on signing together with its successor."""
         return self.propagation + timedelta(seconds=self.card_max_age)
 
     def as_published(self, state: StoreState) -> TimelineSettings:

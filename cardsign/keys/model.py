@@ -188,7 +188,7 @@ class KeyTimes:
         prepublished: Since when the JWK Set that the store gives out holds it.
         seen: Since when every newest publication holds it; None again if one lacks it.
         activated: Since when it signs.
-        stops_signing: Until when it signs beside its successor.
+        stops_signing: Until when it signs together with its successor.
         relieved: Since when every published card is signed by its successor, and none by it.
         retired: When it left the JWK Set in good order.
         revoked: When it was revoked.

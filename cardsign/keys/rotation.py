@@ -206,7 +206,7 @@ class Span:
 
     Attributes:
         phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
-            and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
+            and signs nothing; ``signs``: it is active; ``signs_on``: with its successor;
             ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
             believed. Of a peer: ``trusts`` or ``refuses`` the honest card; ``fooled``: trusts
             it and a thief's; ``lost``: a thief's alone.

@@ -343,7 +343,7 @@ def number(spot: Spot) -> str | None:
 
 # ------------------------------------------------------------------ whom a card is to be fit for
 
-# Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
+# Not among these: what it means that a 1.0 member is there, be it as null, hangs on the quirks of
 # a2a-sdk's rewriting (cardsign.card.profiles.rules).
 _REWRITTEN: Final = frozenset(
     {

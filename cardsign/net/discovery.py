@@ -65,7 +65,7 @@ from cardsign.verify.verdict import VerdictCache, reach_verdict
 _UNVOUCHED: Final = frozenset({"sig.none", "key.unknown", "trust.no_keys"})
 # A good signature, and nothing that says whether the card is current.
 _NO_EVIDENCE: Final = frozenset({"trust.freshness_unknown", "refresh.no_answer"})
-# What may stand beside them. Every other reason refuses the card.
+# What may come together with them. Every other reason refuses the card.
 _BESIDE: Final = frozenset(
     {
         "card.legacy_path",

@@ -146,7 +146,7 @@ def _age(headers: Headers, asked_at: datetime, answered_at: datetime) -> int | N
 
 MAX_ENTRIES: Final = 4096  # a thousand peers with card, release, keyset and JWK Set each
 MAX_BYTES: Final = 64 * 1024 * 1024  # of bodies: a thousand peers with 64 KiB each
-ENTRY_COST: Final = 1024  # bytes counted for a URL and its validators, beside the body
+ENTRY_COST: Final = 1024  # bytes counted for a URL and its validators, in addition to the body
 
 # RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to it.
 _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,256}"')

@@ -371,7 +371,7 @@ MAX_STATEMENT_AGE: Final = 300
 #: Unix seconds: A2A 0.3.0, of 2025-07-30, moved the card to its present path.
 LEGACY_SINCE: Final = 1753833600
 
-#: Beside it, wherever the agent is mounted.
+#: Its successor is in the same folder, wherever the agent is mounted.
 _SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-version"')
 
 SITE_FOLDER: Final = "site"

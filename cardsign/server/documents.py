@@ -1,4 +1,4 @@
-"""What one generation answers at which path: final bytes, and the HTTP headers beside them.
+"""What one generation answers at which path: final bytes, and their HTTP headers.
 
 The interfaces of its cards say where each A2A version asks for the extended card, and where OAuth
 clients look for what the card says of its issuers (RFC 9728).

@@ -1,6 +1,6 @@
 """How often one client may ask, the log of who asked, and metrics for Prometheus.
 
-All stand beside the answers, when asked for. A limit that cannot be counted, since its storage
+Each is off unless asked for. A limit that cannot be counted, since its storage
 gives no answer, lets everybody in: the public card must not depend on it. Counters live in files
 that all workers share (the multiprocess mode of prometheus-client), so that any worker answers
 for all. What is served is asked of the worker that answers.

@@ -31,7 +31,7 @@ from cardsign.errors import CanonicalizationError, SigningRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
 
-#: What ``compat`` takes besides names.
+#: What ``compat`` takes in addition to names.
 COMPAT_WORDS: Final[tuple[CompatWord, ...]] = get_args(CompatWord)
 #: The profiles of which a compat signature can be made.
 COMPAT_PROFILES: Final = tuple(name for name in PROFILES if name not in FULL_PROFILES)
@@ -150,7 +150,7 @@ def is_implied(part: Uncovered, payload: Payload) -> bool:
 def within_the_limit(
     plan: Sequence[Payload], signers: Sequence[Signer], kept: int, notes: list[Reason]
 ) -> list[tuple[Signer, Payload]]:
-    """The signatures to make, in their order, beside those of others that are kept.
+    """The signatures to make, in their order; `kept` is how many of others stay.
 
     Over the limit whole profiles go (decision E8), and never a signature of others.
     """

@@ -10,7 +10,7 @@ The plan is made and checked before anything is signed:
 (6) they are written into the card                            :func:`_written_and_read_as`
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
-What is told of it besides is found out later (:mod:`cardsign.sign.notes`).
+Notes on what was signed are made when somebody reads them (:mod:`cardsign.sign.notes`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SigningOptions:
         compat: Which compat signatures are made. ``safe``: those whose payload keeps every
             endpoint, security scheme and scope of the card. ``all``: one for each profile whose
             payload has an endpoint. ``none``. Or names of
-            :data:`~cardsign.sign.plan.COMPAT_PROFILES`, which are made besides the safe ones.
+            :data:`~cardsign.sign.plan.COMPAT_PROFILES`, made in addition to the safe ones.
         strict: Refuse a card that lacks REQUIRED members, instead of a note.
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.
@@ -201,7 +201,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
     # In a portable card every member has its type, which is proven.
-    is_fit = payloads.is_portable and has_all_required(payloads.members) and not is_paranoid()
+    is_fit = not is_paranoid() and payloads.is_portable and has_all_required(payloads.members)
     members = () if is_fit else check_members(payloads.members, card.a2a_version)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)

@@ -77,7 +77,7 @@ class SuppliedStatements:
     def joined(self, other: SuppliedStatements) -> SuppliedStatements:
         """What both hold; neither vouches for the other. A key set is the other's first.
 
-        Together they were fetched from nowhere unless both were from the same origin: what lies
+        Together they were fetched from nowhere unless both were from the same origin: what stands
         in a file makes no first contact because something else came from the issuer.
         """
         empty = SuppliedStatements()

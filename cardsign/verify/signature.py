@@ -12,7 +12,7 @@ The four answers come from that payload alone (rule V2):
       the card is of the kind that was asked for (threat 12),      :func:`_read_marker`
       it is a card, and its interfaces are the subject's (V4)      :func:`_why_no_card_of`
 (4.6) current: the key is not revoked, which :func:`_judge` asks
-      beside (4.4), since a revoked key's signature never counts;
+      with (4.4), since a revoked key's signature never counts;
       the card is listed, and not rolled back (V5)                 :func:`_freshness`
 (4.7) complete: what it leaves open is accepted (V6)               ``card.coverage.left_open``
 

@@ -50,7 +50,7 @@ class PassphraseSource:
     """The places to look at, in this order; the first that is named decides.
 
     Attributes:
-        file: A file (or pipe) to which nobody else has access; its first line counts.
+        file: A file (or pipe) that only its owner can read; its first line counts.
         descriptor: The number of an open file descriptor, read likewise and left open.
         environment: Where `variable` is looked up; nothing else of it is read.
         prompt: Asked last; None where there is no terminal.
