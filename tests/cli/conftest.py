@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +56,17 @@ def s3() -> Iterator[Store]:
         files.mkdir("cards")
         yield Store(files)
     server.stop()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
+    """Set the clock of every command, where the command line reads it."""
+
+    def show(now: datetime) -> None:
+        stopped = SimpleNamespace(now=lambda zone: now.astimezone(zone))
+        monkeypatch.setattr("cardsign.cli.arguments.datetime", stopped)
+
+    return show
 
 
 PASSPHRASE = "correct horse battery staple"

@@ -112,15 +112,9 @@ def release(cardsign: Cardsign) -> Any:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Let the clock of statements go forward."""
-
-    def forward(by: timedelta) -> None:
-        now = datetime.now(UTC).replace(microsecond=0) + by
-        for module in ("options", "statements"):
-            monkeypatch.setattr(f"cardsign.cli.{module}.moment", lambda: now)
-
-    return forward
+def forward(clock: Callable[[datetime], None]) -> Callable[[timedelta], None]:
+    """Let the clock go forward from now."""
+    return lambda by: clock(datetime.now(UTC).replace(microsecond=0) + by)
 
 
 def enrol(cardsign: Cardsign) -> None:
@@ -178,7 +172,7 @@ def test_the_next_keyset_confirms_a_revocation_and_outlives_the_release(issuer: 
 
 
 def test_cron_may_ask_for_a_release_as_often_as_it_likes(
-    issuer: Cardsign, clock: Callable[[timedelta], None]
+    issuer: Cardsign, forward: Callable[[timedelta], None]
 ) -> None:
     """Nothing is signed while nothing is new; then at half life; then `show` is content again."""
     publish(issuer)
@@ -187,7 +181,7 @@ def test_cron_may_ask_for_a_release_as_often_as_it_likes(
     assert "nothing changed" in run(issuer("release", "renew")).err
     assert tree() == before
     assert release(issuer)["seq"] == seq
-    clock(timedelta(days=4))
+    forward(timedelta(days=4))
     due = issuer("release", "show")
     assert (due.status, "it is time" in due.err) == (1, True)
     run(issuer("release", "renew"))
@@ -215,10 +209,10 @@ def test_a_host_that_was_slower_tries_again(
 
 
 def test_an_expired_keyset_carries_no_release(
-    issuer: Cardsign, clock: Callable[[timedelta], None]
+    issuer: Cardsign, forward: Callable[[timedelta], None]
 ) -> None:
     """The roots renew it first: no verifier would believe the release."""
-    clock(timedelta(days=91))
+    forward(timedelta(days=91))
     ended = issuer("release", "renew")
     assert (ended.status, "statement.expired" in ended.err) == (2, True)
     assert "If it is right, sign a newer keyset: cardsign keys rotate" in ended.err
@@ -226,7 +220,7 @@ def test_an_expired_keyset_carries_no_release(
 
 
 def test_the_floor_rises_once_no_cache_can_hold_the_old_card(
-    issuer: Cardsign, clock: Callable[[timedelta], None]
+    issuer: Cardsign, forward: Callable[[timedelta], None]
 ) -> None:
     """Until then both cards are current; after it the old one is rolled back."""
     publish(issuer, "--max-age", "7200")
@@ -234,30 +228,30 @@ def test_the_floor_rises_once_no_cache_can_hold_the_old_card(
     Path("old.json").write_bytes((served() / "agent-card.json").read_bytes())
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
     publish(issuer, "--max-age", "60")
-    clock(timedelta(seconds=7200 + 290))  # the longest that caches were told, and five minutes
+    forward(timedelta(seconds=7200 + 290))  # the longest that caches were told, and five minutes
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 2
     assert judged(issuer, "old.json").json["verdict"] == "trusted"
-    clock(timedelta(seconds=7200 + 310))
+    forward(timedelta(seconds=7200 + 310))
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 1
     assert list(release(issuer)["floor"].values()) == [release(issuer)["seq"] - 1]
 
 
 def test_the_floor_waits_for_a_record_of_the_card(
-    issuer: Cardsign, clock: Callable[[timedelta], None]
+    issuer: Cardsign, forward: Callable[[timedelta], None]
 ) -> None:
     """What lies in the publication directory may not be live yet."""
     publish(issuer)
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
     publish(issuer, "--not-live")
     for days in (1, 5):  # the second one is renewed for its age
-        clock(timedelta(days=days))
+        forward(timedelta(days=days))
         run(issuer("release", "renew"))
         assert len(release(issuer)["cards"]) == 2
     seen = publication_of(load_current(Path("public")))
     DirectoryStore.open(Path("keys")).record_publication(seen, now=seen.at)
-    clock(timedelta(days=5, seconds=3600 + 310))
+    forward(timedelta(days=5, seconds=3600 + 310))
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 1
 

@@ -38,17 +38,6 @@ def issuer(cardsign: Cardsign) -> Cardsign:
     return cardsign
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
-    """Set the clock of the statements."""
-
-    def show(now: datetime) -> None:
-        for module in ("options", "statements"):
-            monkeypatch.setattr(f"cardsign.cli.{module}.moment", lambda: now)
-
-    return show
-
-
 def run(ended: Ended) -> Ended:
     """What must have gone well."""
     assert ended.status == 0, ended.err

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def test_what_is_published_goes_also_where_the_copy_is_lost(
 
 
 def test_a_copy_ends_with_its_time_also_where_there_is_no_verdict(
-    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+    cardsign: Cardsign, clock: Callable[[datetime], None]
 ) -> None:
     """Until then no error removes it."""
     issuer.enrol(cardsign)
@@ -164,7 +165,7 @@ def test_a_copy_ends_with_its_time_also_where_there_is_no_verdict(
     Path("trust.toml").write_bytes(b"{")
     ended = cardsign(*words)
     assert (ended.status != 0, COPY.exists()) == (True, True)
-    monkeypatch.setattr("cardsign.cli.resign.moment", lambda: origin.valid_until)
+    clock(origin.valid_until)
     ended = cardsign(*words)
     assert (ended.status != 0, COPY.exists(), "removed" in ended.err) == (True, False, True)
 
