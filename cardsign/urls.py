@@ -161,15 +161,11 @@ def without_passwords(untrusted_text: str) -> str:
 
     Of a URL of another kind than HTTP, such as a database's, a user name alone stays.
     """
-    if "@" not in untrusted_text or "://" not in untrusted_text:
-        return untrusted_text
     return re.sub(r"[^\s\"<>]+", lambda word: _without_password(word[0]), untrusted_text)
 
 
 def _without_password(word: str) -> str:
-    start = word.find("://")
-    if start < 0 or "@" not in word[start:]:
-        return word
+    start = max(0, word.find("://"))
     while start > 0 and (word[start - 1].isalnum() or word[start - 1] in "+.-"):
         start -= 1
     url = word[start:]

@@ -68,11 +68,14 @@ def test_B14_only_a_verified_card_has_schemas(alice: PrivateKey, bob: PrivateKey
 
 
 def test_B15_an_unknown_skill_is_told_the_known_ones(alice: PrivateKey) -> None:
-    """As the standard's error says it."""
+    """As the standard's error says it; what no task can name is none of them."""
     task = put(TASK, "/skill_id", "iam.check_moon")
     (one,) = check_envelope(json.dumps(task).encode(), verified(alice, CARD))
     assert one.rule.id == "envelope.unsupported-skill"
     assert one.message.endswith("supported_skills: iam.check_tides, iam.check_berths")
+    unnamed = verified(alice, put(CARD, "/skills/0/skill_id", 7))
+    (one,) = check_envelope(json.dumps(task).encode(), unnamed)
+    assert one.message.endswith("supported_skills: iam.check_berths")
 
 
 def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
@@ -278,8 +281,12 @@ def test_what_could_take_long_or_is_no_schema_is_unclear(
         (_text("[*+]{2} \\*"), {"x": "*+ *"}, {"x": "* *"}),
         ({"type": "array", "uniqueItems": True}, [*range(500)], [1, 1]),
         ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}}, {}, []),
+        ({"properties": {"x": {"type": "string"}}}, {"x": "n" * 5000}, {"x": 7}),
     ],
-    ids=["two anchored repetitions", "none but in a class", "unique numbers", "a reference"],
+    ids=[
+        *("two anchored repetitions", "none but in a class", "unique numbers", "a reference"),
+        "a long text and no pattern",
+    ],
 )
 def test_honest_schemas_are_told(
     alice: PrivateKey, schema: dict[str, Any], good: Any, bad: Any

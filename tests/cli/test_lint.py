@@ -227,10 +227,11 @@ def in_folder(cardsign: Cardsign) -> dict[str, list[str]]:
 def test_B2_every_agent_has_a_card(cardsign: Cardsign) -> None:
     """In a folder of agents; one without is named, a hidden folder is none."""
     folder = agent("iam-tides", PORTABLE)
-    assert in_folder(cardsign) == {str(folder / ".well-known/agent-card.json"): []}
+    found: dict[str, list[str]] = {str(folder / ".well-known/agent-card.json"): []}
+    assert in_folder(cardsign) == found
     Path("repo/agents/iam-new").mkdir()
     Path("repo/agents/.hidden").mkdir()
-    assert in_folder(cardsign)["repo/agents/iam-new"] == ["contract.no-card"]
+    assert in_folder(cardsign) == {**found, "repo/agents/iam-new": ["contract.no-card"]}
 
 
 def test_a_folder_without_cards_is_not_clean(cardsign: Cardsign) -> None:
@@ -405,8 +406,9 @@ def test_a_folder_with_what_is_no_card(cardsign: Cardsign) -> None:
     """Other JSON is passed over, an unreadable card among good ones is a finding."""
     agent("iam-tides", PORTABLE)
     Path("repo/package.json").write_text("{}")
-    Path("repo/node_modules").mkdir()
-    Path("repo/node_modules/agent-card.json").write_text("{}")
+    for name in ("node_modules", ".old"):
+        Path("repo", name).mkdir()
+        Path("repo", name, "agent-card.json").write_text("{}")
     Path("repo/loop").symlink_to("..")
     Path("repo/broken").mkdir()
     Path("repo/broken/agent-card.json").mkdir()

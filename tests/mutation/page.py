@@ -17,8 +17,8 @@ kind of fault as likely as any other: a comparison, condition, constant, operato
 changed, `and` for `or`, `not` taken away, a statement left out, a result replaced by None, an
 exception swallowed, `any` for `all`, `min` for `max`, `list` for `sorted`. It runs the area's tests
 against each in a copy of the checkout. Whether a survivor is harmless, or a test was missing, is
-said below, by its name in the commit that was examined. `tests/mutation/run.py` says why no tool
-of others is used.
+said below, by the name that it has or had last. `tests/mutation/run.py` says why no tool of others
+is used.
 
 `make mutants T="--area jose --sample 60 --seed 2"` draws others; with `--page` it replaces the
 area's row here. It exits with 1 while a survivor is not argued in `tests/mutation/survivors.json`.
@@ -59,7 +59,7 @@ def page_of(figures: Mapping[str, Any], argued: Mapping[str, Any]) -> str:
         for name, one in figures.items()
     ]
     survivors = [
-        f"- {survivor['operator']}, line {survivor['line']}: {_code(survivor['name'])}  \n"
+        f"- {survivor['operator']}: {_code(survivor['name'])}  \n"
         f"  {argued['survivors'].get(survivor['name'], '**not argued yet**')}"
         for one in figures.values()
         for survivor in one["survivors"]

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardRefused
-from cardsign.urls import MAX_URL_LENGTH, Origin, interface_url, parse_origin, parse_url
+from cardsign.urls import (
+    MAX_URL_LENGTH,
+    Origin,
+    interface_url,
+    parse_origin,
+    parse_url,
+    without_passwords,
+)
 
 URLS: dict[str, tuple[str, Origin, str, str]] = {
     "a host": ("https://a.example", Origin("https", "a.example", 443), "/", ""),
@@ -164,6 +171,22 @@ def test_no_hint_offers_a_url_that_was_cut(text: str, hint: str) -> None:
     with pytest.raises(CardRefused) as caught:
         parse_url(text)
     assert (hint in caught.value.hint) if hint else ("Write" not in caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at (https://me:pw@a.example/x).", "at (https://...@a.example/x)."),
+        ("https://token@a.example/ failed", "https://...@a.example/ failed"),
+        ("postgresql://me:pw@db.example/x", "postgresql://...@db.example/x"),
+        ("postgresql://me@db.example/x", "postgresql://me@db.example/x"),
+        ("(https://a.example/@me)", "(https://a.example/@me)"),
+        ("me@a.example, see https://a.example", "me@a.example, see https://a.example"),
+    ],
+)
+def test_a_text_is_shown_without_the_passwords_of_its_urls(text: str, shown: str) -> None:
+    """A user name alone may be a token, but not where a database is."""
+    assert without_passwords(text) == shown
 
 
 def test_the_longest_url() -> None:
