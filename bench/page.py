@@ -206,7 +206,7 @@ By hand, ten lines check that some signature fits the card as it stands. The a2a
 one fits what its own reading keeps of the card, which may lack what you see. cardsign refuses what
 can be read in two ways, asks which readings a signature covers and what it leaves open, and
 holds the endpoints against the policy. The last signature over the whole card decides; the others
-are checked when somebody reads the report of them.
+are checked for a report of the card (`examine_card`, `cardsign verify`).
 
 Cards are signed as `cardsign sign` does by default. Where readings agree that is one signature, and
 one more for an old SDK. The a2a-sdk tries that one first and then the other. "One signature" means

@@ -115,7 +115,12 @@ def verifying(case: Case, sdk: Sdk | None, rounds: int) -> Times:
 
     def ours(untrusted_bytes: bytes = signed, cache: VerdictCache | None = None) -> None:
         report = reach_verdict(
-            untrusted_bytes, expect=Holder(), policy=policy, now=now, cache=cache
+            untrusted_bytes,
+            expect=Holder(),
+            policy=policy,
+            now=now,
+            cache=cache,
+            stop_early=True,
         )
         trusted_card(report)
 

@@ -94,7 +94,7 @@ def _check_names(function: str, other: Callable[..., object], named: Mapping[str
         raise TypeError(f"{function}() needs a policy: {function}{_BY_URL}")
 
 
-def examine_card(
+def _question(
     data: bytes,
     *,
     jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
@@ -105,14 +105,8 @@ def examine_card(
     statements: SuppliedStatements = NO_STATEMENTS,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
-) -> Report:
-    """Return the verdict about a card with everything that led to it. Nothing is fetched.
-
-    Args and errors are those of :func:`verify_card`, but that no verdict is raised.
-
-    Returns:
-        The report, whatever the card is. `report.verdict` says whether it is trusted.
-    """
+) -> dict[str, Any]:
+    """What is asked about a card, checked, as :func:`~cardsign.verify.reach_verdict` takes it."""
     _check_data(_BY_KEYS, data)
     if (jwks is None) == (policy is None):
         raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
@@ -135,17 +129,38 @@ def examine_card(
         )
     subject = _subject(issuer, url) if expect is None else expect
     _check_states(policy, subject, states)
-    return reach_verdict(
-        data,
-        expect=subject,
-        policy=policy,
-        now=_time(now),
-        supplied=statements,
-        states=states,
-    )
+    return {
+        "untrusted_bytes": data,
+        "expect": subject,
+        "policy": policy,
+        "now": _time(now),
+        "supplied": statements,
+        "states": states,
+    }
 
 
-@_as(examine_card)
+def _asked(function: str, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    if len(given) > 1:
+        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
+    if not given and "data" not in named:
+        raise TypeError(f"{function}() needs the card's bytes: {_BY_KEYS}")
+    _check_names(function, _question, named)
+    return _question(*given, **named)
+
+
+@_as(_question)
+def examine_card(*given: Any, **named: Any) -> Report:
+    """Return the verdict about a card with everything that led to it. Nothing is fetched.
+
+    Args and errors are those of :func:`verify_card`, but that no verdict is raised.
+
+    Returns:
+        The report, whatever the card is. `report.verdict` says whether it is trusted.
+    """
+    return reach_verdict(**_asked("examine_card", given, named))
+
+
+@_as(_question)
 def verify_card(*given: Any, **named: Any) -> VerifiedCard:
     """Return a card if it is trusted, else raise. Nothing is fetched.
 
@@ -165,7 +180,8 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
         now: The time of the verdict, aware; the clock if None.
 
     Returns:
-        The card, parsed from the bytes that the signature covers.
+        The card, parsed from the bytes that the signature covers. Its `report` ends at the
+        signature that decided; :func:`examine_card` examines those before it too.
 
     Raises:
         NotTrusted: Something speaks against the card; its `report` says what.
@@ -176,10 +192,7 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    if len(given) > 1:
-        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
-    _check_names("verify_card", examine_card, named)
-    return trusted_card(examine_card(*given, **named))
+    return trusted_card(reach_verdict(**_asked("verify_card", given, named), stop_early=True))
 
 
 @_shows(f"discover{_BY_URL}")

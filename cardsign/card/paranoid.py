@@ -26,8 +26,6 @@ unread.
     ``tests/card/test_coverage_plain.py::test_of_random_cards``
 ``jose/keys.py``: cryptography alone checks a signature; else joserfc checks each that it accepts.
     ``tests/jose/test_explicit_algorithms.py::test_joserfc_and_we_accept_the_same``
-``verify/verdict.py``: once a signature decides, the others are examined when they are asked for.
-    ``tests/verify/test_later.py::test_a_report_is_the_one_of_the_plain_path``
 ``sign/notes.py``: in a portable card `lint --fix` is not asked for what it would change.
     ``tests/card/test_canonical.py::test_what_is_said_to_change_nothing_changes_nothing``
 ``sign/signing.py``: what was signed is not parsed again where its signatures were put in at the
@@ -47,8 +45,10 @@ Each is kept by all that its answer hangs on, in this process.
     ``tests/verify/test_cache.py::test_the_same_matter_gets_the_same_verdict``
 
 Nor what the definitions leave out themselves: `sign` checks a signature once, when it verifies the
-whole card; compat signatures are tried only where none counts; and statements older than the one
-that is held are passed over unread.
+whole card; `verify_card` stops at the first signature that makes a card trusted; compat signatures
+are tried only where none counts; and statements older than the one that is held are passed over
+unread.
+    ``tests/verify/test_stop_early.py::test_the_verdict_is_that_of_all_signatures``
 """
 
 from __future__ import annotations

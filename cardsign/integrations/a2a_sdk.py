@@ -195,6 +195,7 @@ def signature_verifier(
                 now=now(),
                 supplied=supplied,
                 states=states,
+                stop_early=True,
             )
             trusted_card(report)
         except VerificationError as exc:

@@ -1,15 +1,12 @@
-"""The verdict on one card: four answers, each signature's findings, reasons.
-
-A trusted report finds its reasons and the other signatures when they are read: see :class:`Report`.
-"""
+"""The verdict on one card: four answers, each signature's findings, reasons."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
@@ -169,32 +166,9 @@ class StatementUsed:
         return {"number": self.number, "digest": self.digest, "exp": self.exp}
 
 
-class _Lazy:
-    """What :func:`lazy_report` needs: members that are put in their place when first asked for."""
-
-    __slots__ = ("_known", "_later")
-    _known: Mapping[str, Any]
-    _later: Mapping[str, Callable[[], Any]]
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """A member that is not there yet."""
-            if name not in self.__dataclass_fields__:
-                raise AttributeError(name)
-            found = self._known[name] if name in self._known else self._later[name]()
-            object.__setattr__(self, name, found)
-            return found
-
-
 @dataclass(frozen=True, slots=True)
-class Report(_Lazy):
+class Report:
     """The verdict on (bytes, subject, policy, time), with everything that led to it.
-
-    A ``trusted`` report of :func:`~cardsign.verify.reach_verdict` is lazy: `signatures` and
-    `reasons` are found when first read, which may examine signatures that decide nothing; so is
-    the `card` of a verdict of before. Whatever reads all members finds all: ``==``, `replace`,
-    `repr`, a copy. Every other report is whole from the beginning.
 
     Attributes:
         verdict: ``trusted`` is four times yes, or `current` waived by name.
@@ -285,21 +259,6 @@ class Report(_Lazy):
             "historic": self.historic,
             "card": self.card,
         }
-
-
-def lazy_report(known: Mapping[str, Any], later: Mapping[str, Callable[[], Any]]) -> Report:
-    """A report of which these members are known, and those of `later` found when asked for."""
-    made = Report.__new__(Report)
-    object.__setattr__(made, "_known", known)
-    object.__setattr__(made, "_later", later)
-    return made
-
-
-def without_card(report: Report) -> Report:
-    """A copy with no card; of a lazy report nothing is found for it."""
-    if not hasattr(report, "_known"):
-        return replace(report, card=None)
-    return lazy_report({**report._known, "card": None}, report._later)
 
 
 class VerificationError(CardsignError):

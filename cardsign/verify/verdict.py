@@ -5,8 +5,8 @@
 (1) the policy says whose card it should be                     ``Policy.find``
 (2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
 (3) the bytes are read strictly, as one card                    ``Card.from_bytes``
-(4) each signature is examined by itself, until one decides     :mod:`cardsign.verify.signature`
-(5) the best single one decides (rule V2)                       :class:`_Conclusion`
+(4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
+(5) the best single one decides (rule V2)                       :func:`_verdict`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 """
 
@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import cache as once
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lru import Lru
-from cardsign.reasons import Reason, with_severities
+from cardsign.reasons import Reason
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -50,8 +48,6 @@ from cardsign.verify.report import (
     SignatureReport,
     StatementUsed,
     Verdict,
-    lazy_report,
-    without_card,
 )
 from cardsign.verify.signature import examine_signature
 
@@ -66,6 +62,7 @@ def reach_verdict(
     states: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
+    stop_early: bool = False,
 ) -> Report:
     """Reach a verdict about a card and explain it.
 
@@ -80,6 +77,7 @@ def reach_verdict(
             one a rollback cannot be seen, and `current` is unknown.
         cache: Trusted verdicts of before.
         historic: `now` is a time of the caller's choice: never ``trusted``, nothing is kept.
+        stop_early: Examine no signature before the last one that makes the card trusted.
 
     Returns:
         The report. Nothing in the card or in what came along makes this function raise.
@@ -92,22 +90,23 @@ def reach_verdict(
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")
     # (1) whose card it should be
-    issuer = policy.find(expect)
+    about, issuer = (untrusted_bytes, expect, policy), policy.find(expect)
+    judge = partial(verdict_on, *about, now=now, historic=historic, stop_early=stop_early)
     if issuer is None:
-        return verdict_on(untrusted_bytes, expect, policy, None, now, historic=historic)
+        return judge(trust=None)
     states = NO_STATES if issuer.is_holder else states
     keep = partial(states.keep, issuer)
     with states.of(issuer) as state:
         # (2) who may speak for that issuer now
-        about = issuer, policy.limits, supplied, state
+        given = issuer, policy.limits, supplied, state
         reserved = policy.reserved_from(issuer)
-        trust = resolve_issuer(*about, now=now, keep=keep, historic=historic, reserved=reserved)
+        trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        matter = None if cache is None else matter_of(untrusted_bytes, expect, policy, trust)
-        report = None if cache is None or matter is None else cache.get(matter, now)
+        matter = _matter_of(*about, trust, stop_early) if cache else ()
+        report = cache.get(matter, now) if cache else None
         if report is None:
-            report = verdict_on(untrusted_bytes, expect, policy, trust, now, historic=historic)
-            if cache is not None and matter is not None:
+            report = judge(trust=trust)
+            if cache:
                 cache.put(matter, report)
         # (6) what is remembered
         if not historic:
@@ -124,10 +123,11 @@ def verdict_on(
     already_read: tuple[Card, Payloads] | None = None,
     *,
     historic: bool = False,
+    stop_early: bool = False,
 ) -> Report:
     """What the bytes, the subject, the policy and the time come to; nothing is remembered.
 
-    `already_read` is what these bytes are proven to be read as; then all signatures are examined.
+    `already_read` is what these bytes are proven to be read as.
     """
     given = _given(expect, trust, now, historic)
     # (3) the card, read strictly
@@ -136,50 +136,31 @@ def verdict_on(
     except InputRefused as refusal:
         unread = Report.unread(refusal, given["subject"], now)
         return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **given)
-    # (4) each signature by itself, from the last one back, until one decides
-    examine: _Examine = partial(examine_signature, expect=expect, policy=policy, trust=trust)
-    of_this = partial(examine, payloads=payloads)
-    may_stop = already_read is None and not is_paranoid()
-    signatures = _back_to_one_that_decides(card.signatures, of_this, trust, may_stop)
-    if not any(one.counts for one in signatures):
-        signatures = _with_compat_tried(signatures, card.signatures, of_this)
+    # (4) each signature by itself
+    examine = partial(
+        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
+    )
+    signatures, decider = _examined(card.signatures, examine, trust, stop_early)
     # (5) the best single one decides
-    found = _Conclusion(card, payloads, signatures, trust, expect)
-    members = given | found.members(payloads)
-    if found.verdict != "trusted":
-        return Report(signatures=found.signatures, reasons=found.reasons(), **members)
-    before = len(card.signatures) - len(signatures)
-    again = partial(_read, bytes(untrusted_bytes), policy)
-    return _trusted_report(members, found, before, again, examine)
-
-
-def _trusted_report(
-    members: dict[str, Any],
-    found: _Conclusion,
-    before: int,
-    read_again: Callable[[], tuple[Card, Payloads]],
-    examine: _Examine,
-) -> Report:
-    """The report that finds what nobody asks a trusted one for when it is asked: see Report.
-
-    What it finds later, of the signatures `before`, it finds in the bytes: the card and the
-    payloads of the first reading are its caller's now. It keeps neither.
-    """
-    if not before:
-        members["signatures"] = found.signatures
-        return lazy_report(members, {"reasons": found.reasons})
-
-    @once
-    def whole() -> _Conclusion:
-        fresh_card, fresh_payloads = read_again()
-        again = partial(examine, payloads=fresh_payloads)
-        entries, trust = fresh_card.signatures[:before], found.trust
-        first = _back_to_one_that_decides(entries, again, trust, may_stop=False)
-        signatures = (*first, *found.signatures)
-        return _Conclusion(fresh_card, fresh_payloads, signatures, trust, found.expect)
-
-    later = {"signatures": lambda: whole().signatures, "reasons": lambda: whole().reasons()}
-    return lazy_report(members, later)
+    best = decider or max(signatures, key=lambda one: one.rank, default=None)
+    verdict = "trusted" if decider else _verdict(signatures, best, trust)
+    reasons = _reasons(card, payloads, signatures, best, trust, expect)
+    issuer = trust.issuer if trust else None
+    is_trusted = verdict == "trusted"
+    signed = payloads.of(best.profile) if is_trusted and best and best.profile else None
+    return Report(
+        verdict=verdict,
+        answers=best.answers if best else Answers(integrity="no"),
+        reasons=tuple(dict.fromkeys(reasons)),  # of one that comes twice, the first place counts
+        signatures=signatures,
+        profile=best.profile if best else None,
+        uncovered=best.uncovered if best else (),
+        uncovered_count=best.uncovered_count if best else 0,
+        issuer=issuer.name if issuer and not issuer.is_holder else None,
+        valid_until=best.ends if best and is_trusted else None,
+        card=signed.value if signed else None,
+        **given,
+    )
 
 
 def _given(
@@ -217,28 +198,38 @@ def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
     return card, Payloads(card)
 
 
-# ------------------------------------------------------------------ (4) one that decides
+# ------------------------------------------------------------------ (4) each by itself
 
-# The signatures are examined from the last one back, until one decides; and of those that decide,
-# the last is the best. So the same one is chosen whether or not those before it were examined.
 
-#: :func:`examine_signature` with all but the entry, its index and perhaps the payloads.
+#: :func:`examine_signature` with all but the entry and its index.
 _Examine: TypeAlias = Callable[..., SignatureReport]
 
 
-def _back_to_one_that_decides(
-    entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, may_stop: bool
-) -> tuple[SignatureReport, ...]:
-    """The last signatures, from one that decides on; all, where none does or it may not stop.
+def _examined(
+    entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, stop_early: bool
+) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
+    """The signatures, and the last that decides, which is the newest key's; or None.
 
-    Those of compat typ are not tried (decision E9).
+    They are examined from the last one back. Those of compat typ are tried where none counts, to
+    explain why (decision E9).
     """
-    found = []
+    found: list[SignatureReport] = []
+    decider = None
     for index in reversed(range(len(entries))):
-        found.append(examine(index, entries[index], try_compat=False))
-        if may_stop and index and _decides(found[-1], trust):
-            break
-    return tuple(reversed(found))
+        one = examine(index, entries[index], try_compat=False)
+        found.insert(0, one)
+        if decider is None and _decides(one, trust):
+            decider = one
+            if stop_early:
+                break
+    if not any(one.counts for one in found):
+        found = [
+            examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
+            for one in found
+        ]
+    if trust is not None and trust.issuer.require:
+        found = [_with_required(one, found, trust) for one in found]
+    return tuple(found), decider
 
 
 def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
@@ -252,128 +243,82 @@ def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
     return _verdict((one,), one, trust) == "trusted"
 
 
-def _best(
-    signatures: tuple[SignatureReport, ...], trust: IssuerTrust | None
-) -> SignatureReport | None:
-    """The last of those that decide, which is the newest key's; else the first of the best."""
-    if len(signatures) == 1:
-        return signatures[0]
-    for one in reversed(signatures):
-        if _decides(one, trust):
-            return one
-    return max(signatures, key=lambda one: one.rank, default=None)
-
-
-def _with_compat_tried(
-    signatures: tuple[SignatureReport, ...], entries: tuple[Json, ...], examine: _Examine
-) -> tuple[SignatureReport, ...]:
-    """The same where none counts, so that none has decided: now the compat ones explain why."""
-    return tuple(
-        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
-        for one in signatures
-    )
-
-
 # ------------------------------------------------------------------ (5) the best one decides
 
 
-class _Conclusion:
-    """What the signatures of one card come to, which have been examined one by one.
-
-    It keeps no card, for a trusted one is its caller's to change.
-    """
-
-    def __init__(
-        self,
-        card: Card,
-        payloads: Payloads,
-        signatures: tuple[SignatureReport, ...],
-        trust: IssuerTrust | None,
-        expect: Expectation | None,
-    ) -> None:
-        if trust is not None and trust.issuer.require:
-            signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
-        self.signatures, self.trust, self.expect = signatures, trust, expect
-        self.best = best = _best(signatures, trust)
-        self.verdict = _verdict(signatures, best, trust)
-        self.unsigned = () if best else tuple(_unsigned_reasons(card, trust))
-        self.bad = [one for one in signatures if one.verdict == "invalid"]
-        whole = payloads.of("served-as-is") if self.bad and best is not None else None
-        #: Whether the best signature holds the card as served; asked only where another is bad.
-        self.is_whole = whole is not None and best is not None and whole.data == best.payload
-
-    def members(self, payloads: Payloads) -> dict[str, Any]:
-        """All that the report says of the card but for `signatures` and `reasons`."""
-        best, issuer = self.best, self.trust.issuer if self.trust else None
-        is_trusted = self.verdict == "trusted"
-        signed = payloads.of(best.profile) if is_trusted and best and best.profile else None
-        return {
-            "verdict": self.verdict,
-            "answers": best.answers if best else Answers(integrity="no"),
-            "profile": best.profile if best else None,
-            "uncovered": best.uncovered if best else (),
-            "uncovered_count": best.uncovered_count if best else 0,
-            "issuer": issuer.name if issuer and not issuer.is_holder else None,
-            "valid_until": best.ends if best and is_trusted else None,
-            "card": signed.value if signed else None,
-        }
-
-    def reasons(self) -> tuple[Reason, ...]:
-        """The weightiest first; what a person should do about the card begins there."""
-        found = [*self.unsigned]
-        if self.expect is None:
-            nothing = "nothing says whose card this should be"
-            found.append(Reason.of("trust.no_expectation", nothing))
-        elif self.trust is None:
-            nobody = "the policy has no trusted issuer for this subject"
-            found.append(Reason.of("trust.no_anchor", nobody))
-        if self.best is not None:
-            found += self._about_signed(self.best, self.trust)
-        if self.trust is not None:
-            found += self.trust.notes
-        # Some are given twice on purpose; the first place is the one that counts.
-        return with_severities(tuple(dict.fromkeys(found)), trusted=self.verdict == "trusted")
-
-    def _about_signed(self, best: SignatureReport, trust: IssuerTrust | None) -> Iterator[Reason]:
-        # Where nobody is named who may sign, no signature was checked.
-        if trust is None:
-            for one in (best, *self.signatures):
-                yield from one.reasons
-            return
-        # (a) Bad signatures by keys that the policy accepts.
-        for one in self.bad:
+def _reasons(
+    card: Card,
+    payloads: Payloads,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport | None,
+    trust: IssuerTrust | None,
+    expect: Expectation | None,
+) -> Iterator[Reason]:
+    """The weightiest first; what a person should do about the card begins there."""
+    if best is None:
+        yield from _unsigned_reasons(card, trust)
+    if expect is None:
+        nothing = "nothing says whose card this should be"
+        yield Reason.of("trust.no_expectation", nothing)
+    elif trust is None:
+        nobody = "the policy has no trusted issuer for this subject"
+        yield Reason.of("trust.no_anchor", nobody)
+    if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
+        for one in (best, *signatures):
             yield from one.reasons
-        if self.bad and not self.is_whole and best.profile is not None:
-            reduced = "a signature that covers more is bad, and the good one covers less"
-            yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{self.bad[0].index}")
-        # (b) Without a source of keys nothing else can be said.
-        if not trust.has_source:
-            yield from trust.blocks
-            return
-        # (c) An unknown key may be listed in statements that could not be had.
-        if _is_too_old_to_say(best, trust):
-            yield from (*trust.blocks, *trust.hindrances)
-        # (d) What speaks against the best signature, and why none of the others counts.
-        if not best.counts or "no" in best.answers.to_json().values():
-            yield from best.reasons
-        if not best.counts:
-            for one in self.signatures:
-                yield from one.reasons[:1]
-        # (e) What keeps an otherwise good card from a verdict.
+    elif best is not None and trust is not None:
+        yield from _about_signed(payloads, signatures, best, trust)
+    if trust is not None:
+        yield from trust.notes
+
+
+def _about_signed(
+    payloads: Payloads,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport,
+    trust: IssuerTrust,
+) -> Iterator[Reason]:
+    # (a) Bad signatures by keys that the policy accepts.
+    bad = [one for one in signatures if one.verdict == "invalid"]
+    for one in bad:
+        yield from one.reasons
+    if bad and best.profile is not None and not _is_whole(best, payloads):
+        reduced = "a signature that covers more is bad, and the good one covers less"
+        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+    # (b) Without a source of keys nothing else can be said.
+    if not trust.has_source:
         yield from trust.blocks
-        if best.counts and trust.issuer.freshness == "required":
-            yield from _about_freshness(best, trust)
-        # (f) What is only told.
+        return
+    # (c) An unknown key may be listed in statements that could not be had.
+    if _is_too_old_to_say(best, trust):
+        yield from (*trust.blocks, *trust.hindrances)
+    # (d) What speaks against the best signature, and why none of the others counts.
+    if not best.counts or "no" in best.answers.to_json().values():
         yield from best.reasons
-        if best.counts:
-            yield from _about_freshness(best, trust)
+    if not best.counts:
+        for one in signatures:
+            yield from one.reasons[:1]
+    # (e) What keeps an otherwise good card from a verdict.
+    yield from trust.blocks
+    if best.counts and trust.issuer.freshness == "required":
+        yield from _about_freshness(best, trust)
+    # (f) What is only told.
+    yield from best.reasons
+    if best.counts:
+        yield from _about_freshness(best, trust)
+
+
+def _is_whole(best: SignatureReport, payloads: Payloads) -> bool:
+    """Whether a signature holds the card as served."""
+    whole = payloads.of("served-as-is")
+    return whole is not None and whole.data == best.payload
 
 
 # ------------------------------------------------------------------ holders
 
 
 def _with_required(
-    one: SignatureReport, signatures: tuple[SignatureReport, ...], trust: IssuerTrust
+    one: SignatureReport, signatures: Sequence[SignatureReport], trust: IssuerTrust
 ) -> SignatureReport:
     """A report whose `complete` says too whether all required holders signed its payload (V6)."""
     if not one.counts:
@@ -486,8 +431,7 @@ def _remember_signed(
     """From the first good signature on, no card of this issuer may be unsigned."""
     if state is None or state.signed_before:
         return
-    # Of a trusted one no signature is asked for, which would examine them all.
-    if report.verdict == "trusted" or any(map(_is_good, report.signatures)):
+    if any(map(_is_good, report.signatures)):
         keep(replace(state, signed_before=True))
 
 
@@ -500,12 +444,16 @@ DEFAULT_CAPACITY: Final = 1024
 Matter: TypeAlias = tuple[object, ...]
 
 
-def matter_of(
-    untrusted_bytes: bytes, expect: Expectation | None, policy: Policy, trust: IssuerTrust
+def _matter_of(
+    untrusted_bytes: bytes,
+    expect: Expectation | None,
+    policy: Policy,
+    trust: IssuerTrust,
+    stop_early: bool,
 ) -> Matter:
     """What the verdict on a card would be about."""
     digest = hashlib.sha256(untrusted_bytes).digest()
-    return digest, expect, policy.digest, trust.fingerprint
+    return digest, expect, policy.digest, trust.fingerprint, stop_early
 
 
 class VerdictCache:
@@ -520,9 +468,8 @@ class VerdictCache:
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
-        # Each with how its members are found again, the card out of JSON text: no caller who
-        # changes his card can change that.
-        self._verdicts: Lru[Matter, tuple[Report, dict[str, Callable[[], Any]]]] = Lru(capacity)
+        # The card apart, as JSON text: no caller who changes his card can change the kept one.
+        self._verdicts: Lru[Matter, tuple[dict[str, Any], str]] = Lru(capacity)
 
     def __bool__(self) -> bool:
         return True  # an empty cache is one
@@ -532,24 +479,21 @@ class VerdictCache:
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""
-        report, later = self._verdicts.get(matter) or (None, {})
-        if report is None or not _holds(report, now):
+        members, card = self._verdicts.get(matter) or ({}, "")
+        if not members or not _holds(members["checked_at"], now, members["valid_until"]):
             return None
-        return lazy_report({"checked_at": now}, later)
+        return Report(**{**members, "checked_at": now, "card": json.loads(card)})
 
     def put(self, matter: Matter, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
-        if report.verdict != "trusted":
-            return
-        kept, card = without_card(report), json.dumps(report.card)
-        later = {one.name: partial(getattr, kept, one.name) for one in fields(kept)}
-        self._verdicts.put(matter, (kept, {**later, "card": lambda: json.loads(card)}))
+        if report.verdict == "trusted":
+            members = {one.name: getattr(report, one.name) for one in fields(report)}
+            self._verdicts.put(matter, (members, json.dumps(members.pop("card"))))
 
 
-def _holds(report: Report, now: datetime) -> bool:
+def _holds(since: datetime, now: datetime, until: datetime | None) -> bool:
     """Not before it was reached, for a key may not have counted then; not after it ends."""
-    since, until = report.checked_at, report.valid_until
-    return (since is None or since <= now) and (until is None or now < until)
+    return since <= now and (until is None or now < until)
 
 
 # ------------------------------------------------------------------ extended cards
