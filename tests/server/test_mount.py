@@ -225,6 +225,20 @@ def test_a_client_that_has_gone_is_the_agents(site: Site, settings: ServerSettin
     assert asked(mounted, scope, part, {"type": "http.disconnect"}) == (202, b"POST|{|gone")
 
 
+def test_no_more_of_a_body_of_asgi_is_read_ahead_than_tells(
+    site: Site, settings: ServerSettings
+) -> None:
+    """What comes after that waits until the agent asks for it."""
+
+    async def deaf(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413})
+
+    mounted = mount_cards(deaf, site.directory, settings, log=lambda line: None)
+    scope = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
+    part = {"type": "http.request", "body": b"x" * (MAX_REQUEST_BYTES + 1), "more_body": True}
+    assert asked(mounted, scope, part) == (413, b"")
+
+
 @pytest.mark.parametrize("kind", ["websocket", "lifespan"])
 def test_what_is_no_http_reaches_the_agent(site: Site, settings: ServerSettings, kind: str) -> None:
     """Whatever its path."""

@@ -153,8 +153,11 @@ def test_a_storage_without_answer_refuses_nobody(
 
 
 @pytest.mark.parametrize(("rate", "storage"), [("often", "memory://"), ("1/day", "nowhere://x")])
-def test_a_rate_that_cannot_be_counted_is_refused(site: Site, rate: str, storage: str) -> None:
+def test_a_rate_that_cannot_be_counted_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, rate: str, storage: str
+) -> None:
     """At the start, before anything listens; the setting is named, its value, and a right one."""
+    monkeypatch.setattr("granian.Granian.serve", None)  # what listens would never come back
     settings = ServerSettings(rate=rate, rate_storage=storage)
     with pytest.raises(UsageFault) as caught:
         serve(site.directory, settings, "127.0.0.1", 0)
