@@ -18,7 +18,7 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, members_of
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import (
     BuildRefused,
@@ -170,9 +170,9 @@ def _kept(extension: Json, skills: Collection[str]) -> Json:
     """Our extension with what it keeps of these skills, None for nothing; any other as it is."""
     if not isinstance(extension, dict) or extension.get("uri") != FIELDS_URI:
         return extension
-    params = extension.get("params")
-    of_skills = params.get("skills") if isinstance(params, dict) else None
-    if not isinstance(params, dict) or not isinstance(of_skills, dict):
+    params = members_of(extension.get("params"))
+    of_skills = params.get("skills")
+    if not isinstance(of_skills, dict):
         return extension
     kept = {name: value for name, value in of_skills.items() if name in skills}
     params = {**params, "skills": kept}

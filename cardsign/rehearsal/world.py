@@ -180,9 +180,9 @@ class KeysetPeer:
         """What this peer gets for a path, and of when that is."""
         return self.copies.get(path, t, fresh=fresh)
 
-    def forget(self, policy: Policy | None = None) -> None:
+    def forget(self, policy: Policy) -> None:
         """Begin anew, from the anchor."""
-        self.policy = policy or self.policy
+        self.policy = policy
         self.memory = TransientStates()
         self._asked = self.release_of = -1
 

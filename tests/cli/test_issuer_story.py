@@ -189,9 +189,13 @@ def test_cron_may_ask_for_a_release_as_often_as_it_likes(
     assert run(issuer("release", "renew", "--force", "--json")).json["created"]
 
 
-@pytest.mark.parametrize(("times", "status"), [(1, 0), (99, 2)], ids=["once", "for ever"])
+@pytest.mark.parametrize(
+    ("code", "times", "status"),
+    [("keystore.changed", 1, 0), ("keystore.changed", 99, 2), ("file.busy", 1, 2)],
+    ids=["once", "for ever", "another fault"],
+)
 def test_a_host_that_was_slower_tries_again(
-    times: int, status: int, issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+    code: str, times: int, status: int, issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of a release is taken by compare and swap; no two have one."""
     taken = iter(range(times))
@@ -199,12 +203,12 @@ def test_a_host_that_was_slower_tries_again(
 
     def faster(store: DirectoryStore, statement: Any, *, now: datetime) -> None:
         if next(taken, None) is not None:
-            raise StoreFault("keystore.changed", "another host was faster")
+            raise StoreFault(code, "another host was faster")
         note_release(store, statement, now=now)
 
     monkeypatch.setattr("cardsign.issuer.release.note_release", faster)
     ended = issuer("release", "renew", "--force")
-    assert ended.status == status
+    assert (ended.status, f"{code}: another host" in ended.err) == (status, status == 2)
     assert release(issuer)["seq"] == seq + (status == 0)
 
 

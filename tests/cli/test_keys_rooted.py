@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -122,6 +123,19 @@ def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
     assert "passphrase of the release key" in told["left"][0]["who"]
     assert (digest_of(told), told["keyset"]["number"]) == (None, "1.3")
     assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")
+
+
+def test_a_signed_keyset_waits_for_the_passphrase_of_its_release(issuer: Cardsign) -> None:
+    """A wrong one changes nothing, and is said to who has the right one."""
+    publish(issuer)
+    generate(issuer)
+    run(issuer("keyset", "sign", DRAFT, "--digest", digest_of(tick(issuer))))
+    before = tree()
+
+    told = tick(issuer, "a slip of the pen")
+
+    assert told["left"][0]["what"].startswith("sign the release that goes with keyset 1.2: ")
+    assert (told["done"], tree()) == ([], before)
 
 
 def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
@@ -369,6 +383,21 @@ def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
     assert (second["done"], digest_of(second)) == ([], digest_of(first))
     states = {key["state"] for key in issuer("keys", "list", "--json").json}
     assert states == {"active", "generated"}
+
+
+def test_what_another_copy_has_made_is_told_once(issuer: Cardsign) -> None:
+    """With the keyset that lists it; until a root of this copy signs, it stays listed."""
+    publish(issuer)
+    shutil.copytree("keys", "second")
+    kid = generate(issuer)
+    approve(issuer)
+
+    words = ("keys", "rotate", "--json", "--keystore", "second")
+    first, second = (issuer(*words, CARDSIGN_PASSPHRASE=None).json["done"] for _ in range(2))
+
+    said = f"keyset 1.2 lists card key {kid[:8]}..., which another copy of this key store has made"
+    assert first == ["took keyset 1.2 from what is published", said]
+    assert second == []
 
 
 def test_a_log_that_was_written_anew_is_betrayed_by_the_release(

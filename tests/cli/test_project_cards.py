@@ -373,11 +373,12 @@ def test_O24_an_audience_is_a_selection_of_the_skills_of_one_source(issuer: Card
     before = Path("signed.json").read_bytes()
     run(issuer("sign"))
     assert Path("signed.json").read_bytes() == before
-    bare = {name: {"inputSchema": {}} for name in ("private",)}
-    extension["params"]["skills"] = bare
-    Path("full.json").write_text(json.dumps(whole))
-    run(issuer("sign"))
-    assert FIELDS_URI not in Path("signed.json").read_text()
+    bare = {"private": kept["private"]}
+    for params, is_there in (({"skills": bare}, False), ({"version": "2"}, True)):
+        extension["params"] = params
+        Path("full.json").write_text(json.dumps(whole))
+        run(issuer("sign"))
+        assert (FIELDS_URI in Path("signed.json").read_text()) is is_there
 
 
 def test_O24_a_skill_that_the_source_has_not_is_refused(issuer: Cardsign) -> None:

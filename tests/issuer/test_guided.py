@@ -444,6 +444,7 @@ def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, pee
     site.now += timedelta(hours=6)
     day = site.revoke(stolen, "compromised", "card", "release", root=True)
     assert [one for one in day.left if "stored with" not in one.what] == []
+    assert site.store.state.find(site.active("card")).times.activated == site.now
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 

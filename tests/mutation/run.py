@@ -115,6 +115,9 @@ AREAS: Final = {
         ("cardsign/issuer/*.py", "cardsign/rehearsal/*.py", "cardsign/testing/*.py"),
         (
             "tests/issuer",
+            "tests/test_rehearsal.py",
+            "tests/cli/test_project_cards.py",
+            "tests/cli/test_misled_commands.py",
             "tests/cli/test_runbooks.py",
             "tests/cli/test_issuer_story.py",
             "tests/cli/test_keys_rooted.py",
