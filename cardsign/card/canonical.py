@@ -44,14 +44,13 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.portable import free_parts
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdks import as_js_client, as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import base64url, jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
-from cardsign.card.tree import Node, Source
+from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 
@@ -116,7 +115,7 @@ class Payloads:
 
     @property
     def is_portable(self) -> bool:
-        """Whether the four default profiles are proven to change nothing of it."""
+        """Whether it is proven that the profiles which keep portable cards change nothing of it."""
         return self.free_parts is not None
 
     @cached_property
@@ -127,11 +126,6 @@ class Payloads:
             CanonicalizationError: It has none.
         """
         return jcs(self.members, self.free_parts)
-
-    @cached_property
-    def stub_without_values(self) -> Node:
-        """Its root with nothing below it, of which a rule sees what is missing."""
-        return Node(dict.fromkeys(self.members, Node(None)), Source())
 
     @cached_property
     def tree(self) -> Node:
@@ -146,8 +140,7 @@ class Payloads:
     @cached_property
     def upgraded(self) -> Node:
         """What is left by prune-empty of it as rewritten to A2A 1.0."""
-        rewritten = upgrade(self.tree)
-        return self.pruned if rewritten is self.tree else prune_empty(rewritten, CARD_1_0)
+        return prune_empty(upgrade(self.tree), CARD_1_0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +152,7 @@ class Payload:
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
         value: The JSON object that `data` spells; not to be changed, for the card may share it. A
             trusted verdict hands it to its caller for good, and reads the bytes anew for the rest.
-        received: The nodes of the card of which it was made; None if the profile changed nothing.
+        received: The nodes of the card of which it was made; None if nothing was to be rewritten.
         rewritten: What the profile made of them, or None. The source of each node is the received
             value that it came from.
     """
@@ -208,16 +201,17 @@ class Profile:
         name: As the command line, policies and verdicts spell it.
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
-        rewrite: From the document without `signatures` to what is signed.
-        changes_nothing: Whether it is proven, without a tree, that `rewrite` changes nothing; it is
-            not run then. No default: a rule that did not say it would not be applied.
+        rewrite: From the document without `signatures` to what is signed; None for itself.
+        keeps_portable: Whether `rewrite` changes nothing of a portable card
+            (:mod:`cardsign.card.portable`); it is not run then. No default: the bytes of a rule
+            that did not say it would be signed as they came.
         serialize: From what is signed to the bytes.
     """
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
-    rewrite: Callable[[Payloads], Node]
-    changes_nothing: Callable[[Payloads], bool]
+    rewrite: Callable[[Payloads], Node] | None
+    keeps_portable: bool
     serialize: Callable[[Json], bytes] = jcs
 
 
@@ -259,11 +253,11 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         CanonicalizationError: The profile has none for it.
     """
     try:
-        if not is_paranoid() and rule.changes_nothing(received):
-            return _covered_by_construction(rule, received)  # proven beforehand: no tree is made
+        if rule.rewrite is None or (rule.keeps_portable and received.is_portable):
+            is_jcs = rule.serialize is jcs
+            data = received.data if is_jcs else rule.serialize(received.members)
+            return Payload(rule.name, data, received.members)
         rewritten = rule.rewrite(received)
-        if rewritten is received.tree and not is_paranoid():
-            return _covered_by_construction(rule, received)  # seen afterwards: all nodes are kept
         value = tree.write(rewritten)
         assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
         return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
@@ -276,80 +270,54 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
 
 
-def _covered_by_construction(rule: Profile, received: Payloads) -> Payload:
-    """Without its trees, which says that the whole card is covered."""
-    is_jcs = rule.serialize is jcs
-    data = received.data if is_jcs else rule.serialize(received.members)
-    return Payload(rule.name, data, received.members)
-
-
 # -------------------------------------------------------------------------- the table
-
-
-def _held_by_sdk_0_3(card: Payloads) -> Node:
-    """A card without the REQUIRED `url` is refused before any value of it is read."""
-    is_refused = "url" not in card.members and not is_paranoid()
-    return as_sdk_0_3(card.stub_without_values if is_refused else card.tree)
-
-
-def _if_portable(card: Payloads) -> bool:
-    return card.is_portable
-
-
-def _if_plain_to_js(card: Payloads) -> bool:
-    """JavaScript's client holds a portable card as it is: no schemes, no ``__proto__``."""
-    return (
-        "securitySchemes" not in card.members
-        and card.is_portable
-        and b'"__proto__"' not in card.data
-    )
 
 
 # A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
 # whether it may be safe, and in which order signatures are dropped, in sign/plan.py.
-# `_if_portable` needs a rule that agrees with card/portable.py.
+# One that keeps portable cards has to agree with card/portable.py.
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
-        Profile("served-as-is", "full", lambda card: card.tree, changes_nothing=lambda _: True),
+        Profile("served-as-is", "full", None, keeps_portable=True),
         Profile(
             "rule-1-as-written",
             "full",
             lambda card: as_written(card.tree, CARD_1_0),
-            changes_nothing=_if_portable,
+            keeps_portable=True,
         ),
-        Profile("prune-empty", "lossy", lambda card: card.pruned, changes_nothing=_if_portable),
+        Profile("prune-empty", "lossy", lambda card: card.pruned, keeps_portable=True),
         Profile(
             "prune-empty-upgraded",
             "lossy",
             lambda card: card.upgraded,
-            changes_nothing=_if_portable,
+            keeps_portable=True,
         ),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
             lambda card: over_schema(card.tree, CARD_1_0),
-            changes_nothing=lambda _: False,
+            keeps_portable=False,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
-            _held_by_sdk_0_3,
-            changes_nothing=lambda _: False,
+            lambda card: as_sdk_0_3(card.tree),
+            keeps_portable=False,
             serialize=python_json,
         ),
         Profile(
             "sdk-1.0-legacy",
             "opt-in",
             lambda card: card.upgraded,
-            changes_nothing=_if_portable,
+            keeps_portable=True,
             serialize=python_json_of_doubles,
         ),
         Profile(
             "js-instance",
             "opt-in",
             lambda card: as_js_client(card.tree),
-            changes_nothing=_if_plain_to_js,
+            keeps_portable=False,
         ),
     )
 }

@@ -4,9 +4,8 @@ Coverage is read off the rewriting that made the payload, never off a comparison
 
 * A payload without `rewritten` is that of a profile that changed nothing: all of the card is
   covered. :func:`~cardsign.card.canonical.make_payload` decides that.
-* A node that is :class:`~cardsign.card.tree.AsReceived` covers all that was received below it.
-  :meth:`~cardsign.card.tree.Node.with_value` decides that.
-* Of any other node, what is found below it is covered, and the walk here finds the rest.
+* Of any other, each received value that has a node in `rewritten` is covered. The walk here finds
+  the rest.
 
 Every uncovered member or element at any depth counts against the card, except the closed table of
 :class:`Excuse`.
@@ -22,7 +21,6 @@ from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Payload
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
@@ -123,14 +121,13 @@ class _Place:
 
 
 class _Walk:
-    """Goes down the card, by both schemas. `held` are the sources of which the payload has at least
-    something, `whole` those that need no look inside."""
+    """Goes down the card, by both schemas. Of the sources in `held` the payload has something."""
 
     def __init__(self, payload: Payload, rewritten: Node, accept_lossy: bool) -> None:
         self.payload = payload
         self.rewritten = rewritten
         self.accept_lossy = accept_lossy
-        self.held, self.whole = sources_held(rewritten, every=is_paranoid())
+        self.held = sources_held(rewritten)
 
     @cached_property
     def messages(self) -> dict[Source, Node]:
@@ -144,8 +141,6 @@ class _Walk:
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
         for name, child in node.value.items():
-            if child.source in self.whole:
-                continue
             is_held = child.source in self.held
             if is_held and not isinstance(child.value, dict | list):
                 continue
@@ -174,8 +169,6 @@ class _Walk:
             yield from self.members(node, place)
             return
         for _, child in node.children():
-            if child.source in self.whole:
-                continue
             if child.source not in self.held:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
                 yield _uncovered(child, place, Excuse.DROPPED_BY_VALUE if by_value else None)

@@ -6,32 +6,24 @@ That the switch does so is in ``tests/test_paranoid.py``; ``batch.py`` tells its
 
 ``card/strictjson.py``: the standard library parses cards and statements, not the scanner.
     ``tests/card/test_strictjson.py::test_both_paths_agree``
-``card/document.py``: a portable card is not searched for a name in two spellings. The values of a
-card are not counted where its bytes are too few, or have too few commas and brackets.
+``card/portable.py``: one walk proves that a card is portable. Then no name is searched for in two
+spellings. No profile that keeps it is run, and all of it is covered. `sign` asks only which
+REQUIRED members are missing. Numbers are looked for only in what the schema leaves free.
     ``tests/test_random_cards.py::test_a_portable_card_never_has_two_spellings``
+    ``tests/card/test_canonical.py::test_a_portable_card_is_kept_by_the_rules_that_say_so``
+    ``tests/card/test_members.py::test_a_portable_card_lacks_what_is_required_or_nothing``
+    ``tests/test_paranoid.py::test_payloads_of_random_cards``
+``card/document.py``: the values of a card are not counted where its bytes are too few.
     ``tests/test_paranoid.py::test_payloads_of_random_cards``
 ``card/extensions.py``: bytes that cannot spell our UUID are not searched for a marker.
     ``tests/card/test_extended_marker.py::test_a_card_whose_bytes_cannot_name_us_has_no_marker``
-``card/serialize.py``: orjson or json writes what rfc8785 would write. No integer is looked for to
-be made a double where there is none.
+``card/serialize.py``: orjson or json writes what rfc8785 would write.
     ``tests/card/test_serialize.py::test_random_cards``
-``card/canonical.py``: a payload equal to the card is neither rewritten nor written from a tree. All
-of the card is covered then, and coverage is not walked. Without `url`, a2a-sdk 0.3 refuses a card
-unread.
-    ``tests/card/test_canonical.py::test_what_is_said_to_change_nothing_changes_nothing``
-    ``tests/test_paranoid.py::test_payloads_of_random_cards``
-``card/tree.py``: what a profile has left as it was received is not written value by value.
-    ``tests/test_paranoid.py::test_payloads_of_random_cards``
-``card/coverage.py``: the walk does not enter what a profile has left as it was received.
-    ``tests/card/test_coverage_plain.py::test_of_random_cards``
 ``jose/keys.py``: cryptography alone checks a signature; else joserfc checks each that it accepts.
     ``tests/jose/test_explicit_algorithms.py::test_joserfc_and_we_accept_the_same``
-``sign/notes.py``: in a portable card `lint --fix` is not asked for what it would change.
-    ``tests/card/test_canonical.py::test_what_is_said_to_change_nothing_changes_nothing``
 ``sign/signing.py``: what was signed is not parsed again where its signatures were put in at the
-end, or nothing was changed. Of a portable card it is only asked which REQUIRED members are missing.
+end, or nothing was changed.
     ``tests/test_random_cards.py::test_what_is_known_of_a_signed_card_is_what_a_reader_reads``
-    ``tests/card/test_members.py::test_a_portable_card_lacks_what_is_required_or_nothing``
 
 The switch does not turn off memories: what the paths above found is found again for the same input.
 Each is kept by all that its answer hangs on, in this process.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from cardsign.card.paranoid import is_paranoid
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json
 
@@ -17,7 +18,7 @@ _TEXTS: Final = {str}
 
 
 def free_parts(document: Mapping[str, Json]) -> list[Json] | None:
-    """What the schema leaves free in a portable card; None where the card is not portable.
+    """What the schema leaves free in a portable card; None where it is not proven to be portable.
 
     All else in it is texts and booleans, under names of the schema. So an empty list says most.
 
@@ -28,7 +29,7 @@ def free_parts(document: Mapping[str, Json]) -> list[Json] | None:
         The values of any shape, and of each map its names.
     """
     free: list[Json] = []
-    return free if _is_message(document, CARD_1_0, free) else None
+    return free if not is_paranoid() and _is_message(document, CARD_1_0, free) else None
 
 
 def _is_message(value: Any, message: Message, free: list[Json]) -> bool:

@@ -173,8 +173,4 @@ def python_json_of_doubles(value: Json) -> bytes:
     Raises:
         CanonicalizationError: As for :func:`python_json`.
     """
-    try:
-        has_integers = is_paranoid() or int in set(map(type, _parts(value)[1]))
-    except _NotProven:
-        has_integers = True
-    return python_json(_with_numbers(value, float) if has_integers else value)
+    return python_json(_with_numbers(value, float))

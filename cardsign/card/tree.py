@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -124,58 +122,23 @@ class Node:
             yield from enumerate(self.value)
 
     def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
-        """A node of the same source for a rewritten list or object; itself if nothing changed.
-
-        Coverage rests on this: itself stays :class:`AsReceived`, which counts as covered whole.
-        """
-        old = self.value
-        if isinstance(value, list) and isinstance(old, list):
-            same = len(old) == len(value) and all(map(is_, old, value))
-        elif isinstance(value, dict) and isinstance(old, dict):
-            same = list(old) == list(value) and all(map(is_, old.values(), value.values()))
-        else:
-            same = False
-        return self if same else Node(value, self.source)
+        """A node of the same source for a rewritten list or object."""
+        return Node(value, self.source)
 
 
-class AsReceived(Node):
-    """A node as it was read: all that was received below it is still below it, and so covered.
-
-    Attributes:
-        received: The JSON value of which it was read; not to be changed, for payloads share it.
-    """
-
-    __slots__ = ("received",)
-    source: Source
-
-    def __init__(self, value: Value, source: Source, received: Json) -> None:
-        self.value = value
-        self.source = source
-        self.received = received
-
-
-def read(value: Json, source: Source | None = None) -> AsReceived:
+def read(value: Json, source: Source | None = None) -> Node:
     """The tree of nodes for a parsed JSON value; it stands at the root, if nowhere else."""
     source = Source() if source is None else source
     if isinstance(value, dict):
-        return AsReceived(
-            {name: read(child, Source(source, name)) for name, child in value.items()},
-            source,
-            value,
-        )
+        members = {name: read(child, Source(source, name)) for name, child in value.items()}
+        return Node(members, source)
     if isinstance(value, list):
-        return AsReceived(
-            [read(child, Source(source, index)) for index, child in enumerate(value)],
-            source,
-            value,
-        )
-    return AsReceived(value, source, value)
+        return Node([read(child, Source(source, i)) for i, child in enumerate(value)], source)
+    return Node(value, source)
 
 
 def write(node: Node) -> Json:
-    """The plain JSON value of a tree; not to be changed, for what was received is shared."""
-    if type(node) is AsReceived and not is_paranoid():
-        return node.received
+    """The plain JSON value of a tree."""
     value = node.value
     if isinstance(value, dict):
         return {name: write(child) for name, child in value.items()}
@@ -184,18 +147,9 @@ def write(node: Node) -> Json:
     return value
 
 
-def sources_held(tree: Node, *, every: bool = True) -> tuple[set[Source], set[Source]]:
-    """What has a place in a tree, by the received values that its nodes came from.
-
-    Args:
-        tree: What a profile made.
-        every: Look below each node; else not below one that is as it was received.
-
-    Returns:
-        The sources whose value, or anything below it, was found; and those of which all is held.
-    """
+def sources_held(tree: Node) -> set[Source]:
+    """The received values of which a tree holds something: themselves, or what stands below."""
     held: set[Source] = set()
-    whole: set[Source] = set()
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -203,13 +157,11 @@ def sources_held(tree: Node, *, every: bool = True) -> tuple[set[Source], set[So
         while source is not None and source not in held:
             held.add(source)
             source = source.parent
-        if type(node) is AsReceived and not every:
-            whole.add(node.source)
-        elif isinstance(node.value, dict):
+        if isinstance(node.value, dict):
             pending.extend(node.value.values())
         elif isinstance(node.value, list):
             pending.extend(node.value)
-    return held, whole
+    return held
 
 
 def refuse(node: Node, problem: str) -> NoReturn:

@@ -182,7 +182,7 @@ class _Reading:
     ) -> None:
         self.payload = payload
         self._tree = payload.rewritten or tree
-        self._held = sources_held(self._tree)[0]  # or anything below them
+        self._held = sources_held(self._tree)  # or anything below them
         self._names: dict[Source, _Pattern] = {}
         pending: list[tuple[Node, _Pattern]] = [(self._tree, (0,))]
         while pending:
@@ -442,10 +442,11 @@ def _of_signatures(
 
 def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
     """Whether a profile reads the card, so that it is only the bytes that it does not have."""
-    received = Payloads(document)
+    received, rewrite = Payloads(document), PROFILES[profile].rewrite
     received.tree = read(dict(document))  # an SDK reads the signatures, too
     try:
-        PROFILES[profile].rewrite(received)
+        if rewrite is not None:
+            rewrite(received)
     except CanonicalizationError:
         return False
     return True

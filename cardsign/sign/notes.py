@@ -12,7 +12,6 @@ from typing import Final
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card, render
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
 from cardsign.card.tree import Listed, listed
 from cardsign.reasons import Reason
@@ -119,8 +118,6 @@ def _is_served_once_fixed(
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.cards import fix
 
-    if payloads.is_portable and not is_paranoid():
-        return False  # there is nothing to fix in it
     fixed = fix(render(card.document), verifier.lint_target)
     if not fixed.fixed:
         return False

@@ -201,7 +201,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
     # In a portable card every member has its type, which is proven.
-    is_fit = not is_paranoid() and payloads.is_portable and has_all_required(payloads.members)
+    is_fit = payloads.is_portable and has_all_required(payloads.members)
     members = () if is_fit else check_members(payloads.members, card.a2a_version)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
