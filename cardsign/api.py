@@ -298,12 +298,12 @@ def sign_card(
         LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.sign.signing import SigningOptions, sign_with_notes
+    from cardsign.sign.signing import SigningOptions, sign_document
 
     _check_data("sign_card(json.dumps(card).encode(), key)", card)
     signers, own = _signers(key, passphrase, now)
     options = SigningOptions(compat=compat, own_kids=own)
-    return sign_with_notes(card, signers, options).document
+    return sign_document(card, signers, options)
 
 
 def explain_card(

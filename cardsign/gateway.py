@@ -149,7 +149,7 @@ def resign_card(
             ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
             that ``{path}`` would lose; or `url` is none.
         UsageFault: ``usage.invalid``: two endpoints would become one.
-        SigningRefused, SignerFault: As :func:`cardsign.sign.signing.sign_with_notes`.
+        SigningRefused, SignerFault: As :func:`cardsign.sign.signing.sign_document`.
     """
     document = unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
     before = read_upstream(document)

@@ -24,7 +24,7 @@ from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.keys import UnsafeScryptCost
 from cardsign.keys.stores import KeyStore
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust import Accept, Holder, Policy, TransientStates
 from cardsign.verify import Report, reach_verdict
 
@@ -164,7 +164,7 @@ def dump(card: Mapping[str, Any]) -> bytes:
 
 def signed(card: Mapping[str, Any], *signers: Signer, **options: Any) -> dict[str, Any]:
     """The card with our signatures, as :class:`SigningOptions` says."""
-    document = sign_with_notes(dump(card), signers, SigningOptions(**options)).document
+    document = sign_document(dump(card), signers, SigningOptions(**options))
     parsed: dict[str, Any] = json.loads(document)
     return parsed
 

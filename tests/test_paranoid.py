@@ -26,7 +26,7 @@ from cardsign.card.strictjson import Scanner
 from cardsign.cli import run_words
 from cardsign.errors import CardsignError, JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document, sign_with_notes
 from cardsign.trust import Holder, Policy, is_bundle
 from cardsign.verify import reach_verdict
 from tests.attack_runner.corpus import load_attacks
@@ -160,9 +160,9 @@ def test_a_signature_is_checked_by_joserfc_too(
     """A check of ours that says yes to everything is not enough."""
     key, other = PrivateKey.generate("ES256"), PrivateKey.generate("ES256", kid="k")
     policy = Policy.from_jwks(JwkSet.of([key.public]), name="them")
-    signed = json.loads(sign_with_notes(dump(PORTABLE), [key], SigningOptions()).document)
+    signed = json.loads(sign_document(dump(PORTABLE), [key], SigningOptions()))
     signed["signatures"][0]["signature"] = json.loads(
-        sign_with_notes(dump(PORTABLE), [other], SigningOptions()).document
+        sign_document(dump(PORTABLE), [other], SigningOptions())
     )["signatures"][0]["signature"]
     monkeypatch.setattr("cardsign.jose.algorithms.Algorithm.fits", lambda *_: True)
     report = reach_verdict(dump(signed), expect=Holder(), policy=policy, now=NOW)
@@ -238,6 +238,6 @@ def test_options_that_are_refused_leave_nothing_behind(
 def _asked(folder: Path, signer: PrivateKey, trusted: PrivateKey) -> list[str]:
     """The command that verifies a card of `signer` by the key set of `trusted`."""
     card, jwks = folder / "card.json", folder / "jwks.json"
-    card.write_bytes(sign_with_notes(dump(PORTABLE), [signer], SigningOptions()).document)
+    card.write_bytes(sign_document(dump(PORTABLE), [signer], SigningOptions()))
     jwks.write_text(json.dumps({"keys": [trusted.public.jwk()]}))
     return ["verify", str(card), "--jwks", str(jwks)]

@@ -42,7 +42,7 @@ from cardsign.card.document import with_signatures
 from cardsign.card.strictjson import Scanner
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import PrivateKey
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document, sign_with_notes
 
 ENTRIES: Final[tuple[list[Json], ...]] = (
     [{"protected": "e30", "signature": "AA"}],
@@ -62,7 +62,7 @@ def test_what_is_signed_is_trusted_and_its_lossy_payloads_are_not(
     for seed in range(share, CARDS, SHARES):
         card = spoilt_card(seed)
         try:
-            document = sign_with_notes(dump(card), [alice], SigningOptions()).document
+            document = sign_document(dump(card), [alice], SigningOptions())
         except CardsignError:
             seen["refused"] += 1
             continue

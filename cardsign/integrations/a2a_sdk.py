@@ -20,7 +20,7 @@ from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer, UnverifiedCard
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
@@ -230,7 +230,7 @@ class CardSigner:
         served = json.dumps(self._as_served(card)).encode()
         if self._last[0] != served:
             options = SigningOptions(compat=self._compat)
-            self._last = served, sign_with_notes(served, self._signers, options).document
+            self._last = served, sign_document(served, self._signers, options)
         signed = AgentCard()
         signed.CopyFrom(card)
         del signed.signatures[:]

@@ -65,7 +65,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
         BuildRefused: As :func:`cardsign.build.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.card_signers`.
-        InputRefused: As :func:`cardsign.sign.signing.sign_with_notes`.
+        InputRefused: As :func:`cardsign.sign.signing.sign_document`.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
@@ -364,11 +364,11 @@ def _signed_again(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None] | 
     if (newest := newest_generation(config.publish)) is None:
         return None
     chosen = card_signers(store, work.access, now=work.now)
-    signed = [chosen.sign(card) for card in (newest.card, *newest.extended.values())]
-    if any(one.changed for one in signed):
+    cards = [newest.card, *newest.extended.values()]
+    signed = [chosen.sign(card) for card in cards]
+    if signed != cards:
         work.done.append("updated the signatures of the published cards")
-    documents = [one.document for one in signed]
-    return documents[0], dict(zip(newest.extended, documents[1:], strict=True)), None
+    return signed[0], dict(zip(newest.extended, signed[1:], strict=True)), None
 
 
 def renew_listing(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> None:

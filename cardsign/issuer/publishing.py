@@ -128,7 +128,7 @@ def publish_cards(
     if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
         legacy_card = newest.legacy_card
         if signs_legacy:
-            legacy_card = card_signers(store, work.access, now=now).sign(legacy_card).document
+            legacy_card = card_signers(store, work.access, now=now).sign(legacy_card)
     generation = publish_generation(
         card,
         jwks=store.state.jwks(),

@@ -17,7 +17,7 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import custody_of, is_local, open_signer
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign.signing import SigningOptions, sign_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class CardSigners:
     signers: tuple[Signer, ...]
     own_kids: frozenset[str]
 
-    def sign(self, card: bytes) -> SignedCard:
+    def sign(self, card: bytes) -> bytes:
         """Sign a card, or keep the signatures that still do."""
-        return sign_with_notes(card, self.signers, SigningOptions(own_kids=self.own_kids))
+        return sign_document(card, self.signers, SigningOptions(own_kids=self.own_kids))
 
     @property
     def kids(self) -> list[str]:

@@ -33,7 +33,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
 from cardsign.records import dataclass
 from cardsign.rehearsal.world import Copies, KeysetPeer, MemoryStore, Site, believes, stand_in
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.verdict import VerdictCache
@@ -227,7 +227,7 @@ class _Run:
         keys = self.store.state.signing_keys(self.now)
         signers = [self.store.private[key.thumbprint] for key in keys]
         options = SigningOptions(own_kids=self.store.state.ever_held_kids())
-        signed = sign_with_notes(card, signers, options).document
+        signed = sign_document(card, signers, options)
         if kept_keyset(self.store) is not None:
             changes = ReleaseChanges(cards=((None, signed),))
             renew_release(work, changes)
@@ -375,7 +375,7 @@ class _Run:
             document.pop("signatures", None)
             assert self.thief is not None  # noqa: S101  asked before
             unsigned = json.dumps(document).encode()
-            self.forged[card] = sign_with_notes(unsigned, [self.thief], SigningOptions()).document
+            self.forged[card] = sign_document(unsigned, [self.thief], SigningOptions())
         return self.forged[card]
 
 

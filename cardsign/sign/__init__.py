@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cardsign.sign.signing import SignedCard as SignedCard
     from cardsign.sign.signing import SigningOptions as SigningOptions
     from cardsign.sign.signing import self_check as self_check
+    from cardsign.sign.signing import sign_document as sign_document
     from cardsign.sign.signing import sign_with_notes as sign_with_notes
 
 __getattr__ = lazy_names(__name__)

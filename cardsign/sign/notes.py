@@ -1,6 +1,6 @@
 """What is told of a signed card: whom each signature serves, what it leaves open, who refuses it.
 
-No byte of the card hangs on it, and it is found out only when somebody asks.
+No byte of the card hangs on it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The plan is made and checked before anything is signed:
 (6) they are written into the card                            :func:`_written_and_read_as`
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
-Notes on what was signed are made when somebody reads them (:mod:`cardsign.sign.notes`).
+What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody asks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
@@ -91,7 +91,7 @@ class SigningOptions:
     file: str = "CARD"
 
 
-@dataclass(frozen=True)  # without slots: what is told of it is found out when it is asked for
+@dataclass(frozen=True, slots=True)
 class SignedCard:
     """What came of signing.
 
@@ -100,40 +100,34 @@ class SignedCard:
             as last member. Where those given stood elsewhere, or a marker was put in, it is
             written anew, with an indent of two spaces; member order is kept.
         changed: Whether `document` differs from what was given.
+        payloads: What each key has signed, in the order of its signatures.
+        notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
+            passed over or dropped.
     """
 
     document: bytes
     changed: bool
-    _card: Card = field(repr=False, compare=False)
-    _payloads: Payloads = field(repr=False, compare=False)
-    _made: tuple[Payload, ...] = field(repr=False, compare=False)
-    _algs: frozenset[str] = field(repr=False, compare=False)
-    _options: SigningOptions = field(repr=False, compare=False)
-    _noted: tuple[Reason, ...] = field(repr=False, compare=False)
+    payloads: tuple[SignedPayload, ...]
+    notes: tuple[Reason, ...]
 
     @property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles that have a signature now, in the order of the signatures."""
-        return tuple(one.profile for one in self._made)
-
-    @cached_property
-    def payloads(self) -> tuple[SignedPayload, ...]:
-        """What each key has signed, in the order of its signatures."""
-        return tuple(signed_payloads(self._made, self._payloads, self._algs))
-
-    @cached_property
-    def notes(self) -> tuple[Reason, ...]:
-        """Which SDKs will refuse the card, what a compat signature leaves open, what was passed
-        over or dropped."""
-        loses = what_they_lose(self._made, self.payloads)
-        asked = self._options.compat, self._options.file
-        refusals = who_refuses(self._card, self._payloads, self._made, *asked)
-        return (*self._noted, *loses, *refusals)
+        return tuple(one.profile for one in self.payloads)
 
 
-def sign_with_notes(
-    document: bytes, signers: Sequence[Signer], options: SigningOptions
-) -> SignedCard:
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """A signed card, and what is known of it: its payloads, and those `made` that were signed."""
+
+    document: bytes
+    card: Card
+    payloads: Payloads
+    made: tuple[Payload, ...]
+    notes: tuple[Reason, ...]
+
+
+def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> bytes:
     """Sign a card for every profile whose payload differs, with every signer.
 
     Only `signatures` is replaced; signatures by the same keys are, others are kept last. A
@@ -154,6 +148,27 @@ def sign_with_notes(
         SignerFault: A signer failed, or answered with another key's signature.
         UsageFault: ``usage.conflict``: `options.compat` names no compat signatures.
     """
+    return _signed(document, signers, options).document
+
+
+def sign_with_notes(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> SignedCard:
+    """Sign a card, and tell what each signature is for. All else is as for :func:`sign_document`.
+
+    To find out what `cardsign lint --fix` would change for an SDK takes longer than to sign.
+    """
+    signed = _signed(document, signers, options)
+    algs = frozenset(signer.public.alg for signer in signers)
+    payloads = tuple(signed_payloads(signed.made, signed.payloads, algs))
+    loses = what_they_lose(signed.made, payloads)
+    asked = options.compat, options.file
+    refusals = who_refuses(signed.card, signed.payloads, signed.made, *asked)
+    notes = (*signed.notes, *loses, *refusals)
+    return SignedCard(signed.document, signed.document != document, payloads, notes)
+
+
+def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> _Signed:
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     check_compat(options.compat)
@@ -170,9 +185,7 @@ def sign_with_notes(
     signed, read_as = _written_and_read_as(card, payloads, entries, source)
     self_check(signed, signers, marker=marker, force=options.force, already_read=read_as)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
-    algs = frozenset(signer.public.alg for signer in signers)
-    changed = signed != document
-    return SignedCard(signed, changed, card, payloads, made, algs, options, tuple(notes))
+    return _Signed(signed, card, payloads, made, tuple(notes))
 
 
 def _marked(
@@ -361,7 +374,7 @@ def self_check(
         code = first.code if report.verdict == "invalid" else "sign.self_check"
         again = f"what was signed is {report.verdict} when read again: {first.message}"
         raise SigningRefused(code, again, path=first.path)
-    # Examines those too that the verdict did not need: `_new` relies on that for each full one.
+    # All of them, not only what made the verdict: `_new` relies on that for each full one.
     signatures = report.signatures
     kids = {signer.public.kid for signer in signers}
     for one in signatures:

@@ -19,7 +19,7 @@ from support import DUAL, LAX, OLD, codes, dump, examine, signed
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, Payloads
-from cardsign.sign import COMPAT_PROFILES, SigningOptions, sign_with_notes
+from cardsign.sign import COMPAT_PROFILES, SigningOptions, sign_document
 from cardsign.trust import Holder
 
 
@@ -64,7 +64,7 @@ def test_nor_under_any_policy_where_every_compat_signature_was_insisted_on(
     verdicts = set()
     for sample in samples:
         try:
-            document = json.loads(sign_with_notes(sample.data, [alice], options).document)
+            document = json.loads(sign_document(sample.data, [alice], options))
         except CardsignError:
             continue
         full = {canonicalize(document, profile).data for profile in FULL_PROFILES}

@@ -24,7 +24,7 @@ from support import DUAL, LAX, OLD, PORTABLE, examine, put
 from cardsign import CardsignError, JwkSet, PrivateKey, canonicalize
 from cardsign.card import CARD_0_3, Json, Message, parse_object
 from cardsign.errors import CanonicalizationError
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def test_a_changed_card_is_not_explained(oracle: Oracle, alice: PrivateKey) -> N
 
 def accepted(oracle: Oracle, alice: PrivateKey, card: bytes, *compat: str) -> bool:
     """Whether the SDK accepts the card as we sign it."""
-    document = sign_with_notes(card, [alice], SigningOptions(compat=compat or "none")).document
+    document = sign_document(card, [alice], SigningOptions(compat=compat or "none"))
     keys = JwkSet.of([alice.public])
     return oracle.judge.verify(document, keys, path="resolver").outcome == "accepted"
 

@@ -15,7 +15,7 @@ from spoilt_cards import EXAMPLES, spoilt_card
 import cardsign
 from cardsign.errors import CardsignError
 from cardsign.jose import PrivateKey, PublicKey
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust import Holder
 from cardsign.verify import Report, VerdictCache, reach_verdict
 from tests.support import NOW, WITH_DEFAULTS, dump, signed, trusting
@@ -98,7 +98,7 @@ def test_the_verdict_is_that_of_all_signatures() -> None:
         draw = random.Random(seed)
         keys = draw.choice([KEYS, KEYS[:1], KEYS[1:]])
         try:
-            made = sign_with_notes(dump(spoilt_card(seed)), keys, SigningOptions()).document
+            made = sign_document(dump(spoilt_card(seed)), keys, SigningOptions())
         except CardsignError:
             continue
         card = json.loads(made)
