@@ -420,9 +420,10 @@ def _check_together(
     if len(cards) > 1 and (extended is not None or output is not None):
         which = "--extended" if extended is not None else "-o"
         raise UsageFault("usage.conflict", f"{which} is about one CARD, and {len(cards)} are named")
-    if [*cards, extended].count(STDIO) > 1:
+    named = [name for name in (*cards, extended) if name is not None]
+    if named.count(STDIO) > 1:
         raise UsageFault("usage.conflict", "standard input can be read once")
-    if output not in (None, STDIO) and any(_is_file(name, output) for name in (*cards, extended)):
+    if output not in (None, STDIO) and any(_is_file(name, output) for name in named):
         raise UsageFault(
             "usage.conflict", f"-o {output} would put the payload in place of the signed card"
         )
@@ -430,12 +431,9 @@ def _check_together(
         raise UsageFault("usage.conflict", f"-o - and --format {form} would both print on stdout")
 
 
-def _is_file(name: str | None, output: str) -> bool:
+def _is_file(name: str, output: str) -> bool:
     """Whether both name one file, however they are spelt."""
-    try:
-        return name is not None and os.path.samefile(name, output)
-    except OSError:  # one of them is not there
-        return name == output
+    return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
 
 
 def _beside(

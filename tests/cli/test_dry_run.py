@@ -164,7 +164,7 @@ def test_a_dry_run_of_init_writes_nothing(cardsign: Cardsign) -> None:
     assert well(cardsign(*words, "--dry-run")).out == b""
     assert files() == {}
     well(cardsign("init", "--simple"))
-    assert "file.exists" in cardsign(*words, "--dry-run").err
+    assert "file.exists: this folder is set up" in cardsign(*words, "--dry-run").err
 
 
 FINAL = {

@@ -88,6 +88,9 @@ OPTIONS = {
     "no audience": (["--seq", "1", "--expires", IN_TIME], "usage.conflict"),
     "no number": (["--extended", "staff", "--expires", IN_TIME], "usage.conflict"),
     "no date": (["--extended", "staff", "--seq", "1"], "usage.conflict"),
+    "an audience alone": (["--extended", "staff"], "usage.conflict"),
+    "a number alone": (["--seq", "1"], "usage.conflict"),
+    "a date alone": (["--expires", IN_TIME], "usage.conflict"),
     "an empty audience": (
         ["--extended", "", "--seq", "1", "--expires", IN_TIME], "publish.audience_name",
     ),

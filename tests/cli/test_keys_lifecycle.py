@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -201,6 +202,19 @@ def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
     assert [row["spans"][-1]["phase"] for row in drawn] == ["signs", "waits"]
 
 
+def test_each_colour_of_the_timeline_is_explained(cardsign: Cardsign) -> None:
+    """A key that will sign has one too, beside the key that signs."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    for _ in range(2):
+        assert cardsign("keys", "generate").status == 0
+        publish(cardsign)
+    assert cardsign("keys", "timeline", "-o", "timeline.svg").status == 0
+    picture = ElementTree.fromstring(Path("timeline.svg").read_bytes())
+    colours = Counter(one.get("class") for one in picture.iterfind(".//{*}rect"))
+    assert {"ahead", "signs", "waits", "red"} <= colours.keys()
+    assert [one for one, count in colours.items() if count == 1] == ["paper"]
+
+
 def test_an_empty_store_has_a_timeline_too(cardsign: Cardsign) -> None:
     """There is just nothing in it."""
     DirectoryStore.create(Path("keys"))
@@ -366,7 +380,9 @@ def test_a_sound_store_has_nothing_to_alarm_about(
     assert "healthy" not in asked.err
     told = cardsign("keys", "doctor", "--expires-within", "9999d", "--json").json
     assert "cardsign keys rotate" in told[0]["hint"]
-    assert cardsign("keys", "doctor", "--expires-within", "soon").status == 2
+    for span in ("soon", "100000d"):
+        refused = cardsign("keys", "doctor", "--expires-within", span)
+        assert refused.err.startswith("cardsign: usage.invalid: --expires-within takes ")
 
 
 def test_an_edited_log_is_told(cardsign: Cardsign, keystore: DirectoryStore) -> None:

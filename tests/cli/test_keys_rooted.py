@@ -91,6 +91,17 @@ def tree() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
+def test_the_timeline_tells_when_the_roots_are_needed(issuer: Cardsign) -> None:
+    """Until the issuer has ended."""
+    wanted = "let the roots sign keyset 1.2 ("
+    assert wanted in run(issuer("keys", "timeline")).text
+    for key in DirectoryStore.open(Path("keys")).state.keys:
+        if key.rotates:
+            run(issuer("keys", "revoke", key.kid, "--reason", "ceased", "--yes"))
+    ended = run(issuer("keys", "timeline")).text
+    assert wanted not in ended
+
+
 def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     """It writes one draft and changes nothing else; again, it says the same of the same bytes."""
     generate(issuer)

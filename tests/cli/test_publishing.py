@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import StoreState
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import Generation, load_current
+from cardsign.server import read_server_settings
 from cardsign.statements import TYP_RELEASE, ReleaseStatement, read_release, sign_statement
 from tests.cli.conftest import Cardsign, Ended
 from tests.support import PORTABLE
@@ -524,3 +526,29 @@ def test_publish_exports_what_it_published(issuer: Cardsign) -> None:
     card = Path("out/site/.well-known/agent-card.json").read_bytes()
     assert card == published().card
     assert Path("out/site/.well-known/cardsign/release.json").read_bytes() == published().release
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ((), {}),
+        (("--no-legacy",), {"legacy": False}),
+        (("--sunset", "2027-02-01"), {"sunset": datetime(2027, 2, 1, tzinfo=UTC)}),
+        (("--workers", "4"), {"workers": 4}),
+    ],
+    ids=["none", "legacy", "sunset", "workers"],
+)
+def test_what_serve_is_told_comes_before_its_settings(
+    cardsign: Cardsign,
+    monkeypatch: pytest.MonkeyPatch,
+    option: tuple[str, ...],
+    wanted: dict[str, Any],
+) -> None:
+    """What it is not told stays as the file says it."""
+    text = "format = 1\nlegacy = true\nsunset = 2027-01-31\nworkers = 3\n"
+    Path("serve.toml").write_text(text)
+    seen: list[Any] = []
+    monkeypatch.setattr("cardsign.server.run.serve", lambda *given, **_: seen.extend(given))
+    run(cardsign("serve", "pub", "--settings", "serve.toml", "--bind", "[::1]:8443", *option))
+    read = read_server_settings(Path("serve.toml"))
+    assert seen == [Path("pub"), replace(read, **wanted), "::1", 8443]

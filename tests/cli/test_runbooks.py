@@ -35,6 +35,8 @@ from xml.etree import ElementTree
 import pytest
 
 import cardsign.cli
+from cardsign.cli.keys.timeline import draw_svg
+from cardsign.keys import key_rows, lifecycle
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.rehearsal import Copies, KeysetPeer, Site, believes
@@ -42,6 +44,7 @@ from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements import read_keyset
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.keys.states import EMPTY, NOON, QUICK, of, public
 from tests.support import PORTABLE
 
 PAGE = Path(__file__).parents[2] / "docs/guides/runbooks.md"
@@ -337,6 +340,14 @@ def test_no_word_of_the_picture_of_a_rehearsal_lies_on_another_or_on_a_bar(
         beside = [one for one in drawn if one[1] == y and one[2] < end and start < one[3]]
         assert not text or beside == [(text, y, start, end)]
         assert end <= 960
+
+
+def test_the_time_of_now_stays_within_the_picture_of_an_old_store() -> None:
+    """However little lies ahead."""
+    state, now = of(lifecycle.enter(EMPTY, public("one"), now=NOON)), NOON + timedelta(days=365)
+    rows, until = key_rows(state, QUICK, now), now + timedelta(hours=1)
+    drawn = extents(draw_svg(rows, now, until=until))
+    assert max(end for *_, end in drawn) <= 960
 
 
 def test_a_runbook_that_is_not_true_is_seen(

@@ -448,6 +448,8 @@ def test_showing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
     assert shown.status == 0
     assert "anchor      keyset = { epoch = 1, version = 1" in shown.text
     assert "  release     6, until" in shown.text
+    cardsign("trust", "add", "met", "--origin", "https://met.example", "--tofu")
+    assert "lock        nothing seen yet" in cardsign("trust", "show", "met").text
     cardsign("trust", "known", "forget", "tides", "--yes")
     LOCK.unlink()
     assert "state       state.missing" in cardsign("trust", "show", "tides").text
