@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,15 @@ from cardsign.card import (
     Payloads,
     be_paranoid,
     cannot_name_us,
+    canonicalize,
     is_paranoid,
     left_open,
     parse_object,
+    plain_jcs,
 )
 from cardsign.card.strictjson import Scanner
 from cardsign.cli import run_words
-from cardsign.errors import CardsignError, JsonRefused
+from cardsign.errors import CardsignError, InputRefused, JsonRefused
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.sign import SigningOptions, sign_document, sign_with_notes
 from cardsign.trust import Holder, Policy, is_bundle
@@ -91,29 +94,76 @@ class Liar:
         return {"name": "lie"}, len(text)
 
 
-def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each definition does the work itself: a fast path that lies changes nothing."""
-    monkeypatch.setattr("cardsign.card.strictjson._FAST", Liar())
-    monkeypatch.setattr("cardsign.card.serialize._encoder", lambda: lambda _: b"lie")
-    monkeypatch.setattr("cardsign.card.portable._is_message", lambda *_: True)
-    card = Card.from_bytes(dump(WITH_DEFAULTS))
-    assert card.document == WITH_DEFAULTS
-    payloads = Payloads(card.document)
-    whole, pruned = payloads.of("served-as-is"), payloads.of("prune-empty")
-    assert whole is not None
-    assert pruned is not None
-    assert whole.data != pruned.data
-    assert not cannot_name_us(b"{}")
-    with pytest.raises(JsonRefused):
-        Card.from_bytes(b'{"a":1,"a":2}')
-    assert is_bundle(b'{"format":"cardsign-bundle/1"}')  # as statements, read by the same reader
-    monkeypatch.setattr("cardsign.sign.signing.has_all_required", lambda _: True)
-    lacking, key = dump(without(PORTABLE, "/version")), PrivateKey.generate("ES256")
-    signed = sign_with_notes(lacking, [key], SigningOptions())
-    assert "card.missing_required" in {one.code for one in signed.notes}
-    monkeypatch.setattr("cardsign.card.document.has_too_many_values", lambda _: True)
-    with pytest.raises(JsonRefused, match="made of more than"):
-        Card.from_bytes(b"{}")
+def _notes_of(card: bytes) -> set[str]:
+    signed = sign_with_notes(card, [PrivateKey.generate("ES256")], SigningOptions())
+    return {one.code for one in signed.notes}
+
+
+def _is_read(card: bytes) -> bool:
+    try:
+        Card.from_bytes(card)
+    except InputRefused:
+        return False
+    return True
+
+
+#: What is fast, what it is made to say, and what is true all the same where it is not asked.
+LIES: dict[str, tuple[str, Any, Callable[[], bool]]] = {
+    "reader": (
+        "card.strictjson._FAST",
+        Liar(),
+        lambda: Card.from_bytes(dump(WITH_DEFAULTS)).document == WITH_DEFAULTS,
+    ),
+    "reader of statements": (
+        "card.strictjson._FAST",
+        Liar(),
+        lambda: is_bundle(b'{"format":"cardsign-bundle/1"}'),
+    ),
+    "encoder": (
+        "card.serialize._encoder",
+        lambda: lambda _: b"lie",
+        lambda: Payloads(PORTABLE).data == plain_jcs(PORTABLE),
+    ),
+    "proof, of the profiles": (
+        "card.portable._is_message",
+        lambda *_: True,
+        lambda: canonicalize(WITH_DEFAULTS, "prune-empty").value != WITH_DEFAULTS,
+    ),
+    "proof, of the names": (
+        "card.portable._is_message",
+        lambda *_: True,
+        lambda: not _is_read(dump({**PORTABLE, "supported_interfaces": []})),
+    ),
+    "question for REQUIRED members": (
+        "sign.signing.has_all_required",
+        lambda _: True,
+        lambda: "card.missing_required" in _notes_of(dump(without(PORTABLE, "/version"))),
+    ),
+    "estimate of the values": (
+        "card.document.has_too_many_values",
+        lambda _: True,
+        lambda: not _is_read(b"{}"),
+    ),
+    "look for our UUID": (
+        "card.extensions._UUID_DIGITS",
+        [b"lie"],
+        lambda: not cannot_name_us(b"{}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize(("fast", "lie", "truth"), LIES.values(), ids=LIES)
+def test_nothing_fast_is_asked(
+    fast: str, lie: Any, truth: Callable[[], bool], is_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lie changes nothing under the switch; without it, it does, so the lie would be seen."""
+    monkeypatch.setattr(f"cardsign.{fast}", lie)
+    be_paranoid(is_on)
+    try:
+        assert truth() is is_on
+    finally:
+        be_paranoid(False)
 
 
 def test_what_is_refused_is_scanned_once(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:

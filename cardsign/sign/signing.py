@@ -257,11 +257,13 @@ def _foreign(
             entry = read_entry(untrusted_entry)
         except SignatureRefused as refusal:
             # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
-            fits = False if refusal.code in _UNREADABLE else None
+            is_garbage = refusal.code in _UNREADABLE
+            fits = False if is_garbage else None
             what = f"an entry that cannot be verified ({refusal.message})"
         else:
             if entry.header.kid in own:
                 continue
+            is_garbage = False
             key = options.known_keys.find(entry.header.kid) if options.known_keys else None
             fits = None if key is None else _fits(entry, key, payloads)
             what = f"the signature by {entry.header.kid!r}"
@@ -269,6 +271,8 @@ def _foreign(
         if fits is False or options.drop_foreign:
             why = "as asked" if fits is not False else "because it does not fit the card"
             hint = "Ask that signer to sign the new card."
+            if is_garbage:
+                hint = "Nothing is lost: no verifier could read it."
             notes.append(Reason.of("sign.foreign", f"{what} was dropped {why}", path, hint=hint))
             continue
         if fits is None:
