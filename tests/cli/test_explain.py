@@ -107,6 +107,17 @@ def test_no_signature_by_another_profile_is_called_tampered_with(
     assert accusing.search(told.text.lower())
 
 
+@pytest.mark.parametrize(("more", "rest"), [(0, ""), (4, ", /x0 and 3 more")])
+def test_what_a_profile_leaves_out_is_named_or_counted(
+    cardsign: Cardsign, more: int, rest: str
+) -> None:
+    """The first of it by name."""
+    card = {**LAX, **{f"x{number}": "" for number in range(more)}}
+    text = cardsign("explain", written(card)).text
+    (line,) = (one for one in text.splitlines() if one.startswith("    prune-empty "))
+    assert line.endswith(f"; not in it: /securityRequirements, /iconUrl, /x-berth{rest}")
+
+
 def test_what_a_card_says_reaches_no_terminal_raw(cardsign: Cardsign, alice: PrivateKey) -> None:
     """Not in a name, a value, a kid, a header member, nor in the lines of a broken text."""
     evil = "\x1b[31m\u202e"

@@ -107,6 +107,8 @@ def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign
     assert len(list(Path("keys/private").iterdir())) == 4 - 1
     log = at_once("keys", "audit", "verify", "--json").json
     assert (log["aborted"], log["lines"] > 8) == (0, True)
+    told = f"cardsign: {log['lines']} lines, unbroken; the head is {log['head']}\n"
+    assert at_once("keys", "audit", "verify").err == told
 
 
 def test_by_default_nothing_is_activated_before_caches_have_it(

@@ -15,7 +15,7 @@ from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
 from cardsign.jose import PrivateKey
 from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
-from tests.support import LAX, PORTABLE
+from tests.support import LAX, PORTABLE, by_another_sdk, without
 
 
 def test_a_new_user_comes_from_nothing_to_a_trusted_card(cardsign: Cardsign) -> None:
@@ -129,6 +129,17 @@ def test_what_is_accepted_may_be_narrowed(cardsign: Cardsign, signed: Path) -> N
     lossy = cardsign("verify", signed, "--jwks", "jwks.json", *NARROWED, "--json")
     assert lossy.status == 1
     assert {one["counts"] for one in lossy.json["signatures"]} == {False}
+
+
+def test_what_is_accepted_unsigned_is_named(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """In few words and in many."""
+    card = by_another_sdk(without(LAX, "/x-berth"), alice, "prune-empty")
+    Path("card.json").write_text(json.dumps(card))
+    Path("jwks.json").write_text(json.dumps({"keys": [alice.public.jwk()]}))
+    for more in ((), ("--verbose",)):
+        told = cardsign("verify", "card.json", "--jwks", "jwks.json", "--accept", "sdk", *more)
+        (line,) = (one for one in told.text.splitlines() if one.startswith("  complete"))
+        assert line.endswith("/iconUrl, accepted by your policy")
 
 
 def test_an_origin_narrows_the_holder(cardsign: Cardsign, signed: Path) -> None:
@@ -308,6 +319,8 @@ def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
     create = ("tokens", "create", "--audience", "partners")
     made = cardsign(*create, *file, "--expires", "2999-01-01", "--json").json
     tokens = Path("tokens.txt")
+    fresh = cardsign("tokens", "list", *file).text
+    assert fresh == f"{made['line'][:12]} partners until 2999-01-01 00:00 UTC\n"
     tokens.write_text(tokens.read_text().replace("2999-", "2020-"))  # the years have passed
     cardsign(*create, *file)
     listed = cardsign("tokens", "list", *file)

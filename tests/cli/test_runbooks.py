@@ -342,12 +342,16 @@ def test_no_word_of_the_picture_of_a_rehearsal_lies_on_another_or_on_a_bar(
         assert end <= 960
 
 
-def test_the_time_of_now_stays_within_the_picture_of_an_old_store() -> None:
-    """However little lies ahead."""
-    state, now = of(lifecycle.enter(EMPTY, public("one"), now=NOON)), NOON + timedelta(days=365)
-    rows, until = key_rows(state, QUICK, now), now + timedelta(hours=1)
-    drawn = extents(draw_svg(rows, now, until=until))
-    assert max(end for *_, end in drawn) <= 960
+def test_no_word_leaves_the_picture_of_an_old_store() -> None:
+    """Neither the time of now, however little lies ahead, nor a date of the axis, nor a line."""
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    for days in range(300, 400):
+        now = NOON + timedelta(days=days)
+        rows, until = key_rows(state, QUICK, now), now + timedelta(hours=1)
+        picture = draw_svg(rows, now, until=until, said=("one", "two"))
+        drawn, height = extents(picture), float(ElementTree.fromstring(picture).attrib["height"])
+        assert max(end for *_, end in drawn) <= 960
+        assert max(y for _, y, *_ in drawn) < height
 
 
 def test_a_runbook_that_is_not_true_is_seen(

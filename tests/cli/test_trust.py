@@ -152,7 +152,7 @@ def test_a_new_machine(
     ended = cardsign("trust", "init", "--state", moved, "--json")
     assert ended.json["begun"] == ["tides"]
     known = cardsign("trust", "known", "show", "tides", "--state", moved, "--json").json
-    assert known["keyset"] is None
+    assert (known["policy"], known["keyset"]) == (str(TRUST.resolve()), None)
     assert "floor" not in known
     assert cardsign("trust", "show", "tides", "--json", "--state", moved).json["lock"] is not None
 
