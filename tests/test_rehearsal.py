@@ -107,6 +107,7 @@ def test_a_thief_of_a_card_key_is_believed_for_as_long_as_each_peer_keeps_what_i
     assert keeps == start + timedelta(seconds=300 + settings.worst_cache)
     assert follows == start + timedelta(seconds=300 + MAX_STATEMENT_AGE)
     assert not rehearsal.refusals("keyset")
+    assert {one.at.minute for one in rehearsal.events if one.who == "cron"} == {0}  # each hour
 
 
 def test_a_theft_of_everything_leaves_something_for_a_person(tmp_path: Path) -> None:

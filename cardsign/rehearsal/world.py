@@ -39,7 +39,7 @@ from cardsign.statements.keyset import (
 from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
-from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, refresh_issuer
+from cardsign.trust.refresh import FetchResult, refresh_issuer
 from cardsign.trust.state import IssuerState, TransientStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
@@ -214,7 +214,7 @@ class KeysetPeer:
             now=self.at(t),
             fresh=fresh,
         )
-        self._asked, self._again_after = t, min(brought.again_after, REFRESH_INTERVAL)
+        self._asked, self._again_after = t, brought.again_after
         return brought.supplied
 
 

@@ -9,6 +9,7 @@ import shutil
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -274,6 +275,17 @@ def test_one_keyset_replaces_a_stolen_key_and_its_successor(site: Site) -> None:
     assert keyset.version == before + 1
     site.now += timedelta(hours=1)
     assert not [one for one in site.rotate("card", "release").left if "keyset" in one.what]
+
+
+def test_a_successor_that_has_ended_replaces_nothing(site: Site) -> None:
+    """Another key and its successor are made, and one keyset lists both."""
+    card = site.active("card")
+    (following,) = [
+        key.kid for key in site.store.state.keys if key.succeeds(site.store.state.find(card))
+    ]
+    site.revoke(following, "superseded", root=False)
+    told = site.revoke(card, "superseded", "card", "release", root=True)
+    assert sum(one.endswith("in its place") for one in told.done) == 2
 
 
 def named(task: Task) -> list[str]:
@@ -597,6 +609,8 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: ROOT,
     )
+    rotate_keys(replace(work))
+    assert new.load().statements.release is None  # what keys that are lost have signed
     publish_keyset(work, recovered.statement)
     told = rotate_keys(work)
     assert told.left == ()
@@ -634,6 +648,22 @@ def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
             act()
         assert refused.value.code == "keystore.moved"
     assert site.live.number == before
+
+
+def test_published_statements_that_are_no_history_are_a_strangers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person finds out whose they are; nothing is published over them."""
+
+    def refuse(_: Path) -> NoReturn:
+        raise PublishRefused("publish.statements", "keyset 1.3 does not follow keyset 1.1")
+
+    monkeypatch.setattr("cardsign.issuer.publishing.published_statements", refuse)
+    before = site.live
+    (task,) = site.rotate("release").left
+    assert task.what.startswith("find out who wrote what is published")
+    assert "keyset 1.3 does not follow keyset 1.1" in task.what
+    assert site.live == before
 
 
 def test_a_clock_that_was_set_back_publishes_nothing(site: Site, peer: Peer) -> None:

@@ -114,13 +114,10 @@ AREAS: Final = {
     "issuer": Area(
         ("cardsign/issuer/*.py", "cardsign/rehearsal/*.py", "cardsign/testing/*.py"),
         (
-            "tests/issuer",
-            "tests/test_rehearsal.py",
-            "tests/cli/test_project_cards.py",
-            "tests/cli/test_misled_commands.py",
-            "tests/cli/test_runbooks.py",
-            "tests/cli/test_issuer_story.py",
-            "tests/cli/test_keys_rooted.py",
+            *("tests/issuer", "tests/test_rehearsal.py", "tests/check/test_plugin.py"),
+            *("tests/trust/test_chain.py", "tests/cli/test_project_cards.py"),
+            *("tests/cli/test_misled_commands.py", "tests/cli/test_runbooks.py"),
+            *("tests/cli/test_issuer_story.py", "tests/cli/test_keys_rooted.py"),
         ),
     ),
     "explain": Area(("cardsign/explain/**/*.py",), ("tests/explain", "tests/cli/test_explain.py")),
