@@ -440,13 +440,27 @@ def test_a_compat_signature_that_loses_nothing_is_not_noted(alice: PrivateKey) -
     assert "sign.compat_lossy" not in noted(signing)
 
 
-@pytest.mark.parametrize("compat", ["some", ("served-as-it-is",), ("served-as-is",), ("all",)])
+@pytest.mark.parametrize(
+    "compat", ["some", "js-instance", ("served-as-it-is",), ("served-as-is",), ("all",)]
+)
 def test_an_unknown_choice(compat: Any, alice: PrivateKey) -> None:
     """Refused before the card is looked at; full signatures are nobody's choice."""
     found = refusal(b"no card", Counting(alice), compat=compat)
 
     assert isinstance(found, UsageFault)
     assert "names no compat signatures" in found.message
+
+
+def test_profiles_may_be_named_in_a_list(alice: PrivateKey) -> None:
+    """What is no word is a choice of names, whatever holds them."""
+    assert "js-instance" in sign(LAX, alice, compat=["js-instance"]).profiles
+    assert "js-instance" not in sign(LAX, alice).profiles
+
+
+def test_whatever_stands_for_a_url_can_be_signed_by_force(alice: PrivateKey) -> None:
+    """It is compared with what each payload keeps, as any other."""
+    card = {"name": "n", "url": {"a": 1}, "preferredTransport": "GRPC", "skills": [{}]}
+    assert "served-as-is" in sign(card, alice, force=True).profiles
 
 
 # ------------------------------------------------------------------ the bytes

@@ -38,8 +38,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
@@ -151,10 +152,11 @@ class Payload:
         profile: The profile's name.
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
         value: The JSON object that `data` spells; not to be changed, for the card may share it. A
-            trusted verdict hands it to its caller for good, and reads the bytes anew for the rest.
-        received: The nodes of the card of which it was made; None if nothing was to be rewritten.
+            trusted verdict hands it to its caller for good.
+        received: The nodes of the card of which it was made; None if the profile changed nothing.
         rewritten: What the profile made of them, or None. The source of each node is the received
             value that it came from.
+        left_open: What :func:`cardsign.card.coverage.left_open` has found of it.
     """
 
     profile: ProfileName
@@ -162,6 +164,7 @@ class Payload:
     value: dict[str, Json]
     received: Node | None = None
     rewritten: Node | None = None
+    left_open: dict[bool, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -253,11 +256,13 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         CanonicalizationError: The profile has none for it.
     """
     try:
-        if rule.rewrite is None or (rule.keeps_portable and received.is_portable):
+        rewritten = None
+        if rule.rewrite is not None and not (rule.keeps_portable and received.is_portable):
+            rewritten = rule.rewrite(received)
+        if rewritten is None or rewritten is received.tree:  # nothing was changed
             is_jcs = rule.serialize is jcs
             data = received.data if is_jcs else rule.serialize(received.members)
             return Payload(rule.name, data, received.members)
-        rewritten = rule.rewrite(received)
         value = tree.write(rewritten)
         assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
         return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)

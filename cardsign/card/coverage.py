@@ -43,14 +43,20 @@ class Uncovered:
     """One part of the received document that a payload does not hold.
 
     Attributes:
-        source: Where the topmost value stands of which nothing is covered.
+        node: The topmost value of which nothing is covered.
         security: Whether it stands in a member that says who may call, and how.
         excuse: Why it may be passed over, or None where it must not.
     """
 
-    source: Source
+    node: Node
     security: bool
     excuse: Excuse | None
+
+    @property
+    def source(self) -> Source:
+        """Where that value stands."""
+        assert self.node.source is not None  # noqa: S101 - a received node
+        return self.node.source
 
     @property
     def pointer(self) -> str:
@@ -94,7 +100,7 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
     if payload.rewritten is None:
         return _NOTHING
-    known: dict[bool, LeftOpen] = vars(payload).setdefault("left_open", {})
+    known: dict[bool, LeftOpen] = payload.left_open
     if accept_lossy not in known:
         parts = uncovered_parts(payload, accept_lossy=accept_lossy)
         found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
@@ -131,7 +137,7 @@ class _Walk:
 
     @cached_property
     def messages(self) -> dict[Source, Node]:
-        """The objects among the elements of lists, and among the entries of maps."""
+        """The objects among the skills, and among the security schemes."""
         rewritten = self.rewritten.value
         assert isinstance(rewritten, dict)  # noqa: S101 - every payload is an object
         owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
@@ -159,7 +165,7 @@ class _Walk:
                 # Where absence means the card's own default, an empty list may say "none" (S11).
                 means_more = below.security or any(one.inherits for one in known)
                 excuse = self._excuse(child, field, bool(absent) and not means_more)
-                yield _uncovered(child, below, excuse)
+                yield Uncovered(child, below.security, excuse)
 
     def _inside(
         self, node: Node, field: Field | None, old_field: Field | None, place: _Place
@@ -171,7 +177,8 @@ class _Walk:
         for _, child in node.children():
             if child.source not in self.held:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
-                yield _uncovered(child, place, Excuse.DROPPED_BY_VALUE if by_value else None)
+                excuse = Excuse.DROPPED_BY_VALUE if by_value else None
+                yield Uncovered(child, place.security, excuse)
             elif isinstance(child.value, dict):
                 yield from self.members(child, place)
             elif isinstance(child.value, list):
@@ -185,11 +192,6 @@ class _Walk:
         if self.accept_lossy and field is not None and _is_empty(node, field, whole=True):
             return Excuse.DROPPED_BY_VALUE
         return None
-
-
-def _uncovered(node: Node, place: _Place, excuse: Excuse | None) -> Uncovered:
-    assert node.source is not None  # noqa: S101 - a received node
-    return Uncovered(node.source, place.security, excuse)
 
 
 def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:

@@ -35,7 +35,7 @@ _ENTRY: Final = frozenset({"protected", "signature"})
 #: public cards has 1,865. To make and compare eight payloads costs some 0.1 ms a value, so without
 #: this limit 256 KiB of ``{}`` would cost a reader ten seconds.
 MAX_CARD_VALUES: Final = 10_000
-MAX_SIGNATURES: Final = 16  # entries; 4 payloads, 2 algorithms, old and new key
+MAX_SIGNATURES: Final = 16  # entries; 4 payloads by default, 2 algorithms, old and new key
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class Interface:
     """One interface as the card has it. No value has been checked, not even its JSON type.
 
     Attributes:
-        tokens: The reference tokens (RFC 6901) of its url in the document; of the element or of
-            the whole member where that is no object or list.
+        tokens: The reference tokens (RFC 6901) of its url in the document; of the whole member
+            where that is no list.
         member: Under which member it stands, in the schema's own spelling.
         url: None where it has none.
         binding: `protocolBinding`, `transport` or `preferredTransport`; for `url` the default.

@@ -4,9 +4,9 @@ JSON as in RFC 8259, narrowed to I-JSON (RFC 7493) because a signature is worth 
 two readers see different values in the same bytes: no member twice, no number that a double
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
-The scanner below is the definition. The standard library's is
-faster, but laxer, and does not say where a value stands; :func:`_read_fast` keeps its answer
-only where the scanner would give the same, so every refusal of the text is the scanner's.
+The scanner below is the definition. The standard library's is faster, but laxer, and does not say
+where a value stands. :func:`_read_fast` keeps its answer only where the scanner would give the
+same, so every refusal of the text is the scanner's.
 """
 
 from __future__ import annotations
@@ -499,7 +499,7 @@ def _read_fast(untrusted_bytes: bytes, max_depth: int) -> dict[str, Json] | None
         # An escape is the only way to a surrogate in decoded UTF-8.
         if "\\" in text and ("\\ud" in text or "\\uD" in text):
             json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError, JsonRefused):
+    except (ValueError, RecursionError):
         return None
     return value
 

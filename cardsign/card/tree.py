@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.card.strictjson import Json, pointer
@@ -122,8 +123,18 @@ class Node:
             yield from enumerate(self.value)
 
     def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
-        """A node of the same source for a rewritten list or object."""
-        return Node(value, self.source)
+        """A node of the same source for a rewritten list or object; itself if nothing changed.
+
+        So the trees of all payloads share what their profiles leave alone.
+        """
+        old = self.value
+        if isinstance(value, list) and isinstance(old, list):
+            same = len(old) == len(value) and all(map(is_, old, value))
+        elif isinstance(value, dict) and isinstance(old, dict):
+            same = list(old) == list(value) and all(map(is_, old.values(), value.values()))
+        else:
+            same = False
+        return self if same else Node(value, self.source)
 
 
 def read(value: Json, source: Source | None = None) -> Node:
@@ -165,7 +176,7 @@ def sources_held(tree: Node) -> set[Source]:
 
 
 def refuse(node: Node, problem: str) -> NoReturn:
-    """Say that a rewriting cannot go on at a value; :func:`canonicalize` adds the profile.
+    """Say that a rewriting cannot go on at a value; who makes a payload adds the profile.
 
     Raises:
         CanonicalizationError: ``canonical.no_form``, with the value's place in the card.

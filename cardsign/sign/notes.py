@@ -23,7 +23,7 @@ _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
 @dataclass(frozen=True, slots=True)
 class SignedPayload:
-    """One payload of a signed card, which each key has signed.
+    """One payload of a signed card, which each key has signed unless there were too many.
 
     Attributes:
         profile: The first profile that makes it.

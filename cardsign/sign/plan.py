@@ -6,9 +6,7 @@ A new profile is entered here: in the rows below if it may be safe or may be dro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import getitem
-from typing import Any, Final, cast, get_args
+from typing import Final, get_args
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
@@ -25,8 +23,6 @@ from cardsign.card.document import MAX_SIGNATURES, Card
 from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import VERIFIERS
-from cardsign.card.strictjson import Json
-from cardsign.card.tree import read, write
 from cardsign.errors import CanonicalizationError, SigningRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
@@ -51,14 +47,15 @@ def check_compat(compat: Compat) -> None:
     Raises:
         UsageFault: ``usage.conflict``.
     """
-    names = () if isinstance(compat, str) and compat in COMPAT_WORDS else compat
-    for name in (names,) if isinstance(names, str) else names:
-        if name not in COMPAT_PROFILES:
-            raise UsageFault(
-                "usage.conflict",
-                f"{name!r} names no compat signatures; what does is "
-                + ", ".join((*COMPAT_WORDS, *COMPAT_PROFILES)),
-            )
+    wrong: list[str]
+    if isinstance(compat, str):
+        wrong = [] if compat in COMPAT_WORDS else [compat]
+    else:
+        wrong = [name for name in compat if name not in COMPAT_PROFILES]
+    if wrong:
+        words, names = ", ".join(COMPAT_WORDS), ", ".join(COMPAT_PROFILES)
+        choices = f"choose one of {words}, or several of {names}"
+        raise UsageFault("usage.conflict", f"{wrong[0]!r} names no compat signatures; {choices}")
 
 
 def payloads_to_sign(
@@ -74,7 +71,7 @@ def payloads_to_sign(
         compat: As in :class:`~cardsign.sign.signing.SigningOptions`.
         notes: Takes what is said of profiles for which nothing is signed.
     """
-    named = compat if isinstance(compat, tuple) else ()
+    named = () if isinstance(compat, str) else compat
     claimed: dict[bytes, Payload] = {}
     for name in _asked_for(card, compat, named):
         payload = payloads.made(name)
@@ -115,8 +112,10 @@ def is_safe(card: Card, payload: Payload) -> bool:
     It holds every endpoint that they would call, every security scheme, and every requirement
     that names a scope. A requirement without scopes is lost under nearly every lossy profile.
     """
-    held = {(one.url, one.binding) for one in interfaces_of(payload.value)}
-    if not held.issuperset((one.url, one.binding) for one in current_interfaces(card.document)):
+    # By their text, for what is signed by force may have any JSON there.
+    held = {repr((one.url, one.binding)) for one in interfaces_of(payload.value)}
+    called = {repr((one.url, one.binding)) for one in current_interfaces(card.document)}
+    if not held >= called:
         return False
     lost = uncovered_parts(payload, accept_lossy=True)
     return not any(_matters(part, payload) for part in lost if part.security)
@@ -126,13 +125,11 @@ def _matters(part: Uncovered, payload: Payload) -> bool:
     """Whether something of a security member is lost that says who may call, and how."""
     if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
         return False
-    assert payload.received is not None  # noqa: S101 - it leaves something out
     tokens = part.source.tokens
-    value: Json = reduce(getitem, tokens, cast(Any, write(payload.received)))
     if tokens[0] not in ("securitySchemes", "security_schemes"):
-        return not without_empties(read(value)).is_empty  # such as a scope
+        return not without_empties(part.node).is_empty  # such as a scope
     if len(tokens) <= 2:  # a whole scheme, or all of them
-        return len(tokens) == 2 or bool(value)
+        return len(tokens) == 2 or bool(part.node.value)
     return part.excuse is None and not is_implied(part, payload)
 
 
@@ -152,7 +149,8 @@ def within_the_limit(
 ) -> list[tuple[Signer, Payload]]:
     """The signatures to make, in their order; `kept` is how many of others stay.
 
-    Over the limit whole profiles go (decision E8), and never a signature of others.
+    Over the limit signatures go, one profile after the other and of each the oldest key's first
+    (decision E8), until the rest fits; never a signature of others.
     """
     chosen = [(signer, payload) for signer in signers for payload in plan]
     for profile in _DROPPED_FIRST:

@@ -28,7 +28,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_members, has_all_required
 from cardsign.card.paranoid import is_paranoid
 from cardsign.card.strictjson import Json
-from cardsign.errors import CardRefused, SignatureRefused, SigningRefused
+from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     TYP_COMPAT,
@@ -100,7 +100,7 @@ class SignedCard:
             as last member. Where those given stood elsewhere, or a marker was put in, it is
             written anew, with an indent of two spaces; member order is kept.
         changed: Whether `document` differs from what was given.
-        payloads: What each key has signed, in the order of its signatures.
+        payloads: What was signed, in the order of the signatures.
         notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
             passed over or dropped.
     """
@@ -370,14 +370,21 @@ def self_check(
     """
     expect = Holder() if marker is None else Extended(Holder(), marker.audience)
     policy, trust = _holder(tuple(signer.public for signer in signers))
-    report = verdict_on(signed, expect, policy, trust, _ANY_TIME, already_read)
+    again = "what was signed is {} when read again: {}"
+    try:
+        card, payloads = already_read or _read(signed)
+    except InputRefused as refusal:
+        first = Reason.from_error(refusal)
+        message = again.format("invalid", first.message)
+        raise SigningRefused(first.code, message, path=first.path) from refusal
+    report = verdict_on(card, payloads, expect, policy, trust, _ANY_TIME)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
         first = report.reasons[0]
         code = first.code if report.verdict == "invalid" else "sign.self_check"
-        again = f"what was signed is {report.verdict} when read again: {first.message}"
-        raise SigningRefused(code, again, path=first.path)
+        message = again.format(report.verdict, first.message)
+        raise SigningRefused(code, message, path=first.path)
     # All of them, not only what made the verdict: `_new` relies on that for each full one.
     signatures = report.signatures
     kids = {signer.public.kid for signer in signers}
@@ -391,6 +398,11 @@ def self_check(
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"
         raise SigningRefused("sign.self_check", none, path="/signatures")
+
+
+def _read(signed: bytes) -> _ReadAs:
+    card = Card.from_bytes(signed)
+    return card, Payloads(card)
 
 
 @lru_cache(maxsize=MAX_HOLDERS)

@@ -28,9 +28,9 @@ from typing import Final
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     OPT_IN_PROFILES,
+    PROFILES,
     Payload,
     Payloads,
-    ProfileName,
 )
 from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
@@ -187,41 +187,33 @@ def matching_payload(
 ) -> Payload | None:
     """The payload of the card that the signature verifies, or None.
 
-    Full profiles are tried first. Several profiles may make the same bytes; of those the first
-    accepted one is returned, or the first one where none is accepted.
-
-    An opt-in profile never counts. It is tried where no other fits, so that what an old SDK has
-    signed is not called changed.
+    They are tried in the order of the table: full profiles first, and those that never count last,
+    so that what an old SDK has signed is not called changed. Several profiles may make the same
+    bytes; of those the first accepted one is returned, or the first one where none is accepted.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
-    found = _fitting(entry, key, payloads, DEFAULT_PROFILES)
-    if found is None:
-        return _fitting(entry, key, payloads, OPT_IN_PROFILES)
-    if found.profile in accepted:
-        return found
-    same = (payloads.of(profile) for profile in DEFAULT_PROFILES if profile in accepted)
-    return next((one for one in same if one is not None and one.data == found.data), found)
-
-
-def _fitting(
-    entry: Entry, key: PublicKey, payloads: Payloads, profiles: tuple[ProfileName, ...]
-) -> Payload | None:
     tried: set[bytes] = set()
-    for profile in profiles:
+    for profile in PROFILES:
         payload = payloads.of(profile)
         if payload is None or payload.data in tried:
             continue
         tried.add(payload.data)
-        try:
-            check_entry(entry, payload.data, key, encoded=payload.encoded)
-        except SignatureRefused as refusal:
-            if refusal.code != "sig.bad":
-                raise
-        else:
-            return payload
+        if _fits(entry, payload, key):
+            same = (payloads.of(name) for name in (profile, *DEFAULT_PROFILES) if name in accepted)
+            return next((one for one in same if one and one.data == payload.data), payload)
     return None
+
+
+def _fits(entry: Entry, payload: Payload, key: PublicKey) -> bool:
+    try:
+        check_entry(entry, payload.data, key, encoded=payload.encoded)
+    except SignatureRefused as refusal:
+        if refusal.code != "sig.bad":
+            raise
+        return False
+    return True
 
 
 # ------------------------------------------------------------------ what it is worth

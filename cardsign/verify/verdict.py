@@ -27,6 +27,8 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lru import Lru
 from cardsign.reasons import Reason
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -35,7 +37,6 @@ from cardsign.trust.policy import (
     Issuer,
     Policy,
     PublicSubject,
-    TrustedIssuer,
     public_subject,
 )
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
@@ -90,10 +91,9 @@ def reach_verdict(
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")
     # (1) whose card it should be
-    about, issuer = (untrusted_bytes, expect, policy), policy.find(expect)
-    judge = partial(verdict_on, *about, now=now, historic=historic, stop_early=stop_early)
+    issuer = policy.find(expect)
     if issuer is None:
-        return judge(trust=None)
+        return _judged(untrusted_bytes, expect, policy, None, now, historic, stop_early)
     states = NO_STATES if issuer.is_holder else states
     keep = partial(states.keep, issuer)
     with states.of(issuer) as state:
@@ -102,10 +102,11 @@ def reach_verdict(
         reserved = policy.reserved_from(issuer)
         trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        matter = _matter_of(*about, trust, stop_early) if cache else ()
+        digest = hashlib.sha256(untrusted_bytes).digest() if cache else b""
+        matter = digest, expect, policy.digest, trust.fingerprint, stop_early
         report = cache.get(matter, now) if cache else None
         if report is None:
-            report = judge(trust=trust)
+            report = _judged(untrusted_bytes, expect, policy, trust, now, historic, stop_early)
             if cache:
                 cache.put(matter, report)
         # (6) what is remembered
@@ -114,28 +115,47 @@ def reach_verdict(
     return report
 
 
-def verdict_on(
+def _judged(
     untrusted_bytes: bytes,
     expect: Expectation | None,
     policy: Policy,
     trust: IssuerTrust | None,
     now: datetime,
-    already_read: tuple[Card, Payloads] | None = None,
+    historic: bool,
+    stop_early: bool,
+) -> Report:
+    # (3) the card, read strictly
+    limits = policy.limits
+    try:
+        card = Card.from_bytes(
+            untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
+        )
+    except InputRefused as refusal:
+        report = replace(Report.unread(refusal, _subject(expect, trust), now), historic=historic)
+        if trust is None:
+            return report
+        keyset, release = _used(trust.keyset), _used(trust.release)
+        reasons = (*report.reasons, *trust.notes)
+        return replace(report, reasons=reasons, keyset=keyset, release=release)
+    return verdict_on(
+        *(card, Payloads(card), expect, policy, trust, now),
+        historic=historic,
+        stop_early=stop_early,
+    )
+
+
+def verdict_on(
+    card: Card,
+    payloads: Payloads,
+    expect: Expectation | None,
+    policy: Policy,
+    trust: IssuerTrust | None,
+    now: datetime,
     *,
     historic: bool = False,
     stop_early: bool = False,
 ) -> Report:
-    """What the bytes, the subject, the policy and the time come to; nothing is remembered.
-
-    `already_read` is what these bytes are proven to be read as.
-    """
-    given = _given(expect, trust, now, historic)
-    # (3) the card, read strictly
-    try:
-        card, payloads = already_read or _read(untrusted_bytes, policy)
-    except InputRefused as refusal:
-        unread = Report.unread(refusal, given["subject"], now)
-        return replace(unread, reasons=(*unread.reasons, *(trust.notes if trust else ())), **given)
+    """What a card, the subject, the policy and the time come to; nothing is remembered."""
     # (4) each signature by itself
     examine = partial(
         examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
@@ -150,6 +170,7 @@ def verdict_on(
     signed = payloads.of(best.profile) if is_trusted and best and best.profile else None
     return Report(
         verdict=verdict,
+        subject=_subject(expect, trust),
         answers=best.answers if best else Answers(integrity="no"),
         reasons=tuple(dict.fromkeys(reasons)),  # of one that comes twice, the first place counts
         signatures=signatures,
@@ -158,44 +179,30 @@ def verdict_on(
         uncovered_count=best.uncovered_count if best else 0,
         issuer=issuer.name if issuer and not issuer.is_holder else None,
         valid_until=best.ends if best and is_trusted else None,
+        historic=historic,
+        checked_at=now,
+        keyset=_used(trust.keyset) if trust else None,
+        release=_used(trust.release) if trust else None,
         card=signed.value if signed else None,
-        **given,
     )
 
 
-def _given(
-    expect: Expectation | None, trust: IssuerTrust | None, now: datetime, historic: bool
-) -> dict[str, Any]:
-    """The members of the report that do not depend on the card."""
-    keyset, release = (trust.keyset, trust.release) if trust else (None, None)
-    return {
-        "subject": _subject(expect, trust.issuer if trust else None),
-        "checked_at": now,
-        "historic": historic,
-        "keyset": StatementUsed(keyset.label, keyset.digest, keyset.exp) if keyset else None,
-        "release": StatementUsed(str(release.seq), release.digest, release.exp)
-        if release
-        else None,
-    }
+def _used(statement: KeysetStatement | ReleaseStatement | None) -> StatementUsed | None:
+    if statement is None:
+        return None
+    number = statement.label if isinstance(statement, KeysetStatement) else str(statement.seq)
+    return StatementUsed(number, statement.digest, statement.exp)
 
 
-def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
-    name = issuer.name if issuer else None
-    if issuer is None:
+def _subject(expect: Expectation | None, trust: IssuerTrust | None) -> str | None:
+    name = trust.issuer.name if trust else None
+    if trust is None:
         match public_subject(expect):
             case Issuer(named) | AtOrigin(named) | CardUrl(named):
                 name = named
     if isinstance(expect, Extended):
         return f"{name or 'nobody'}, extended card of audience {expect.audience}"
     return name
-
-
-def _read(untrusted_bytes: bytes, policy: Policy) -> tuple[Card, Payloads]:
-    limits = policy.limits
-    card = Card.from_bytes(
-        untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
-    )
-    return card, Payloads(card)
 
 
 # ------------------------------------------------------------------ (4) each by itself
@@ -208,7 +215,7 @@ _Examine: TypeAlias = Callable[..., SignatureReport]
 def _examined(
     entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, stop_early: bool
 ) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
-    """The signatures, and the last that decides, which is the newest key's; or None.
+    """The signatures, and the last that decides, which is our newest key's if `sign` wrote it.
 
     They are examined from the last one back. Those of compat typ are tried where none counts, to
     explain why (decision E9).
@@ -442,18 +449,6 @@ def _remember_signed(
 DEFAULT_CAPACITY: Final = 1024
 #: All that a verdict is about, but for the time; two that are equal get one verdict.
 Matter: TypeAlias = tuple[object, ...]
-
-
-def _matter_of(
-    untrusted_bytes: bytes,
-    expect: Expectation | None,
-    policy: Policy,
-    trust: IssuerTrust,
-    stop_early: bool,
-) -> Matter:
-    """What the verdict on a card would be about."""
-    digest = hashlib.sha256(untrusted_bytes).digest()
-    return digest, expect, policy.digest, trust.fingerprint, stop_early
 
 
 class VerdictCache:
