@@ -97,14 +97,14 @@ def _check_names(function: str, other: Callable[..., object], named: Mapping[str
 def _question(
     data: bytes,
     *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    issuer: str | None = None,
-    url: str | None = None,
-    expect: Expectation | None = None,
-    statements: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    now: datetime | None = None,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None,
+    policy: Policy | None,
+    issuer: str | None,
+    url: str | None,
+    expect: Expectation | None,
+    statements: SuppliedStatements,
+    states: IssuerStates,
+    now: datetime | None,
 ) -> dict[str, Any]:
     """What is asked about a card, checked, as :func:`~cardsign.verify.reach_verdict` takes it."""
     _check_data(_BY_KEYS, data)
@@ -139,17 +139,18 @@ def _question(
     }
 
 
-def _asked(function: str, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    if len(given) > 1:
-        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
-    if not given and "data" not in named:
-        raise TypeError(f"{function}() needs the card's bytes: {_BY_KEYS}")
-    _check_names(function, _question, named)
-    return _question(*given, **named)
-
-
-@_as(_question)
-def examine_card(*given: Any, **named: Any) -> Report:
+def examine_card(
+    data: bytes,
+    *,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    issuer: str | None = None,
+    url: str | None = None,
+    expect: Expectation | None = None,
+    statements: SuppliedStatements = NO_STATEMENTS,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+) -> Report:
     """Return the verdict about a card with everything that led to it. Nothing is fetched.
 
     Args and errors are those of :func:`verify_card`, but that no verdict is raised.
@@ -157,10 +158,21 @@ def examine_card(*given: Any, **named: Any) -> Report:
     Returns:
         The report, whatever the card is. `report.verdict` says whether it is trusted.
     """
-    return reach_verdict(**_asked("examine_card", given, named))
+    question = _question(
+        data,
+        jwks=jwks,
+        policy=policy,
+        issuer=issuer,
+        url=url,
+        expect=expect,
+        statements=statements,
+        states=states,
+        now=now,
+    )
+    return reach_verdict(**question)
 
 
-@_as(_question)
+@_as(examine_card)
 def verify_card(*given: Any, **named: Any) -> VerifiedCard:
     """Return a card if it is trusted, else raise. Nothing is fetched.
 
@@ -192,7 +204,13 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    return trusted_card(reach_verdict(**_asked("verify_card", given, named), stop_early=True))
+    if len(given) > 1:
+        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
+    if not given and "data" not in named:
+        raise TypeError(f"verify_card() needs the card's bytes: {_BY_KEYS}")
+    _check_names("verify_card", examine_card, named)
+    question = _question(*given, **{**(examine_card.__kwdefaults__ or {}), **named})
+    return trusted_card(reach_verdict(**question, stop_early=True))
 
 
 @_shows(f"discover{_BY_URL}")

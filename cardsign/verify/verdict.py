@@ -12,12 +12,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
@@ -102,8 +102,7 @@ def reach_verdict(
         reserved = policy.reserved_from(issuer)
         trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        digest = hashlib.sha256(untrusted_bytes).digest() if cache else b""
-        matter = digest, expect, policy.digest, trust.fingerprint, stop_early
+        matter = _matter(untrusted_bytes, expect, policy, trust, stop_early) if cache else ()
         report = cache.get(matter, now) if cache else None
         if report is None:
             report = _judged(untrusted_bytes, expect, policy, trust, now, historic, stop_early)
@@ -449,6 +448,17 @@ def _remember_signed(
 DEFAULT_CAPACITY: Final = 1024
 #: All that a verdict is about, but for the time; two that are equal get one verdict.
 Matter: TypeAlias = tuple[object, ...]
+
+
+def _matter(
+    untrusted_bytes: bytes,
+    expect: Expectation | None,
+    policy: Policy,
+    trust: IssuerTrust,
+    stop_early: bool,
+) -> Matter:
+    digest = sha256(untrusted_bytes).digest()
+    return digest, expect, policy.digest, trust.fingerprint, stop_early
 
 
 class VerdictCache:
