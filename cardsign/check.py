@@ -19,7 +19,7 @@ from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError, CardsignError, KeyRefused
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import Explanation, Prediction

@@ -17,14 +17,8 @@ from typing import Any, Final, cast
 
 from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import skill_schemas
-from cardsign.card.strictjson import (
-    MAX_CARD_BYTES,
-    Json,
-    levels,
-    members_of,
-    objects_in,
-    parse_object,
-)
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.card.values import Json, levels, members_of, objects_in
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Work, compare_schemas
 from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault

@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.strictjson import Json
 from cardsign.card.tree import Source
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason

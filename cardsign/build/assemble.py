@@ -15,7 +15,8 @@ from cardsign.build.draft import FILLED, BuildOptions, Draft, Fact, Kind, descri
 from cardsign.build.reading import SourcePlace, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
 from cardsign.card.document import Card, render
-from cardsign.card.strictjson import Json, members_of, objects_in, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside
 from cardsign.reasons import Reason

@@ -16,7 +16,7 @@ from cardsign.card.convert import Conversion, convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.security import MAX_ALTERNATIVES
-from cardsign.card.strictjson import Json, members_of
+from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import camel_case, lint_document
 from cardsign.lint.rules import LintSettings

@@ -21,7 +21,7 @@ from cardsign.card.convert import CardForm
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field
 from cardsign.card.security import DerivedSecurity
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside

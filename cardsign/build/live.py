@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from cardsign import programs
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace, read_json, refusal
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import UsageFault
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, user_agent
 from cardsign.net.mcp import PROTOCOL, Say, lines_of, mcp_peer

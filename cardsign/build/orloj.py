@@ -21,7 +21,7 @@ from cardsign.build.reading import (
     refusal,
 )
 from cardsign.card.security import authentication_schemes
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
 from cardsign.reasons import hint_for
 from cardsign.records import dataclass

@@ -13,7 +13,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, offsets, parse_object
+from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
+from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.reasons import hint_for

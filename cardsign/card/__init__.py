@@ -69,12 +69,12 @@ if TYPE_CHECKING:
     from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
-    from cardsign.card.strictjson import Json as Json
-    from cardsign.card.strictjson import append as append
     from cardsign.card.strictjson import parse_object as parse_object
-    from cardsign.card.strictjson import pointer as pointer
-    from cardsign.card.strictjson import split as split
     from cardsign.card.tree import Node as Node
     from cardsign.card.tree import write as write
+    from cardsign.card.values import Json as Json
+    from cardsign.card.values import append as append
+    from cardsign.card.values import pointer as pointer
+    from cardsign.card.values import split as split
 
 __getattr__ = lazy_names(__name__)

@@ -24,13 +24,13 @@ is safe, ``sdk-1.0-legacy``, and of a card of A2A 0.3 ``sdk-0.3`` and ``js-insta
 ``rule-1-descriptor-scope`` (opt-in)
     Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
 ``sdk-0.3`` (opt-in)
-    :mod:`cardsign.card.profiles.sdks`: the A2A 0.3 models of a2a-sdk 0.3.24 to
+    :mod:`cardsign.card.profiles.sdk_0_3`: the A2A 0.3 models of a2a-sdk 0.3.24 to
     0.3.26, then all empties go; written by Python's json.
 ``sdk-1.0-legacy`` (opt-in)
     The rule of ``prune-empty-upgraded``, written as a2a-sdk 1.0.0 to 1.1.3 did before it knew
     RFC 8785.
 ``js-instance`` (opt-in)
-    :mod:`cardsign.card.profiles.sdks`: the card as the client of @a2a-js/sdk holds it,
+    :mod:`cardsign.card.profiles.js_client`: the card as the client of @a2a-js/sdk holds it,
     mostly ``prune-empty`` without `securitySchemes`.
 """
 
@@ -46,12 +46,13 @@ from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.portable import free_parts
+from cardsign.card.profiles.js_client import as_js_client
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
-from cardsign.card.profiles.sdks import as_js_client, as_sdk_0_3
+from cardsign.card.profiles.sdk_0_3 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import base64url, jcs, python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
+from cardsign.card.values import Json, split
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 
@@ -156,7 +157,7 @@ class Payload:
         received: The nodes of the card of which it was made; None if the profile changed nothing.
         rewritten: What the profile made of them, or None. The source of each node is the received
             value that it came from.
-        left_open: What :func:`cardsign.card.coverage.left_open` has found of it.
+        left_open_known: What :func:`cardsign.card.coverage.left_open` has found of it before.
     """
 
     profile: ProfileName
@@ -164,7 +165,7 @@ class Payload:
     value: dict[str, Json]
     received: Node | None = None
     rewritten: Node | None = None
-    left_open: dict[bool, Any] = field(default_factory=dict, repr=False)
+    left_open_known: dict[bool, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -280,7 +281,8 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
 
 # A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
 # whether it may be safe, and in which order signatures are dropped, in sign/plan.py.
-# One that keeps portable cards has to agree with card/portable.py.
+# One that keeps portable cards has to agree with card/portable.py. A lossy one counts for every
+# issuer with `accept = "sdk"` (ACCEPTED in trust/policy.py).
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (

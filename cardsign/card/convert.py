@@ -30,7 +30,7 @@ from cardsign.card.security import (
     flat_requirements,
     unwrapped,
 )
-from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
+from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.records import dataclass

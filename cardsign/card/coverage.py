@@ -25,8 +25,8 @@ from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, members_of
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
+from cardsign.card.values import Json, members_of
 from cardsign.records import dataclass
 
 
@@ -100,7 +100,7 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
     if payload.rewritten is None:
         return _NOTHING
-    known: dict[bool, LeftOpen] = payload.left_open
+    known: dict[bool, LeftOpen] = payload.left_open_known
     if accept_lossy not in known:
         parts = uncovered_parts(payload, accept_lossy=accept_lossy)
         found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
@@ -217,7 +217,8 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     return value == "" or (value is False and not field.presence)
 
 
-# Excuse.SAME_AS_1_0: does a 0.3 member say what the covered 1.0 data says?
+# Excuse.SAME_AS_1_0: does a 0.3 member say what the covered 1.0 data says? It is held against the
+# payload and never against the card, whose 1.0 data may be left open as well.
 
 
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
@@ -237,8 +238,10 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
     match node.source.tokens:
         case (str(name),) if name in _CONNECTION:
             assert payload.received is not None  # noqa: S101 - it leaves something out
-            card = members_of(write(payload.received))
-            return any(_same_connection(card, one) for one in _old_interfaces(payload))
+            card = payload.received.value
+            assert isinstance(card, dict)  # noqa: S101 - a card is an object
+            written = {one: write(card[one]) for one in _CONNECTION if one in card}
+            return any(_same_connection(written, one) for one in _old_interfaces(payload))
         case ("additionalInterfaces",):
             old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
             value = write(node)

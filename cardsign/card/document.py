@@ -11,15 +11,9 @@ from typing import Any, Final, Literal
 from cardsign.card.paranoid import is_paranoid
 from cardsign.card.portable import free_parts
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
-from cardsign.card.strictjson import (
-    MAX_CARD_BYTES,
-    Json,
-    children_of,
-    count_values,
-    object_or_none,
-    parse_object,
-)
+from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
 from cardsign.card.tree import Source
+from cardsign.card.values import Json, children_of, count_values
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.records import dataclass
 

@@ -22,16 +22,9 @@ from typing import Final, TypeAlias, TypeGuard
 from cardsign.card.document import Card, unsigned
 from cardsign.card.paranoid import is_paranoid
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.strictjson import (
-    MAX_INTEGER,
-    Json,
-    append,
-    children_of,
-    elements_of,
-    members_of,
-    objects_in,
-)
+from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.card.tree import Source
+from cardsign.card.values import Json, append, children_of, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.records import dataclass
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, get_args
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, fold
-from cardsign.card.strictjson import Json, pointer
+from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at

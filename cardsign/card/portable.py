@@ -12,15 +12,18 @@ from typing import Any, Final
 
 from cardsign.card.paranoid import is_paranoid
 from cardsign.card.schema import CARD_1_0, Field, Message
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 
 _TEXTS: Final = {str}
 
 
 def free_parts(document: Mapping[str, Json]) -> list[Json] | None:
-    """What the schema leaves free in a portable card; None where it is not proven to be portable.
+    """Whether a card is proven to be portable, and if so, what may be anything in it.
 
-    All else in it is texts and booleans, under names of the schema. So an empty list says most.
+    * None: it is not, or nobody may take shortcuts (``--paranoid``). All profiles are run.
+    * A list: it is. All of it is texts and booleans under ASCII names of the schema, but for these
+      values. An encoder need look for numbers and other names only in them.
+    * The empty list: there is nothing else in it at all.
 
     Args:
         document: The card without `signatures`.

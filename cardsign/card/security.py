@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
+from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 

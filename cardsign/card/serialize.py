@@ -16,7 +16,8 @@ from typing import Any, Final
 import rfc8785
 
 from cardsign.card.paranoid import is_paranoid
-from cardsign.card.strictjson import MAX_INTEGER, Json, levels
+from cardsign.card.strictjson import MAX_INTEGER
+from cardsign.card.values import Json, levels
 from cardsign.errors import CanonicalizationError
 
 _JSON_TYPES: Final = frozenset({dict, list, str, bool, int, float, type(None)})

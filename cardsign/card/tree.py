@@ -16,7 +16,7 @@ from itertools import islice
 from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
-from cardsign.card.strictjson import Json, pointer
+from cardsign.card.values import Json, pointer
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 

@@ -26,7 +26,7 @@ from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
 
 if TYPE_CHECKING:
-    from cardsign.card.strictjson import Json
+    from cardsign.card.values import Json
     from cardsign.integrations.calling import Reply
     from cardsign.net.credentials import CredentialStore
     from cardsign.net.discovery import Discovery

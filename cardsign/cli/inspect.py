@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.talk import printed, safe, say

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.cli.arguments import STDIO, done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for

@@ -16,7 +16,7 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json, append, elements_of, members_of, objects_in, pointer
+from cardsign.card.values import Json, append, elements_of, members_of, objects_in, pointer
 from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas
 from cardsign.urls import without_userinfo
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.strictjson import Json, append, elements_of, members_of
+from cardsign.card.values import Json, append, elements_of, members_of
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.

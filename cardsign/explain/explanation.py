@@ -36,17 +36,9 @@ from cardsign.card.document import (
 )
 from cardsign.card.profiles.verifiers import VERIFIERS, SdkVerifier
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import (
-    MAX_CARD_BYTES,
-    MAX_DEPTH,
-    Json,
-    children_of,
-    elements_of,
-    is_deeper,
-    members_of,
-    value_at,
-)
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.card.tree import Node, Source, read, sources_held, write
+from cardsign.card.values import Json, children_of, elements_of, is_deeper, members_of, value_at
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,

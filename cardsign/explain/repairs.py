@@ -16,11 +16,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.canonical import PROFILES, Payload, Payloads, canonicalize
 from cardsign.card.document import parse_card, unsigned
-from cardsign.card.members import walk
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, append, children_of, count_values, elements_of, split
+from cardsign.card.spots import walk
 from cardsign.card.tree import Source
+from cardsign.card.values import Json, append, children_of, count_values, elements_of, split
 from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
 from cardsign.explain.report import Edit, Signed, shown
 from cardsign.jose.jws import Entry, check_entry

@@ -15,14 +15,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.security import Scheme, schemes_of
-from cardsign.card.strictjson import (
-    Json,
-    children_of,
-    elements_of,
-    members_of,
-    objects_in,
-    value_at,
-)
+from cardsign.card.values import Json, children_of, elements_of, members_of, objects_in, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
 from cardsign.reasons import Reason

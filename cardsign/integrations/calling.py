@@ -22,7 +22,7 @@ from typing import Final
 import httpx
 
 from cardsign.api import adiscover
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
 from cardsign.net.connection import in_thread

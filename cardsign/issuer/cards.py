@@ -18,7 +18,8 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, members_of
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard
 from cardsign.errors import (
     BuildRefused,

@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TypeAlias
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import Algorithm, named

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey

@@ -15,7 +15,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import (

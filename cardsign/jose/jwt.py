@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS, named
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.paranoid import is_paranoid
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
 from cardsign.jose.algorithms import (
     ALGORITHMS,

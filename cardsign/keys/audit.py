@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
 from cardsign.files import make_directory, read_bytes, remove, write_atomic
 from cardsign.keys.model import AuditHead, StoreState, state_digest

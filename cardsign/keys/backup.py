@@ -17,7 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CardsignError, JsonRefused, StoreFault
 from cardsign.keys.audit import SeenHeads, check_vouched, extend, holds_line, verify_chain
 from cardsign.keys.history import StatementHistory

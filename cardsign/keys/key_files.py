@@ -36,7 +36,8 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, StoreFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey

@@ -33,7 +33,8 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import JwkSet

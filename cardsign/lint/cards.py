@@ -11,7 +11,8 @@ from typing import Final
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import contract_member
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.strictjson import Json, elements_of, members_of, offsets
+from cardsign.card.strictjson import offsets
+from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
 from cardsign.lint import contract, meaning, portability
 from cardsign.lint import security as security  # its rules bind themselves, as those of the others

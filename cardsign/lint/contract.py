@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_schemas
 from cardsign.card.security import authentication_schemes
-from cardsign.card.strictjson import Json, elements_of, members_of, objects_in
+from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
 from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule

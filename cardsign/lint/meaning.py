@@ -12,7 +12,8 @@ from cardsign.card.extensions import declares_extended_card, extensions_of, find
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.schema import snake
 from cardsign.card.security import schemes_of
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, members_of, split, value_at
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lint.rules import Example, Finding, Found, Rule, Subject, Tokens, add_rule, card_rule
 from cardsign.reasons import REASONS

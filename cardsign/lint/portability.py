@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.spots import Spot
+from cardsign.card.values import Json
 from cardsign.errors import UsageFault
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.document import A2aVersion, Card
-from cardsign.card.members import MemberProblem, Spot, check_members, walk
-from cardsign.card.strictjson import Json, objects_in, pointer, split, value_at
+from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.spots import Spot, walk
+from cardsign.card.values import Json, objects_in, pointer, split, value_at
 from cardsign.reasons import Severity
 from cardsign.records import dataclass
 

@@ -13,9 +13,10 @@ from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.card.members import Spot
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json, elements_of, members_of, objects_in, parse_object
+from cardsign.card.spots import Spot
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry

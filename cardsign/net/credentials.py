@@ -21,7 +21,8 @@ from urllib.parse import quote_plus, urlencode
 from cardsign import programs
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import (
     CallFailed,
     CardRefused,

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from cardsign.card.document import Card, check_is_agent_card
 from cardsign.card.extensions import find_marker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, InputRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.lazy import logger

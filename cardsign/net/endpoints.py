@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 from urllib.parse import quote
 
 from cardsign.card.interfaces import Interface, current_interfaces
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused
 from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer

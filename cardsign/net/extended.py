@@ -17,7 +17,8 @@ from typing import Final
 import httpx
 
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
 from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import Deadline
 from cardsign.net.fetch import FetchSettings, user_agent

@@ -24,7 +24,7 @@ from cardsign.card.extensions import (
     with_marker,
 )
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry

@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.records import dataclass

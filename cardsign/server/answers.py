@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused
 from cardsign.publish.generation import ANY_ORIGIN, NO_SNIFF
 from cardsign.records import dataclass

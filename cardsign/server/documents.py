@@ -20,7 +20,8 @@ from werkzeug.http import http_date, parse_date, parse_etags
 
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused
 from cardsign.publish.generation import (
     ANY_ORIGIN,

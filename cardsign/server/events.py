@@ -15,7 +15,8 @@ from typing import Final
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.security import schemes_of
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import SignatureRefused
 from cardsign.jose.jws import read_entry
 from cardsign.publish.generation import Generation

@@ -25,7 +25,7 @@ from werkzeug.wrappers import Request
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import PROVIDERS, ProviderType, Scheme, schemes_of
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp
 from cardsign.lru import Lru

@@ -21,7 +21,8 @@ from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from cardsign.card.security import ProviderType, Scheme, azure_issuer
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.jose.jwt import LEEWAY, MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token

@@ -100,7 +100,7 @@ def who_refuses(
             continue
         option = f"--for {verifier.lint_target}"
         lint = f"`cardsign lint {file} {option}` says why"
-        if _is_served_once_fixed(card, payloads, verifier, compat):
+        if _is_served_once_fixed(card, verifier, compat):
             lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
         opens = f". It then does not notice a change of {loses}" if loses else ""
@@ -112,9 +112,7 @@ def who_refuses(
         )
 
 
-def _is_served_once_fixed(
-    card: Card, payloads: Payloads, verifier: SdkVerifier, compat: Compat
-) -> bool:
+def _is_served_once_fixed(card: Card, verifier: SdkVerifier, compat: Compat) -> bool:
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.cards import fix
 

@@ -166,7 +166,7 @@ def within_the_limit(
     if total > MAX_SIGNATURES:
         raise SigningRefused(
             "sign.too_many",
-            f"{len(plan)} payloads by {len(signers)} keys and {kept} kept foreign signatures "
+            f"{len(chosen)} signatures by {len(signers)} keys and {kept} kept foreign signatures "
             f"make {total}; at most {MAX_SIGNATURES} are read",
             path="/signatures",
         )

@@ -27,7 +27,7 @@ from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_members, has_all_required
 from cardsign.card.paranoid import is_paranoid
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
@@ -269,11 +269,11 @@ def _foreign(
             what = f"the signature by {entry.header.kid!r}"
         path = f"/signatures/{index}"
         if fits is False or options.drop_foreign:
-            why = "as asked" if fits is not False else "because it does not fit the card"
+            why = " as asked" if fits is not False else " because it does not fit the card"
             hint = "Ask that signer to sign the new card."
             if is_garbage:
-                hint = "Nothing is lost: no verifier could read it."
-            notes.append(Reason.of("sign.foreign", f"{what} was dropped {why}", path, hint=hint))
+                why, hint = "", "Nothing is lost: no verifier could read it."
+            notes.append(Reason.of("sign.foreign", f"{what} was dropped{why}", path, hint=hint))
             continue
         if fits is None:
             hint = "Drop it with --drop-foreign if you do not know it."

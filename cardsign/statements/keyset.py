@@ -13,7 +13,8 @@ from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json, object_or_none
+from cardsign.card.strictjson import object_or_none
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, UsageFault, closest
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.strictjson import MAX_INTEGER, Json
+from cardsign.card.strictjson import MAX_INTEGER
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, KeyRefused
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (

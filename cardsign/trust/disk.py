@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import leads_outside, locked, outside, read_bytes, write_atomic
 from cardsign.lazy import logger

@@ -20,7 +20,7 @@ from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, Pa
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,

@@ -23,7 +23,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final
 
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, InputRefused, StateFault
 from cardsign.files import (
     PRIVATE_MODE,

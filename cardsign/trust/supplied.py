@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, object_or_none, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
+from cardsign.card.values import Json
 from cardsign.errors import (
     BundleRefused,
     CardRefused,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NoReturn, cast
 
 from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason, with_severities
 from cardsign.records import dataclass
@@ -175,7 +175,7 @@ class Report:
         subject: Whom the verdict is about, in the policy's words; None if nobody was named.
         answers: Those of the best single signature.
         reasons: About the card as a whole, the weightiest first.
-        signatures: One report for each entry.
+        signatures: One report for each entry; with `stop_early`, from the one that decided on.
         profile: The best signature's profile, or None.
         uncovered: What the best signature leaves open, as it says it.
         uncovered_count: How many places that are.

@@ -6,8 +6,8 @@
 
 The four answers come from that payload alone (rule V2):
 
-(4.4) integrity: typ and profile are ones that may count, and the
-      payload is no token (V3)                                     :func:`_why_it_may_not_count`
+(4.4) integrity: typ and profile are ones that may count; under
+      typ JWT the payload is no token (V3)                         :func:`_why_it_may_not_count`
 (4.5) authorised: the key may sign cards now (V4),                 :func:`_why_key_may_not_sign_now`
       the card is of the kind that was asked for (threat 12),      :func:`_read_marker`
       it is a card, and its interfaces are the subject's (V4)      :func:`_why_no_card_of`
@@ -17,6 +17,8 @@ The four answers come from that payload alone (rule V2):
 (4.7) complete: what it leaves open is accepted (V6)               ``card.coverage.left_open``
 
 What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
+Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E those of
+``docs/contributing/decisions.md``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
 from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
@@ -96,7 +98,7 @@ def examine_signature(
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
     if entry.header.kind == "compat" and not try_compat:
-        # Of one that is tried, `_why_it_does_not_count` says the same in other words.
+        # Of one that is tried, `_why_it_may_not_count` says the same in other words.
         untried = "a compat signature is made for other SDKs, so it was not checked"
         reason = Reason.of("sig.compat", untried, path)
         return _worthless(index, entry.header, "not-tried", reason, Answers())
@@ -201,7 +203,7 @@ def matching_payload(
             continue
         tried.add(payload.data)
         if _fits(entry, payload, key):
-            same = (payloads.of(name) for name in (profile, *DEFAULT_PROFILES) if name in accepted)
+            same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
             return next((one for one in same if one and one.data == payload.data), payload)
     return None
 

@@ -8,6 +8,9 @@
 (4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
 (5) the best single one decides (rule V2)                       :func:`_verdict`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
+
+A cache may answer (3) to (5), and `stop_early` ends (4) at the first signature that decides. What
+only checks is :func:`cardsign.verify_card`, in ``api.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, Final, TypeAlias
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import Json
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.lru import Lru
 from cardsign.reasons import Reason
@@ -102,12 +105,12 @@ def reach_verdict(
         reserved = policy.reserved_from(issuer)
         trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        matter = _matter(untrusted_bytes, expect, policy, trust, stop_early) if cache else ()
-        report = cache.get(matter, now) if cache else None
-        if report is None:
-            report = _judged(untrusted_bytes, expect, policy, trust, now, historic, stop_early)
-            if cache:
-                cache.put(matter, report)
+        judge = partial(_judged, untrusted_bytes, expect, policy, trust, now, historic, stop_early)
+        if cache is None:
+            report = judge()
+        else:
+            matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
+            report = cache.verdict(matter, now, judge)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
@@ -136,11 +139,8 @@ def _judged(
         keyset, release = _used(trust.keyset), _used(trust.release)
         reasons = (*report.reasons, *trust.notes)
         return replace(report, reasons=reasons, keyset=keyset, release=release)
-    return verdict_on(
-        *(card, Payloads(card), expect, policy, trust, now),
-        historic=historic,
-        stop_early=stop_early,
-    )
+    payloads = Payloads(card)
+    return verdict_on(card, payloads, expect, policy, trust, now, historic, stop_early)
 
 
 def verdict_on(
@@ -150,7 +150,6 @@ def verdict_on(
     policy: Policy,
     trust: IssuerTrust | None,
     now: datetime,
-    *,
     historic: bool = False,
     stop_early: bool = False,
 ) -> Report:
@@ -481,6 +480,14 @@ class VerdictCache:
 
     def __len__(self) -> int:
         return len(self._verdicts)
+
+    def verdict(self, matter: Matter, now: datetime, judge: Callable[[], Report]) -> Report:
+        """The verdict reached before in the same matter, or a new one, which is kept."""
+        report = self.get(matter, now)
+        if report is None:
+            report = judge()
+            self.put(matter, report)
+        return report
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""

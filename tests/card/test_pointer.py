@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card import append, pointer, split
-from cardsign.card.strictjson import value_at
+from cardsign.card.values import value_at
 
 EXAMPLES = {
     "the root is empty": ((), ""),

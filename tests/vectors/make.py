@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from cardsign.card import FULL_PROFILES, canonicalize  # noqa: E402
-from cardsign.card.strictjson import count_values  # noqa: E402
+from cardsign.card.values import count_values  # noqa: E402
 from cardsign.jose import (  # noqa: E402
     JwkSet,
     PrivateKey,

@@ -1,0 +1,109 @@
+"""Parsed JSON: its type, pointers to places in it, and looking into what nobody has checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeAlias
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+# JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document.
+
+
+_STRAY_TILDE = re.compile(r"~(?![01])")
+
+
+def append(base: str, token: str | int) -> str:
+    """The pointer to `token`, a member name or array index, inside the value at `base`."""
+    return f"{base}/{str(token).replace('~', '~0').replace('/', '~1')}"
+
+
+def pointer(*tokens: str | int) -> str:
+    """The pointer that leads through `tokens` from the root; the root itself is ``""``."""
+    base = ""
+    for token in tokens:
+        base = append(base, token)
+    return base
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The unescaped tokens of a pointer; array indices come back as text.
+
+    Raises:
+        ValueError: `text` is neither empty nor starts with ``/``, or holds a ``~`` that
+            ``0`` or ``1`` does not follow (RFC 6901 section 3).
+    """
+    if not text:
+        return ()
+    if not text.startswith("/") or _STRAY_TILDE.search(text):
+        raise ValueError("not a JSON Pointer: expected /token/..., with ~ written ~0 and / as ~1")
+    # `~1` first: the other order would read `~01`, which means `~1`, as `/`.
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+# Looking into a value whose type nobody has checked.
+
+
+def members_of(value: Json) -> dict[str, Json]:
+    """An object's members; none of any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def elements_of(value: Json) -> list[Json]:
+    """A list's elements; none of any other value."""
+    return value if isinstance(value, list) else []
+
+
+def objects_in(value: Json) -> Iterator[tuple[int, dict[str, Json]]]:
+    """Those elements of a list that are objects, each with its index."""
+    return ((at, one) for at, one in enumerate(elements_of(value)) if isinstance(one, dict))
+
+
+def children_of(value: Json) -> Iterable[tuple[str | int, Json]]:
+    """What stands in an object or list, each with its token; nothing in any other value."""
+    return value.items() if isinstance(value, dict) else enumerate(elements_of(value))
+
+
+def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -> Json:
+    """The value at the place to which reference tokens lead.
+
+    Raises:
+        KeyError: There is none.
+    """
+    value: Any = document
+    for token in tokens:
+        if isinstance(value, Mapping):
+            value = value[token]
+        elif isinstance(value, list) and str(token).isdecimal() and int(token) < len(value):
+            value = value[int(token)]
+        else:
+            raise KeyError(token)
+    found: Json = value
+    return found
+
+
+def levels(value: Json) -> Iterator[list[Json]]:
+    """A JSON value, then what stands in it, level by level; what holds itself has no last one."""
+    level = [value]
+    while level:
+        yield level
+        below: list[Json] = []
+        for one in level:
+            if type(one) is dict:  # cheaper than isinstance, and of parsed JSON as good
+                below += one.values()
+            elif type(one) is list:
+                below += one
+        level = below
+
+
+def is_deeper(value: Json, max_depth: int) -> bool:
+    """Whether a JSON value has more levels of arrays and objects."""
+    below = next(islice(levels(value), max_depth, None), [])
+    return any(isinstance(one, dict | list) for one in below)
+
+
+def count_values(value: Json) -> int:
+    """How many values a JSON value is made of, itself and containers included."""
+    return sum(map(len, levels(value)))
