@@ -157,7 +157,17 @@ _DEFAULT_VERSION: Final = "0.3.0"
 
 
 def upgrade(card: Node) -> Node:
-    """Rewrite the root of a card; the argument is not changed.
+    """Rewrite the root of a card to A2A 1.0; the argument is not changed.
+
+    What a2a-sdk signs of a 0.3 or mixed card is the result of this, with the SDK's quirks. What
+    serves people is :mod:`cardsign.card.convert`.
+
+    * `url` and the other members of its connection go wherever `supportedInterfaces` is there, even
+      as null, or where `url` is not.
+    * Each interface that is made speaks the card's `protocolVersion`, by default ``0.3.0``.
+    * A scheme's `type` chooses its wrapper. A wrapped member beside it is lost, and a scheme of
+      unknown type loses only its `type`. `security_schemes` is not looked at.
+    * `supportsAuthenticatedExtendedCard` counts by Python's truth: "no" is true.
 
     Raises:
         CanonicalizationError: The SDK would refuse the card's structure here.
