@@ -61,7 +61,7 @@ def payloads_of(data: bytes) -> list[bytes | str]:
     found: list[bytes | str] = []
     for name in PROFILES:
         payload = payloads.of(name)
-        found.append(payload.data if payload else str(payloads.made(name)))
+        found.append(payload.data if payload else str(payloads.payload_or_refusal(name)))
         found.append(repr(left_open(payload).listed) if payload else "")
     return found
 

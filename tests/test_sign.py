@@ -661,7 +661,7 @@ def test_an_entry_that_is_no_signature_is_dropped(entry: Any, alice: PrivateKey)
 
     assert json.loads(signing.document) == signed(PORTABLE, alice)
     assert noted(signing) == ["sign.foreign"]
-    assert signing.notes[0].hint == "Nothing is lost: no verifier could read it."
+    assert signing.notes[0].hint == "Nothing is lost: it was no signature by RFC 7515."
 
 
 @pytest.mark.parametrize("header", [{"alg": "EdDSA", "kid": "x"}, {"alg": "ES256"}])

@@ -95,7 +95,7 @@ class Payloads:
             {} if refusal is None else dict.fromkeys(PROFILES, refusal)
         )
 
-    def made(self, profile: ProfileName) -> Payload | CanonicalizationError:
+    def payload_or_refusal(self, profile: ProfileName) -> Payload | CanonicalizationError:
         """The payload under one of :data:`PROFILES`, or why there is none."""
         if profile not in self._made:
             try:
@@ -106,7 +106,7 @@ class Payloads:
 
     def of(self, profile: ProfileName) -> Payload | None:
         """The payload, or None where the profile has none for this card."""
-        made = self.made(profile)
+        made = self.payload_or_refusal(profile)
         return made if isinstance(made, Payload) else None
 
     @cached_property
@@ -166,6 +166,11 @@ class Payload:
     received: Node | None = None
     rewritten: Node | None = None
     left_open_known: dict[bool, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_whole_card(self) -> bool:
+        """Whether the profile changed nothing, so that all of the card is covered."""
+        return self.rewritten is None
 
     @cached_property
     def encoded(self) -> bytes:
@@ -261,8 +266,7 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
         if rule.rewrite is not None and not (rule.keeps_portable and received.is_portable):
             rewritten = rule.rewrite(received)
         if rewritten is None or rewritten is received.tree:  # nothing was changed
-            is_jcs = rule.serialize is jcs
-            data = received.data if is_jcs else rule.serialize(received.members)
+            data = received.data if rule.serialize is jcs else rule.serialize(received.members)
             return Payload(rule.name, data, received.members)
         value = tree.write(rewritten)
         assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object

@@ -98,7 +98,7 @@ _NOTHING: Final = LeftOpen(Listed(), (), False)
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
-    if payload.rewritten is None:
+    if payload.is_whole_card:
         return _NOTHING
     known: dict[bool, LeftOpen] = payload.left_open_known
     if accept_lossy not in known:
@@ -162,7 +162,7 @@ class _Walk:
                 absent = (child.value is None and known) or (
                     exact is not None and not exact.required and exact.is_default(child.value)
                 )
-                # Where absence means the card's own default, an empty list may say "none" (S11).
+                # Where absence means the card's own default, an empty list may say "none".
                 means_more = below.security or any(one.inherits for one in known)
                 excuse = self._excuse(child, field, bool(absent) and not means_more)
                 yield Uncovered(child, below.security, excuse)

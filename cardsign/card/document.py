@@ -29,7 +29,7 @@ _ENTRY: Final = frozenset({"protected", "signature"})
 #: public cards has 1,865. To make and compare eight payloads costs some 0.1 ms a value, so without
 #: this limit 256 KiB of ``{}`` would cost a reader ten seconds.
 MAX_CARD_VALUES: Final = 10_000
-MAX_SIGNATURES: Final = 16  # entries; 4 payloads by default, 2 algorithms, old and new key
+MAX_SIGNATURES: Final = 16  # entries: payloads by algorithms, by old and new key
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def with_signatures(
     # last `"signatures"` need not begin the last member: it may stand deeper, or more may follow.
     if spliced is None or ("signatures" in document and object_or_none(spliced) != wanted):
         return render(wanted), None
-    return spliced, wanted if _is_read(spliced, document) else None
+    return spliced, wanted if _reads_as_wanted(spliced, document) else None
 
 
 def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[Json]) -> bytes:
@@ -194,7 +194,7 @@ def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[
     return body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
 
 
-def _is_read(spliced: bytes, document: Mapping[str, Json]) -> bool:
+def _reads_as_wanted(spliced: bytes, document: Mapping[str, Json]) -> bool:
     """Whether no reader refuses it for its size, or for another spelling of the new member."""
     return len(spliced) <= MAX_CARD_BYTES and (
         "signatures" in document or not any(fold(name) == "signatures" for name in document)

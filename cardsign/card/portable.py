@@ -18,7 +18,7 @@ _TEXTS: Final = {str}
 
 
 def free_parts(document: Mapping[str, Json]) -> list[Json] | None:
-    """Whether a card is proven to be portable, and if so, what may be anything in it.
+    """What may be anything in a card that is proven to be portable; None for any other card.
 
     * None: it is not, or nobody may take shortcuts (``--paranoid``). All profiles are run.
     * A list: it is. All of it is texts and booleans under ASCII names of the schema, but for these

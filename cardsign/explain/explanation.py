@@ -104,7 +104,7 @@ def explain_card(
         jcs(known.members)
     except CanonicalizationError as refusal:  # read on, past a number that no double holds
         known = Payloads(document, refusal)
-    payloads = {name: known.made(name) for name in PROFILES}
+    payloads = {name: known.payload_or_refusal(name) for name in PROFILES}
     made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
     entries = elements_of(document.get("signatures"))[:MAX_LISTED]
     signatures = tuple(_signatures(entries, known, made, jwks))

@@ -342,7 +342,7 @@ def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
 def _profiles(card: Card) -> Iterator[dict[str, Any]]:
     payloads = Payloads(card)
     for name in DEFAULT_PROFILES:
-        payload = payloads.made(name)
+        payload = payloads.payload_or_refusal(name)
         if isinstance(payload, CanonicalizationError):
             yield {"profile": name, "refused": payload.message, "path": payload.path}
             continue

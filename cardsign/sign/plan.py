@@ -33,8 +33,8 @@ COMPAT_WORDS: Final[tuple[CompatWord, ...]] = get_args(CompatWord)
 COMPAT_PROFILES: Final = tuple(name for name in PROFILES if name not in FULL_PROFILES)
 
 #: What may be safe (decision E8), and what may be so for a document of A2A 0.3 alone.
-_SAFE: Final = ("prune-empty", "prune-empty-upgraded", "sdk-1.0-legacy")
-_SAFE_FOR_0_3: Final = (*_SAFE, "sdk-0.3", "js-instance")
+_MAY_BE_SAFE: Final = ("prune-empty", "prune-empty-upgraded", "sdk-1.0-legacy")
+_MAY_BE_SAFE_FOR_0_3: Final = (*_MAY_BE_SAFE, "sdk-0.3", "js-instance")
 #: What goes first where a card would have more signatures than are read.
 _DROPPED_FIRST: Final = ("rule-1-descriptor-scope", "sdk-1.0-legacy", "sdk-0.3", "js-instance")
 # Some verifiers read only the first signatures, and those read the pruning profiles.
@@ -74,14 +74,15 @@ def payloads_to_sign(
     named = () if isinstance(compat, str) else compat
     claimed: dict[bytes, Payload] = {}
     for name in _asked_for(card, compat, named):
-        payload = payloads.made(name)
+        payload = payloads.payload_or_refusal(name)
         if isinstance(payload, CanonicalizationError):
             # A profile that is tried on the off chance need not read the card.
             if name in named or name in DEFAULT_PROFILES:
                 notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
-        elif payload.data not in claimed and (
-            name in (*FULL_PROFILES, *named) or _serves(payload, card, compat, notes)
-        ):
+            continue
+        if payload.data in claimed:
+            continue
+        if name in (*FULL_PROFILES, *named) or _serves(payload, card, compat, notes):
             claimed[payload.data] = payload
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.profile))
 
@@ -90,7 +91,7 @@ def _asked_for(card: Card, compat: Compat, named: Sequence[ProfileName]) -> Sequ
     """The profiles that may get a signature, in the order of the table."""
     if compat == "none":
         return FULL_PROFILES
-    safe = _SAFE_FOR_0_3 if card.a2a_version == "0.3" else _SAFE
+    safe = _MAY_BE_SAFE_FOR_0_3 if card.a2a_version == "0.3" else _MAY_BE_SAFE
     wanted = (*FULL_PROFILES, *safe, *named)
     return [name for name in PROFILES if compat == "all" or name in wanted]
 

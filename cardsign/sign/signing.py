@@ -128,7 +128,7 @@ class _Signed:
 
 
 def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> bytes:
-    """Sign a card for every profile whose payload differs, with every signer.
+    """Sign a card for each profile of the plan whose payload differs, with every signer.
 
     Only `signatures` is replaced; signatures by the same keys are, others are kept last. A
     card that is signed fully already comes back unchanged, byte for byte.
@@ -172,7 +172,8 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     check_compat(options.compat)
-    _holder(tuple(signer.public for signer in signers))  # refuses two keys of one kid
+    # Two keys of one kid are refused before a signer is asked.
+    _holder(tuple(signer.public for signer in signers))
     given = Card.from_bytes(document)
     card, payloads, marker = _marked(given, options.extended)
     notes = list(_check_card(card, payloads, options))
@@ -272,7 +273,7 @@ def _foreign(
             why = " as asked" if fits is not False else " because it does not fit the card"
             hint = "Ask that signer to sign the new card."
             if is_garbage:
-                why, hint = "", "Nothing is lost: no verifier could read it."
+                why, hint = "", "Nothing is lost: it was no signature by RFC 7515."
             notes.append(Reason.of("sign.foreign", f"{what} was dropped{why}", path, hint=hint))
             continue
         if fits is None:
@@ -332,15 +333,14 @@ def _written_and_read_as(
     `source` is what the card was read from; None where it was changed since.
     """
     if source is not None and entries == list(card.signatures):
-        signed, read_as = source, card
-    else:
-        signed, members = with_signatures(card.document, entries, source)
-        if members is None:
-            return signed, None
-        # `Card.from_object` would find the same: the other members are as it has read them. The
-        # signatures were among what it has passed, or are ours. `within_the_limit` counted them.
-        read_as = Card(members, card.a2a_version, tuple(entries), card.free_parts)
-    return signed, None if is_paranoid() else (read_as, payloads)
+        return source, None if is_paranoid() else (card, payloads)
+    signed, members = with_signatures(card.document, entries, source)
+    if members is None or is_paranoid():
+        return signed, None
+    # `Card.from_object` would find the same: the other members are as it has read them. The
+    # signatures were among what it has passed, or are ours. `within_the_limit` counted them.
+    read_as = Card(members, card.a2a_version, tuple(entries), card.free_parts)
+    return signed, (read_as, payloads)
 
 
 # ------------------------------------------------------------------ the self-check

@@ -563,7 +563,7 @@ def _why_none(entry: Entry, key: PublicKey, document: Mapping[str, Json]) -> str
 
 
 def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:
-    payload = payloads.made(profile)
+    payload = payloads.payload_or_refusal(profile)
     if isinstance(payload, CanonicalizationError):
         raise payload
     accepted = left_open(payload, accept_lossy=True)

@@ -252,7 +252,7 @@ def _judge(
     reasons = [one for one in (first, *against, not_current) if one]
     if opened.first:
         open_parts = tuple(_coverage_reasons(opened, payload.profile))
-        # What the policy accepts unsigned speaks against nothing (R12).
+        # What the policy accepts unsigned speaks against nothing.
         is_accepted = counts and not opened.fails
         reasons.extend(with_severities(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(

@@ -9,8 +9,8 @@
 (5) the best single one decides (rule V2)                       :func:`_verdict`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 
-A cache may answer (3) to (5), and `stop_early` ends (4) at the first signature that decides. What
-only checks is :func:`cardsign.verify_card`, in ``api.py``.
+A cache may answer (3) to (5), and `stop_early` ends (4) at the first signature that decides. That
+is asked by :func:`cardsign.verify_card`, in ``api.py``, which only checks.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ _Examine: TypeAlias = Callable[..., SignatureReport]
 def _examined(
     entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, stop_early: bool
 ) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
-    """The signatures, and the last that decides, which is our newest key's if `sign` wrote it.
+    """The signatures, and the last that decides, mostly the newest key's; or None.
 
     They are examined from the last one back. Those of compat typ are tried where none counts, to
     explain why (decision E9).
@@ -248,80 +248,6 @@ def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
     return _verdict((one,), one, trust) == "trusted"
 
 
-# ------------------------------------------------------------------ (5) the best one decides
-
-
-def _reasons(
-    card: Card,
-    payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
-    best: SignatureReport | None,
-    trust: IssuerTrust | None,
-    expect: Expectation | None,
-) -> Iterator[Reason]:
-    """The weightiest first; what a person should do about the card begins there."""
-    if best is None:
-        yield from _unsigned_reasons(card, trust)
-    if expect is None:
-        nothing = "nothing says whose card this should be"
-        yield Reason.of("trust.no_expectation", nothing)
-    elif trust is None:
-        nobody = "the policy has no trusted issuer for this subject"
-        yield Reason.of("trust.no_anchor", nobody)
-    if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
-        for one in (best, *signatures):
-            yield from one.reasons
-    elif best is not None and trust is not None:
-        yield from _about_signed(payloads, signatures, best, trust)
-    if trust is not None:
-        yield from trust.notes
-
-
-def _about_signed(
-    payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
-    best: SignatureReport,
-    trust: IssuerTrust,
-) -> Iterator[Reason]:
-    # (a) Bad signatures by keys that the policy accepts.
-    bad = [one for one in signatures if one.verdict == "invalid"]
-    for one in bad:
-        yield from one.reasons
-    if bad and best.profile is not None and not _is_whole(best, payloads):
-        reduced = "a signature that covers more is bad, and the good one covers less"
-        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
-    # (b) Without a source of keys nothing else can be said.
-    if not trust.has_source:
-        yield from trust.blocks
-        return
-    # (c) An unknown key may be listed in statements that could not be had.
-    if _is_too_old_to_say(best, trust):
-        yield from (*trust.blocks, *trust.hindrances)
-    # (d) What speaks against the best signature, and why none of the others counts.
-    if not best.counts or "no" in best.answers.to_json().values():
-        yield from best.reasons
-    if not best.counts:
-        for one in signatures:
-            yield from one.reasons[:1]
-    # (e) What keeps an otherwise good card from a verdict.
-    yield from trust.blocks
-    if best.counts and trust.issuer.freshness == "required":
-        yield from _about_freshness(best, trust)
-    # (f) What is only told.
-    yield from best.reasons
-    if best.counts:
-        yield from _about_freshness(best, trust)
-
-
-def _is_whole(best: SignatureReport, payloads: Payloads) -> bool:
-    """Whether a signature holds the card as served."""
-    whole = payloads.of("served-as-is")
-    return whole is not None and whole.data == best.payload
-
-
-# ------------------------------------------------------------------ holders
-
-
 def _with_required(
     one: SignatureReport, signatures: Sequence[SignatureReport], trust: IssuerTrust
 ) -> SignatureReport:
@@ -347,7 +273,7 @@ def _is_good(one: SignatureReport) -> bool:
     return one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
 
 
-# ------------------------------------------------------------------ the verdict
+# ------------------------------------------------------------------ (5) the best one decides
 
 
 def _verdict(
@@ -394,6 +320,77 @@ def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
     """Whether the keys that the subject's entry accepts have signed, and nothing of it fits."""
     fits = any(one.profile for one in signatures)
     return not fits and any(one.verdict == "invalid" for one in signatures)
+
+
+# ------------------------------------------------------------------ why
+
+
+def _reasons(
+    card: Card,
+    payloads: Payloads,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport | None,
+    trust: IssuerTrust | None,
+    expect: Expectation | None,
+) -> Iterator[Reason]:
+    """The weightiest first; what a person should do about the card begins there."""
+    if best is None:
+        yield from _unsigned_reasons(card, trust)
+    if expect is None:
+        nothing = "nothing says whose card this should be"
+        yield Reason.of("trust.no_expectation", nothing)
+    elif trust is None:
+        nobody = "the policy has no trusted issuer for this subject"
+        yield Reason.of("trust.no_anchor", nobody)
+    if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
+        for one in (best, *signatures):
+            yield from one.reasons
+    elif best is not None and trust is not None:
+        yield from _about_signed(payloads, signatures, best, trust)
+    if trust is not None:
+        yield from trust.notes
+
+
+def _about_signed(
+    payloads: Payloads,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport,
+    trust: IssuerTrust,
+) -> Iterator[Reason]:
+    # Bad signatures by keys that the policy accepts.
+    bad = [one for one in signatures if one.verdict == "invalid"]
+    for one in bad:
+        yield from one.reasons
+    if bad and best.profile is not None and not _is_whole(best, payloads):
+        reduced = "a signature that covers more is bad, and the good one covers less"
+        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+    # Without a source of keys nothing else can be said.
+    if not trust.has_source:
+        yield from trust.blocks
+        return
+    # An unknown key may be listed in statements that could not be had.
+    if _is_too_old_to_say(best, trust):
+        yield from (*trust.blocks, *trust.hindrances)
+    # What speaks against the best signature, and why none of the others counts.
+    if not best.counts or "no" in best.answers.to_json().values():
+        yield from best.reasons
+    if not best.counts:
+        for one in signatures:
+            yield from one.reasons[:1]
+    # What keeps an otherwise good card from a verdict.
+    yield from trust.blocks
+    if best.counts and trust.issuer.freshness == "required":
+        yield from _about_freshness(best, trust)
+    # What is only told.
+    yield from best.reasons
+    if best.counts:
+        yield from _about_freshness(best, trust)
+
+
+def _is_whole(best: SignatureReport, payloads: Payloads) -> bool:
+    """Whether a signature holds the card as served."""
+    whole = payloads.of("served-as-is")
+    return whole is not None and whole.data == best.payload
 
 
 def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:

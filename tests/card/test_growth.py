@@ -58,7 +58,7 @@ def lint(data: bytes) -> object:
 def canonical(data: bytes) -> object:
     """Every payload that the card has, all of them kept."""
     payloads = Payloads(Card.from_bytes(data).document)
-    return [payloads.made(profile) for profile in PROFILES]
+    return [payloads.payload_or_refusal(profile) for profile in PROFILES]
 
 
 def inspect(data: bytes) -> object:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from cardsign import sign_card
-from cardsign.card import canonicalize
+from cardsign.card import ExtendedMarker, canonicalize
 from cardsign.jose import JwkSet
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
@@ -37,7 +38,7 @@ from tests.jose.statement_making import (
     release_members,
     thumbprint,
 )
-from tests.support import PORTABLE, put
+from tests.support import PORTABLE, dump, put
 
 ORIGIN = ("--origin", "https://tides.example")
 TRUST, LOCK = Path("trust.toml"), Path("trust.lock")
@@ -667,6 +668,8 @@ def test_which_line_decides(cardsign: Cardsign, enrolled: Ended, peer: Path) -> 
         )
     )
     Path("broken.json").write_text("{")
+    marked = SigningOptions(extended=ExtendedMarker("staff", seq=1, exp=2**32))
+    Path("extended.json").write_bytes(sign_document(dump(PORTABLE), [key("card")], marked))
     asked = ("--issuer", "tides", "--json")
     unsigned = cardsign("trust", "test", "unsigned.json", *asked)
     assert decided(unsigned) == (1, "untrusted", "[[issuer]]")
@@ -677,6 +680,9 @@ def test_which_line_decides(cardsign: Cardsign, enrolled: Ended, peer: Path) -> 
         'origins = ["https://tides.example"]',
     )
     assert decided(cardsign("trust", "test", "broken.json", *asked)) == (1, "invalid", "")
+    extended = cardsign("trust", "test", "extended.json", *asked)
+    assert decided(extended) == (1, "untrusted", "")
+    assert extended.json["reasons"][0]["code"] == "extended.served_as_public"
     text = cardsign("trust", "test", "broken.json", "--issuer", "tides").text
     assert text.endswith("decided by: the card itself; no policy could accept it\n")
 

@@ -28,6 +28,7 @@ from cardsign.card.values import Json
 # JSON values as JavaScript sees them, and proto3 JSON as @a2a-js/sdk reads it.
 
 
+#: What JavaScript has for an absent member; here as null, which is read alike.
 UNDEFINED: Final = Node(None)
 
 
