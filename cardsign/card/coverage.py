@@ -72,8 +72,8 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
         accept_lossy: The subject's policy names the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
-    if payload.received is None or payload.rewritten is None:
-        return ()  # covered by construction: make_payload has found nothing changed
+    if payload.received is None or payload.rewritten is None:  # it is_whole_card
+        return ()
     walk = _Walk(payload, payload.rewritten, accept_lossy and payload.profile not in FULL_PROFILES)
     return tuple(walk.members(payload.received, _Place(CARD_1_0, CARD_0_3, False)))
 
@@ -162,7 +162,7 @@ class _Walk:
                 absent = (child.value is None and known) or (
                     exact is not None and not exact.required and exact.is_default(child.value)
                 )
-                # Where absence means the card's own default, an empty list may say "none".
+                # Where absence means the card's own default, an empty list or null may say "none".
                 means_more = below.security or any(one.inherits for one in known)
                 excuse = self._excuse(child, field, bool(absent) and not means_more)
                 yield Uncovered(child, below.security, excuse)

@@ -37,9 +37,9 @@ Each is kept by all that its answer hangs on, in this process.
     ``tests/verify/test_cache.py::test_the_same_matter_gets_the_same_verdict``
 
 Nor what the definitions leave out themselves: `sign` checks a signature once, when it verifies the
-whole card; `verify_card` stops at the first signature that makes a card trusted; compat signatures
-are tried only where none counts; and statements older than the one that is held are passed over
-unread.
+whole card; `verify_card` examines no signature before the last one that makes a card trusted;
+compat signatures are tried only where none counts; and statements older than the one that is held
+are passed over unread.
     ``tests/verify/test_stop_early.py::test_the_verdict_is_that_of_all_signatures``
 """
 

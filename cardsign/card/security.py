@@ -287,7 +287,8 @@ def check_alternatives(count: int, path: str = "") -> None:
     """
     if count > MAX_ALTERNATIVES:
         text = f"more than {MAX_ALTERNATIVES} ways to authenticate"
-        raise CardRefused("json.too_many_values", text, path=path)
+        hint = "Let one requirement name several schemes, or leave some alternatives out."
+        raise CardRefused("json.too_many_values", text, path=path, hint=hint)
 
 
 def provider_schemes(

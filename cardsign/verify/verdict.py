@@ -9,8 +9,9 @@
 (5) the best single one decides (rule V2)                       :func:`_verdict`
 (6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 
-A cache may answer (3) to (5), and `stop_early` ends (4) at the first signature that decides. That
-is asked by :func:`cardsign.verify_card`, in ``api.py``, which only checks.
+A cache may answer (3) to (5), and `stop_early` ends (4) at the last signature that decides, for
+they are examined from the last one back. What only checks asks for that, such as
+:func:`cardsign.verify_card` in ``api.py``.
 """
 
 from __future__ import annotations
