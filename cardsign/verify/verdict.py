@@ -501,9 +501,9 @@ class VerdictCache:
             self._verdicts.put(matter, (members, json.dumps(members.pop("card"))))
 
 
-def _holds(since: datetime, now: datetime, until: datetime | None) -> bool:
+def _holds(since: datetime | None, now: datetime, until: datetime | None) -> bool:
     """Not before it was reached, for a key may not have counted then; not after it ends."""
-    return since <= now and (until is None or now < until)
+    return (since is None or since <= now) and (until is None or now < until)
 
 
 # ------------------------------------------------------------------ extended cards

@@ -205,7 +205,7 @@ def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
 
 
 def test_each_colour_of_the_timeline_is_explained(cardsign: Cardsign) -> None:
-    """A key that will sign has one too, beside the key that signs."""
+    """A key that will sign has one too, as has the key that signs."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     for _ in range(2):
         assert cardsign("keys", "generate").status == 0

@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 import random
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -142,6 +142,13 @@ def test_what_one_caller_did_not_ask_for_is_not_kept_for_another() -> None:
     early = verdict_on(card, cache=cache, stop_early=True)
     assert verdict_on(card, cache=cache) == verdict_on(card) != early
     assert verdict_on(card, cache=cache, stop_early=True) == early
+
+
+def test_a_verdict_without_a_time_holds_at_any() -> None:
+    """A caller who keeps a report of his own may have left it out."""
+    cache, report = VerdictCache(), verdict_on(dump(signed(WITH_DEFAULTS, KEYS[0])))
+    cache.put(("matter",), replace(report, checked_at=None))
+    assert cache.get(("matter",), NOW) == report
 
 
 def test_a_report_is_copied_and_printed_whole() -> None:

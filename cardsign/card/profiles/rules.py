@@ -165,7 +165,7 @@ def upgrade(card: Node) -> Node:
     * `url` and the other members of its connection go wherever `supportedInterfaces` is there, even
       as null, or where `url` is not.
     * Each interface that is made speaks the card's `protocolVersion`, by default ``0.3.0``.
-    * A scheme's `type` chooses its wrapper. A wrapped member beside it is lost, and a scheme of
+    * A scheme's `type` chooses its wrapper. A wrapped member next to it is lost, and a scheme of
       unknown type loses only its `type`. `security_schemes` is not looked at.
     * `supportsAuthenticatedExtendedCard` counts by Python's truth: "no" is true.
 
