@@ -13,7 +13,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from ipaddress import ip_address
@@ -35,7 +35,6 @@ from cardsign.errors import (
 )
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
 from cardsign.inputs import Inputs
-from cardsign.records import dataclass
 from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
 from cardsign.verifier import Outcome, Verifier
 

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,7 +30,6 @@ from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
 from cardsign.net.fetcher import card_url, freshness
-from cardsign.records import dataclass
 from cardsign.urls import JWKS_PATH, Headers, parse_url
 
 SCHEMA: Final = "cardsign.check/1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,6 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.reasons import Severity
-from cardsign.records import dataclass
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -133,7 +132,7 @@ class ProjectConfig:
     timeline: TimelineSettings = DEFAULT_SETTINGS
     cards: tuple[ProjectCard, ...] = ()
     build: BuildSettings = BuildSettings()
-    lint: LintSettings = LintSettings()
+    lint: LintSettings = field(default_factory=LintSettings)
 
 
 def _lint_model() -> type[BaseModel]:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
@@ -24,7 +25,6 @@ from cardsign.diff.schemas import Work, compare_schemas
 from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
 from cardsign.lint.rules import Finding, Rule, Tokens
-from cardsign.records import dataclass
 from cardsign.verify.report import VerifiedCard
 
 #: Bytes of a task or response.

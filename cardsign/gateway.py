@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -22,7 +22,6 @@ from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import read_stamp, stamp
 from cardsign.urls import Url, interface_url, parse_place, parse_url

@@ -11,7 +11,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -26,7 +26,6 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import read_bytes
-from cardsign.records import dataclass
 from cardsign.trust.supplied import MAX_BUNDLE_BYTES
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 

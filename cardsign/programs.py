@@ -13,10 +13,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import IO, Final
-
-from cardsign.records import dataclass
 
 #: What every program may know of the user's environment; the rest is named one by one.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")

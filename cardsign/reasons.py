@@ -8,11 +8,10 @@ and ``docs/reference/reasons.md`` all draw on this table and on nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from cardsign.errors import CardsignError
-from cardsign.records import dataclass
 
 Severity = Literal["error", "warning", "note"]
 

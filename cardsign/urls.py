@@ -9,11 +9,11 @@ where its issuer may not. So what is not in the normal form is refused rather th
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused
-from cardsign.records import dataclass
 
 #: Where an origin serves what it publishes: what servers offer and verifiers ask for.
 CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,6 @@ from cardsign.errors import (
 )
 from cardsign.inputs import read_object
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -20,7 +20,6 @@ from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.urls import parse_url
 
 #: Every kind of source. The order decides where a file could be of two.

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -26,7 +26,6 @@ from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]
@@ -390,7 +389,7 @@ class BuildOptions:
     agent: str | None = None
     keep_going: bool = False
     prompt_excerpt: bool = False
-    orloj: OrlojSettings = OrlojSettings()
+    orloj: OrlojSettings = field(default_factory=OrlojSettings)
     live: tuple[Callable[[], SourceDocument], ...] = ()
 
     @classmethod

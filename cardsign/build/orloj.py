@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -24,7 +25,6 @@ from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
 from cardsign.reasons import hint_for
-from cardsign.records import dataclass
 
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +18,6 @@ from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.reasons import hint_for
-from cardsign.records import dataclass
 from cardsign.trust.policytext import Lines
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
@@ -54,7 +54,6 @@ from cardsign.card.serialize import base64url, jcs, python_json, python_json_of_
 from cardsign.card.tree import Node
 from cardsign.card.values import Json, split
 from cardsign.errors import CanonicalizationError
-from cardsign.records import dataclass
 
 #: The names of the profiles, as options, policies and verdicts spell them.
 ProfileName: TypeAlias = Literal[

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.extensions import (
@@ -33,7 +34,6 @@ from cardsign.card.security import (
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 
 CardForm = Literal["0.2", "0.3", "1.0"]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -27,7 +28,6 @@ from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.card.values import Json, members_of
-from cardsign.records import dataclass
 
 
 class Excuse(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -15,7 +15,6 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_objec
 from cardsign.card.tree import Source
 from cardsign.card.values import Json, children_of, count_values
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.records import dataclass
 
 A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
 

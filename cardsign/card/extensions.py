@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
@@ -26,7 +27,6 @@ from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.card.tree import Source
 from cardsign.card.values import Json, append, children_of, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.records import dataclass
 
 _Tokens: TypeAlias = tuple[str, ...]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, fold
 from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused
-from cardsign.records import dataclass
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
 
 InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cardsign.card.document import A2aVersion
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
 from cardsign.card.values import Json, pointer
-from cardsign.records import dataclass
 
 _Tokens: TypeAlias = tuple[str | int, ...]
 

@@ -11,13 +11,11 @@ Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/s
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Annotated, Any, Final, Literal, Required, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
-
-from cardsign.records import dataclass
 
 PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from unset
 SECURITY: Final = "security"  # who may call, and how; never excused when uncovered

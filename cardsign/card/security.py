@@ -12,12 +12,11 @@ unmapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.records import dataclass
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
 #: How a credential travels: as a bearer token, as Basic, as a key by itself in a header.

@@ -7,12 +7,12 @@ on, so that a search finds every place. Nothing is converted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from cardsign.card.document import unsigned
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.values import Json, children_of, pointer
-from cardsign.records import dataclass
 
 #: ``member`` of an object for which a schema has a message; ``element`` of a list or map that a
 #: field holds; ``free`` for what stands inside free-form content of 1.0; ``outside`` otherwise.

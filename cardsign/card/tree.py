@@ -12,13 +12,13 @@ values costs its length once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.card.values import Json, pointer
 from cardsign.errors import CanonicalizationError
-from cardsign.records import dataclass
 
 #: Pointers that a report lists of one card; more of them help nobody, and their number is told.
 MAX_LISTED: Final = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -38,7 +38,6 @@ from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

@@ -7,6 +7,7 @@ import math
 import re
 import secrets
 import sys
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,6 @@ from cardsign.cli.talk import complain, printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import members, render_verdict
 from cardsign.errors import CallFailed, UsageFault
-from cardsign.records import dataclass
 from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
 

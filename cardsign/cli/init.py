@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,6 @@ from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
-from cardsign.records import dataclass
 from cardsign.statements.keyset import digest_words
 
 

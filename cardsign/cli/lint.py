@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -33,7 +33,6 @@ from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_
 from cardsign.lint.portability import TARGETS
 from cardsign.lint.rules import Example, Finding, LintSettings
 from cardsign.reasons import Severity
-from cardsign.records import dataclass
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
 

@@ -8,7 +8,7 @@ signs, or opens a key store.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Annotated, Any
 
@@ -36,7 +36,6 @@ from cardsign.explain.report import describe_card
 from cardsign.inputs import load_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
-from cardsign.records import dataclass
 from cardsign.urls import is_url
 
 CardText = Annotated[str, Field(description="The card: its JSON exactly as received, or its URL.")]

@@ -9,7 +9,7 @@ import platform
 import shlex
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,6 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.directory import holds_store, locate_keystore
 from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
-from cardsign.records import dataclass
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 ROLE_VARIABLES: Final = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,6 @@ from cardsign.issuer.signers import CardSigners
 from cardsign.issuer.tasks import Work
 from cardsign.publish.generation import CURRENT_FILE
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report

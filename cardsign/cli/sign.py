@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -43,7 +43,6 @@ from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.records import dataclass
 from cardsign.sign.plan import COMPAT_PROFILES, COMPAT_WORDS
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,6 @@ from cardsign.errors import (
 )
 from cardsign.files import locked, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
-from cardsign.records import dataclass
 from cardsign.trust.supplied import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest

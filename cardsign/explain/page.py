@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -22,7 +22,6 @@ from cardsign.html import Html
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
 from cardsign.jose.keys import short_kid
-from cardsign.records import dataclass
 from cardsign.statements.envelope import count
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, digest_words, read_keyset
 from cardsign.statements.members import MAX_TIME
@@ -121,7 +120,7 @@ class _Shown:
     chain: tuple[KeysetStatement, ...] = ()
     newest: bytes = b""
     release: ReleaseStatement | None = None
-    jwks: JwkSet = JwkSet(())
+    jwks: JwkSet = field(default_factory=lambda: JwkSet(()))
     refused: str = ""
 
     @classmethod

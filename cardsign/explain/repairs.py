@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice, product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -25,7 +25,6 @@ from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
 from cardsign.explain.report import Edit, Signed, shown
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
-from cardsign.records import dataclass
 
 # The ways in which signers write JSON that is not canonical: the mistakes of old SDKs.
 

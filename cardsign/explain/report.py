@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -19,7 +19,6 @@ from cardsign.card.values import Json, children_of, elements_of, members_of, obj
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"

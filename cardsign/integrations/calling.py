@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -52,7 +52,6 @@ from cardsign.net.guarded import (
     AsyncGuardedTransport,
     GuardRefused,
 )
-from cardsign.records import dataclass
 from cardsign.times import second
 from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,6 @@ from cardsign.keys.history import StatementHistory, note_keyset, note_release
 from cardsign.keys.model import Role
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
-from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.members import HOLDER

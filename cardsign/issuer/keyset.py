@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
@@ -54,7 +54,6 @@ from cardsign.keys.drafts import (
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
 from cardsign.keys.model import ENDED
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,

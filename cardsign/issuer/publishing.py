@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,6 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
-from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH
 
 

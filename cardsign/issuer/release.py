@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -36,7 +37,6 @@ from cardsign.keys.history import (
 )
 from cardsign.keys.model import Role
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release

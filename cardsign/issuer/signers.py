@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from cardsign.keys.model import suspects
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import custody_of, is_local, open_signer
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.sign.signing import SigningOptions, sign_document
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,6 @@ from cardsign.keys.model import Role
 from cardsign.keys.rotation import Step
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc
@@ -87,7 +86,7 @@ class Work:
 
     store: KeyStore
     now: datetime
-    config: ProjectConfig = ProjectConfig()
+    config: ProjectConfig = field(default_factory=ProjectConfig)
     access: Access | bytes = b""
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)

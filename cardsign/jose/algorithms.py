@@ -8,6 +8,7 @@ policy can name them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -18,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
 
 from cardsign.errors import UsageFault
-from cardsign.records import dataclass
 
 #: What statements are signed with, hence the keys of the roles root, release and recovery.
 StatementAlg: TypeAlias = Literal["ES256", "RS256"]

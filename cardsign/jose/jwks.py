@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -23,7 +24,6 @@ from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
-from cardsign.records import dataclass
 from cardsign.urls import is_url
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
@@ -27,7 +27,6 @@ from cardsign.jose.algorithms import (
     named,
 )
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, check_answer
-from cardsign.records import dataclass
 
 # The headers of one signature: what they may say, and what makes a signature refused.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NoReturn
 
@@ -52,7 +52,6 @@ from cardsign.jose.jwk import (
     text_member,
     thumbprint_of,
 )
-from cardsign.records import dataclass
 
 # ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,6 @@ from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
 from cardsign.files import make_directory, read_bytes, remove, write_atomic
 from cardsign.keys.model import AuditHead, StoreState, state_digest
-from cardsign.records import dataclass
 from cardsign.times import stamp
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,6 @@ from cardsign.keys.stores.directory import (
     DirectoryStore,
     alone,
 )
-from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -31,7 +31,6 @@ from cardsign.keys.lifecycle import (
     until_retirement,
 )
 from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
-from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,

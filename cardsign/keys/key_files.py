@@ -23,6 +23,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
@@ -42,7 +43,6 @@ from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFaul
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.records import dataclass
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"

@@ -7,7 +7,7 @@ or refuses and names what is lawful. The store commits the two together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -32,7 +32,6 @@ from cardsign.keys.model import (
     file_custody,
     suspects,
 )
-from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetId
 from cardsign.times import second, stamp
 

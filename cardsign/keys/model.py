@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
@@ -39,7 +39,6 @@ from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
 from cardsign.times import read_stamp, stamp

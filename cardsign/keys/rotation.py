@@ -7,6 +7,7 @@ who comes second finds the step done.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -35,7 +36,6 @@ from cardsign.keys.model import (
     same_custody,
     suspects,
 )
-from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc

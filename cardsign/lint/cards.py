@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
@@ -28,7 +28,6 @@ from cardsign.lint.rules import (
     rules_of,
 )
 from cardsign.lint.rules import RULES as RULES
-from cardsign.records import dataclass
 
 #: What ``--group`` chooses, in the order of a report.
 GROUPS: Final[dict[str, str]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -18,7 +18,6 @@ from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.spots import Spot, walk
 from cardsign.card.values import Json, objects_in, pointer, split, value_at
 from cardsign.reasons import Severity
-from cardsign.records import dataclass
 
 Tokens: TypeAlias = tuple[str, ...]
 #: A place of a card, and what is wrong there, without a final period.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
@@ -38,7 +38,6 @@ from cardsign.keys.signers.base import SignerUri, parse_uri
 from cardsign.lru import Lru
 from cardsign.net.endpoints import Endpoint
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, OtherStatus, fetch_document
-from cardsign.records import dataclass
 from cardsign.urls import Origin, Url, parse_origin
 
 FORMAT: Final = 1

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,7 +25,6 @@ from cardsign.net.connection import Clock, Deadline, in_thread
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 from urllib.parse import quote
 
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused
-from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.urls import Url, may_stand_at, parse_url
 

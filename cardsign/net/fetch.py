@@ -11,7 +11,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Any, Final, TypeAlias
@@ -34,7 +34,6 @@ from cardsign.net.connection import (
     system_resolver,
     tcp_dial,
 )
-from cardsign.records import dataclass
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
@@ -29,7 +29,6 @@ from cardsign.net.fetch import (
     fetch_document,
     values,
 )
-from cardsign.records import dataclass
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Headers, Url, parse_url, without_userinfo
 

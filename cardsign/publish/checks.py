@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -36,7 +36,6 @@ from cardsign.publish.generation import (
     Generation,
     keyset_file,
 )
-from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

@@ -27,7 +27,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -37,7 +37,6 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
-from cardsign.records import dataclass
 from cardsign.times import read_stamp, stamp
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 

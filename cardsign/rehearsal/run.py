@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
@@ -31,7 +31,6 @@ from cardsign.keys.rotation import TimelineRow, key_rows, steps
 from cardsign.keys.signers.access import Access, SecretKind
 from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.generation import MAX_STATEMENT_AGE, load_current
-from cardsign.records import dataclass
 from cardsign.rehearsal.world import Copies, KeysetPeer, MemoryStore, Site, believes, stand_in
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.times import utc

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -14,7 +15,6 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused
 from cardsign.publish.generation import ANY_ORIGIN, NO_SNIFF
-from cardsign.records import dataclass
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response, abort, request
@@ -19,7 +20,6 @@ from cardsign.card.security import requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import InputRefused, ServeFault
 from cardsign.publish.generation import NO_SNIFF, Generation
-from cardsign.records import dataclass
 from cardsign.server.answers import (
     BAD_CREDENTIALS,
     FORBIDDEN,

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -30,7 +30,6 @@ from cardsign.publish.generation import (
     PublicFile,
     public_files,
 )
-from cardsign.records import dataclass
 from cardsign.server.answers import Answer
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH, Headers, parse_url

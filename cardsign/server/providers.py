@@ -12,6 +12,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
@@ -29,7 +30,6 @@ from cardsign.card.values import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp
 from cardsign.lru import Lru
-from cardsign.records import dataclass
 from cardsign.server.tokens import TokenTable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_type_hints
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml
-from cardsign.records import dataclass
 from cardsign.server.providers import Audience, AudienceRule, Networks, ProviderSettings
 from cardsign.server.remote import KNOWERS
 from cardsign.server.tokens import TokenTable

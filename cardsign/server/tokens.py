@@ -7,6 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.records import dataclass
 from cardsign.times import read_stamp, second, stamp
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
@@ -15,7 +16,6 @@ from cardsign.card.document import Card, render
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
 from cardsign.card.tree import Listed, listed
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.sign.plan import is_implied, payloads_to_sign
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"

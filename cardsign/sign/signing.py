@@ -16,7 +16,7 @@ What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -41,7 +41,6 @@ from cardsign.jose.jws import (
 )
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
 from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
 from cardsign.trust.policy import Extended, Holder, Policy

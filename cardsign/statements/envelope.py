@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -23,7 +23,6 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.lru import Lru
-from cardsign.records import dataclass
 from cardsign.times import away, second
 
 #: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.

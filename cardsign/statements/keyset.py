@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
@@ -20,7 +21,6 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
 from cardsign.card.serialize import jcs
 from cardsign.card.values import Json
-from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
     TYP_RELEASE,

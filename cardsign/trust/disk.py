@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,6 @@ from cardsign.card.values import Json
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import leads_outside, locked, outside, read_bytes, write_atomic
 from cardsign.lazy import logger
-from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import keyset_id

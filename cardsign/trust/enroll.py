@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import hint_for
-from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootAnchor, digest_words, read_words
 from cardsign.statements.members import DIGEST, HOLDER

@@ -10,14 +10,13 @@ What is held is never given up for something older.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeVar
 
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     Envelope,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import astuple, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from operator import attrgetter
@@ -23,7 +23,6 @@ from cardsign.card.values import Json
 from cardsign.errors import StateFault, UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.records import dataclass
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.urls import Origin, Place, Url, parse_origin, parse_url

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 from cardsign.files import read_toml
-from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetId
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 

@@ -13,13 +13,12 @@ that number asked for again: it may have vanished, or be another statement by no
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
 from cardsign.errors import FetchFailed
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release

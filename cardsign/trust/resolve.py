@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import inf
@@ -21,7 +21,6 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.lazy import logger
 from cardsign.lru import Lru
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked

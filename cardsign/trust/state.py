@@ -17,7 +17,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -39,7 +39,6 @@ from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
 from cardsign.lazy import logger
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,6 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import read_bytes
-from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     TYP_KEYSET,

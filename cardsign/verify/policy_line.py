@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.policytext import Lines, Location, anchor_members
 from cardsign.verify.report import Report

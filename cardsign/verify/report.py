@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -13,7 +13,6 @@ from cardsign.card.schema import AgentCard
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason, with_severities
-from cardsign.records import dataclass
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]

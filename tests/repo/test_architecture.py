@@ -19,7 +19,7 @@ Trees = Mapping[str, ast.Module]
 
 #: A room may import what stands in a row above. Rooms of one row do not know each other.
 ROWS = (
-    ("html", "lazy", "lru", "records", "times"),
+    ("html", "lazy", "lru", "times"),
     ("programs",),
     ("errors",),
     ("reasons",),

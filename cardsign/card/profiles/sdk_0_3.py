@@ -17,13 +17,13 @@ bytes, which no profile makes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, Field, Message, snake
 from cardsign.card.tree import Node, list_of, object_of, refuse
 from cardsign.errors import CanonicalizationError
-from cardsign.records import dataclass
 
 #: What reads one value: returns it as the SDK holds it, or refuses.
 _Read: TypeAlias = Callable[[Node], Node]
@@ -99,9 +99,9 @@ class _Model:
         kind: The only value that `type` may have, and its default.
     """
 
-    required: Mapping[str, _Read] = _NONE
-    optional: Mapping[str, _Read] = _NONE
-    defaults: Mapping[str, str] = _NONE
+    required: Mapping[str, _Read] = field(default_factory=dict)
+    optional: Mapping[str, _Read] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     kind: str | None = None
 
     def __call__(self, node: Node) -> Node:

@@ -7,11 +7,10 @@ tests hold every row against the SDK itself. A new release that differs is a fai
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from cardsign.card.canonical import ProfileName
-from cardsign.records import dataclass
 
 _NOTHING: Final = re.compile(r"(?!)")
 _PROTOBUF_EXTENSION: Final = re.compile(r"\[.*\]")

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -24,7 +24,6 @@ from cardsign.files import (
     read_settings,
 )
 from cardsign.keys.model import Role
-from cardsign.records import dataclass
 
 # Where a passphrase comes from: a file, a descriptor, the environment, or a terminal. Never from
 # the command line, where every user of the machine could read it. The bytes are taken as they

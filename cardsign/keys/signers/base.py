@@ -9,6 +9,7 @@ import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
@@ -17,7 +18,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey, check_answer, raw_from_der
-from cardsign.records import dataclass
 
 if TYPE_CHECKING:
     from cardsign.keys.signers.access import Access

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from cardsign.errors import StoreFault
-from cardsign.records import dataclass
 
 FORM: Final = "postgresql://USER@HOST:PORT/DATABASE"
 

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeAlias, get_args
 
@@ -28,7 +28,6 @@ from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_c
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access, check_strength
 from cardsign.keys.signers.registry import open_signer
-from cardsign.records import dataclass
 
 StatementKind = Literal["keysets", "releases"]
 """Of signed statements."""
