@@ -17,9 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cardsign.card import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
-from tests.attack_maker.attack import Attack as Made
-from tests.attack_maker.made import attacks
-from tests.attack_maker.writer import document, spread
 from tests.attack_runner.corpus import (
     CORPUS,
     FORMAT,
@@ -30,6 +27,7 @@ from tests.attack_runner.corpus import (
     load_attacks,
     named_inputs,
 )
+from tests.attack_runner.make import spread
 from tests.attack_runner.outcome import Outcome, Traffic, deviations
 from tests.attack_runner.verifier import judge
 from tests.oracle.adapter import outcome_faults
@@ -280,13 +278,6 @@ def is_strict(data: bytes) -> bool:
     except JsonRefused:
         return False
     return True
-
-
-@pytest.mark.parametrize("made", list(attacks()), ids=lambda one: one.name)
-def test_what_can_be_made_anew_comes_out_the_same(made: Made) -> None:
-    """The newer attacks have keys that are computed from names."""
-    text = (CORPUS / f"{made.name}.json").read_text(encoding="utf-8")
-    assert document(made.about, made.files) == text
 
 
 #: A private member with more than a placeholder in it.
