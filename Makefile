@@ -49,7 +49,7 @@ SCHEMATHESIS := 4.32.5
 OPENAPI_VALIDATOR := 0.9.0
 
 .DELETE_ON_ERROR:
-.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz mutants dev check lint types format reference bench guard \
+.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz dev check lint types format reference bench \
   attacks keys testkit interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
@@ -73,14 +73,13 @@ lowest: lowest-env  ## the tests with each direct dependency at its lower bound;
 lowest-env: .venv-lowest/.installed
 	@:
 
-nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
+nightly: $(VENV)/.dev  ## many more random inputs, interop and fuzzing; takes hours
 	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --dist worksteal --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
 	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10 --page"
 	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"
-	@$(MAKE) --no-print-directory mutants T="--page"
 
 simulate: $(VENV)/.dev  ## rotations, caches, verifiers, thieves; T="--verifications 100000 --seed 7"
 	@$(BIN)/python tests/simulation/run.py $(T)
@@ -90,9 +89,6 @@ load: serving-env  ## many requests of the server while things go wrong; T="--pu
 
 fuzz: $(VENV)/.fuzz  ## throw random input at every reader; T="--seconds 30 --target verify"
 	@$(BIN)/python tests/fuzz/run.py $(T)
-
-mutants: $(VENV)/.dev  ## which faults would no test see? T="--area jose --sample 60 --seed 1"
-	@$(BIN)/python tests/mutation/run.py $(T)
 
 dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development tools
 	@:
@@ -121,16 +117,6 @@ interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-
 
 bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
 	@$(BIN)/python bench/run.py $(T)
-
-guard: $(VENV)/.installed  ## count the instructions of verify, sign and start; fail where one grew by over 5 %
-	@if command -v valgrind >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing valgrind ..."; \
-	  { apt-get -qq install -y valgrind || { apt-get -qq update && \
-	    apt-get -qq install -y valgrind; }; } >$(VENV)/valgrind.log 2>&1 || \
-	    cat $(VENV)/valgrind.log >&2; \
-	fi
-	@$(BIN)/python bench/guard.py $(T)
 
 attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/reports/attacks.md
 	@$(MAKE) --no-print-directory attacks-table

@@ -170,8 +170,6 @@ _VERIFIERS: Final = (
     AGAIN,
     BY_HAND,
 )
-#: Instructions of verifying a card of 2 KB and one signature, in bare verifications.
-MOST_INSTRUCTIONS: Final = {"verify": 2.2, "verify, fast": 2.0}
 #: MiB of a process that serves 1,000 agents.
 MOST_MEMORY: Final = 120
 #: A hostile card of 256 KiB, in bare verifications.
@@ -213,8 +211,6 @@ one more for an old SDK. The a2a-sdk tries that one first and then the other. "O
 a card that was signed with `--compat none`; the a2a-sdk refuses it where readings part.
 `cardsign[fast]` has orjson. All else on this page that verifies or signs one card has none;
 commands, folders and policies have it.
-
-Instructions were counted by `make guard`, which holds them: {instructions}.
 
 Bytes that were trusted before are not checked again while the verdict holds ("the same bytes
 again"): for the same subject, policy and statements, never for the same bytes alone. Each caller
@@ -334,7 +330,6 @@ def page_of(found: Found) -> str:
         **{name: "\n".join(table) for name, table in _tables(found).items()},
         building=_building(found),
         machine=fill(machine, _WIDTH),
-        instructions=", ".join(map(" ".join, found["instructions"]["where"].items())),
         peers=about["peers"],
         threads=about["threads"],
         delay=f"{about['delay'] * 1000:g}",
@@ -382,10 +377,6 @@ def _tables(found: Found) -> dict[str, list[str]]:
 
 def _goals(found: Found) -> Iterator[str]:
     yield from _header("goal", "wanted", "measured", "what stands in the way")
-    instructions = found["instructions"]["instructions"]
-    for name, most in MOST_INSTRUCTIONS.items():
-        what = f"instructions of {name}, 2 KB and one signature, in bare verifications"
-        yield _goal(what, instructions[name] / instructions["bare check"], -most, _STRICT)
     for what, (table, *below), who, to, wanted, limit in GOALS:
         times = found[table]
         for name in below:

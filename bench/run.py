@@ -24,7 +24,6 @@ from batch import ONE, batch
 from canonical import DEFINITION, canonicalizing
 from documents import LARGE, MIDDLE, PARTED, SMALL, THREE, portable_card
 from growth import drawn, growing
-from guard import BASELINE
 from hostile import MAX_CARD_BYTES, TIMES, hostile
 from manifests import SKILLS, manifests
 from measuring import CARDSIGN, Broken, Times, ratio
@@ -45,7 +44,6 @@ DELAY: Final = 0.05  # seconds before each answer: a peer on another continent
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All that is measured, as it goes into performance.json."""
     found: dict[str, Any] = {"about": about(options)}
-    found["instructions"] = json.loads(BASELINE.read_text(encoding="utf-8"))
     with official_sdk() as sdk:
         if sdk is not None:
             found["about"]["software"]["a2a-sdk"] = sdk.ask(do="about")["name"].split()[-1]
