@@ -830,16 +830,31 @@ def test_a_store_in_the_usual_place_needs_no_name(create, tmp_path):
     assert locate_keystore(tmp_path, create=create) == tmp_path / "keys"
 
 
-def test_other_peoples_keys_are_not_taken_for_a_store(tmp_path):
-    """A repository's own `keys/` is neither used nor filled; its owner is asked for a name."""
-    (tmp_path / "keys").mkdir()
+def test_a_store_is_made_among_a_repositorys_own_keys(tmp_path):
+    """Its `keys/` is no store until one is made in it, whatever else lies there."""
+    (tmp_path / "keys" / "keyset").mkdir(parents=True)
     (tmp_path / "keys" / "README.md").write_text("public keys")
 
-    for create in (False, True):
-        with pytest.raises(StoreFault) as caught:
-            locate_keystore(tmp_path, create=create)
-        assert caught.value.code == "keystore.missing"
-    assert "--keystore" in caught.value.hint
+    with pytest.raises(StoreFault) as caught:
+        locate_keystore(tmp_path)
+    DirectoryStore.create(locate_keystore(tmp_path, create=True))
+
+    assert caught.value.code == "keystore.missing"
+    assert locate_keystore(tmp_path) == tmp_path / "keys"
+    assert (tmp_path / "keys" / "README.md").read_text() == "public keys"
+
+
+@pytest.mark.parametrize("part", ["audit.jsonl", "private", "statements"])
+def test_no_store_is_made_over_the_parts_of_one(part, tmp_path):
+    """Its state was lost, or a stranger has laid them there for the new store to take up."""
+    (tmp_path / "keys" / part).mkdir(parents=True)
+
+    with pytest.raises(StoreFault) as caught:
+        locate_keystore(tmp_path, create=True)
+
+    assert caught.value.code == "keystore.missing"
+    assert part in caught.value.message
+    assert "cardsign keys generate --keystore DIR" in caught.value.hint
 
 
 def test_the_default_is_there_for_the_first_key(tmp_path):

@@ -1,7 +1,8 @@
 """The blocks of the README and of each guide run, in order, and print what the page shows.
 
-Each page has an empty folder of its own, and an empty HOME: what a reader types is all that there
-is. A page that names ``examples/`` of the checkout says so, and has a copy of it.
+The README runs in a clone of the repository, after ``pip install .`` there. Each guide has an empty
+folder of its own; one that names ``examples/`` of the checkout says so, and has a copy of it. HOME
+is empty: what a reader types is all that there is.
 
 * ``console``: a line that starts with ``$ `` is a command (``> `` continues it), and the other
   lines are what it prints, stdout and stderr. ``...`` stands for any text of a line, and alone
@@ -114,8 +115,11 @@ def commands_of(block: str) -> Iterator[Step]:
         yield step
 
 
-def run(commands: list[str], folder: Path) -> tuple[list[str], int]:
-    """What each command printed, as far as they came, and the exit status of the last."""
+def run(commands: list[str], folder: Path, installed: Path) -> tuple[list[str], int]:
+    """What each command printed, as far as they came, and the exit status of the last.
+
+    `installed` is where the package is, with its command in ``bin/`` if it was installed by pip.
+    """
     script = "trap 'kill $(jobs -p) 2>/dev/null && wait' EXIT\n"  # servers that a block started
     for index, command in enumerate(commands):
         script += f"echo '{MARK.format(index)}'\n{command}\n"
@@ -125,7 +129,8 @@ def run(commands: list[str], folder: Path) -> tuple[list[str], int]:
     outer = {k: v for k, v in os.environ.items() if not k.startswith(("CARDSIGN_", "XDG_", "PY"))}
     environment = outer | {
         "HOME": str(home),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{installed / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(installed),
     }
     printed = home / "printed"
     with printed.open("w") as out:
@@ -147,11 +152,11 @@ def run(commands: list[str], folder: Path) -> tuple[list[str], int]:
     return parts[1:], status
 
 
-def first_difference(text: str, folder: Path) -> str:
+def first_difference(text: str, folder: Path, installed: Path = ROOT) -> str:
     """What a page says that does not hold; empty if all does."""
     told = list(steps(text))
     assert told, "no block that runs"
-    printed, status = run([step.command for step in told], folder)
+    printed, status = run([step.command for step in told], folder, installed)
     for step, output in zip(told, printed, strict=False):
         if not step.fits(output):
             return f"$ {step.command}\nshown:\n" + "\n".join(step.shown) + f"\nprinted:\n{output}"
@@ -171,7 +176,22 @@ def folder(tmp_path: Path) -> Path:
 RUN = {path.name: path for path in PAGES if any(steps(path.read_text(encoding="utf-8")))}
 
 
-@pytest.mark.parametrize("page", RUN)
+def test_the_readme_runs_in_a_clone(tmp_path: Path) -> None:
+    """As printed, with what pip has installed from there; git sees nothing of the key store."""
+    clone, installed = tmp_path / "clone", tmp_path / "installed"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-index", "--target", str(installed), "."], cwd=clone, check=True)
+
+    assert first_difference((clone / "README.md").read_text("utf-8"), clone, installed) == ""
+
+    assert (clone / "keys/keystore.json").exists()
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    left = subprocess.run(status, cwd=clone, capture_output=True, text=True, check=True).stdout
+    assert left.splitlines() == ["?? edited.json", "?? jwks.json", "?? signed.json"]
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if page != "README.md"])
 def test_a_page_runs(page: str, folder: Path) -> None:
     """A reader who types what the page shows, in an empty folder, sees what it shows."""
     text = RUN[page].read_text(encoding="utf-8")

@@ -57,6 +57,7 @@ STATEMENT_FILES: Final[dict[StatementKind, re.Pattern[str]]] = {
     "releases": re.compile(r"([1-9][0-9]{0,15})\.json"),
 }
 LOCK_FILE: Final = ".lock"
+_PARTS: Final = (AUDIT_FILE, PRIVATE_DIRECTORY, STATEMENTS_DIRECTORY)
 LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
 LOG_END: Final = 4 * MAX_LINE_BYTES  # bytes read to check a state; all is read if that is too few
 MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
@@ -255,25 +256,30 @@ def holds_store(path: Path) -> bool:
 def locate_keystore(cwd: Path, *, create: bool = False) -> Path:
     """Return the directory to use where nothing is named: ``./keys``.
 
-    It is taken only if it holds a key store, since many repositories keep other keys there; with
-    `create` also if there is nothing of that name.
+    It is taken if it holds a key store. With `create` it is also taken if none is in it, whatever
+    else lies there, since many repositories keep other keys in a folder of that name.
 
     Raises:
-        StoreFault: ``keystore.missing``: it is not to be taken.
+        StoreFault: ``keystore.missing``: no store is here; or, with `create`, parts of one are,
+            without its state: a new store would take them for its own.
     """
     default = cwd / DEFAULT_DIRECTORY
-    if holds_store(default) or (create and not os.path.lexists(default)):
+    if holds_store(default):
         return default
-    if create:
+    if not create:
+        raise StoreFault(
+            "keystore.missing", "no key store is named, and none is here", path=str(default)
+        )
+    parts = [name for name in _PARTS if os.path.lexists(default / name)]
+    if parts:
         raise StoreFault(
             "keystore.missing",
-            "this directory is there but is no key store",
+            f"this directory holds {parts[0]} of a key store, but no {STATE_FILE}",
             path=str(default),
-            hint="Name the directory to make one in: --keystore DIR.",
+            hint=f"Put {STATE_FILE} back, or make a key store in another directory: cardsign keys "
+            "generate --keystore DIR.",
         )
-    raise StoreFault(
-        "keystore.missing", "no key store is named, and none is here", path=str(default)
-    )
+    return default
 
 
 def alone(path: Path) -> AbstractContextManager[None]:
