@@ -23,7 +23,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from cardsign.card.paranoid import be_paranoid, is_paranoid
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import (
     FileFault,
@@ -163,17 +162,16 @@ def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
 
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
-    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work, is_paranoid()))
+    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work,))
 
 
 _work: Callable[[Any], Any]  # of this worker process
 
 
-def _begin(work: Callable[[Any], Any], paranoid: bool) -> None:
+def _begin(work: Callable[[Any], Any]) -> None:
     """Make a process a worker: Ctrl-C ends it without a word, and so does too much memory."""
     global _work
     _work = work
-    be_paranoid(paranoid)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(ImportError, ValueError, OSError):  # not on Windows; or a lower limit holds
         import resource
@@ -264,9 +262,7 @@ def verify_on_cluster(
         with verifier.states.of(issuer) as state:
             if state is not None:
                 states[issuer.name] = state
-    sent = pickle.dumps(
-        (view, replace(verifier, now=_no_time, states=NO_STATES), states, is_paranoid())
-    )
+    sent = pickle.dumps((view, replace(verifier, now=_no_time, states=NO_STATES), states))
     waiting = deque(names[at : at + CHUNK] for at in range(0, len(names), CHUNK))
     begun: deque[tuple[list[_Card], datetime, Any]] = deque()
     with closing(_connected(cluster)) as client:
@@ -385,8 +381,7 @@ def _judge(sent: bytes, at: datetime, cards: Sequence[_Card]) -> list[Any]:
     """The views of a chunk, or the fault that took the place of one."""
     import pickle
 
-    view, verifier, states, paranoid = pickle.loads(sent)  # noqa: S301  by our own client
-    be_paranoid(paranoid)
+    view, verifier, states = pickle.loads(sent)  # noqa: S301  by our own client
     verifier = replace(verifier, states=TransientStates(states), now=lambda: at)
 
     def see(card: _Card) -> Any:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cardsign.card.extensions import MAX_EXP as MAX_EXP
     from cardsign.card.extensions import MAX_SEQ as MAX_SEQ
     from cardsign.card.extensions import ExtendedMarker as ExtendedMarker
-    from cardsign.card.extensions import cannot_name_us as cannot_name_us
     from cardsign.card.extensions import declares_extended_card as declares_extended_card
     from cardsign.card.extensions import find_marker as find_marker
     from cardsign.card.extensions import with_marker as with_marker
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
     from cardsign.card.members import check_members as check_members
-    from cardsign.card.members import has_all_required as has_all_required
-    from cardsign.card.paranoid import be_paranoid as be_paranoid
-    from cardsign.card.paranoid import is_paranoid as is_paranoid
     from cardsign.card.profiles.rules import upgrade as upgrade
     from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
@@ -66,7 +62,6 @@ if TYPE_CHECKING:
     from cardsign.card.security import requirements_of as requirements_of
     from cardsign.card.security import schemes_of as schemes_of
     from cardsign.card.serialize import jcs as jcs
-    from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
     from cardsign.card.strictjson import parse_object as parse_object

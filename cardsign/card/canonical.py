@@ -45,7 +45,6 @@ from typing import Any, Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.portable import free_parts
 from cardsign.card.profiles.js_client import as_js_client
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdk_0_3 import as_sdk_0_3
@@ -109,24 +108,13 @@ class Payloads:
         return made if isinstance(made, Payload) else None
 
     @cached_property
-    def free_parts(self) -> list[Json] | None:
-        """What the schema leaves free in it; None where it is not portable."""
-        card = self._card
-        return card.free_parts if isinstance(card, Card) else free_parts(self.members)
-
-    @property
-    def is_portable(self) -> bool:
-        """Whether it is proven that the profiles which keep portable cards change nothing of it."""
-        return self.free_parts is not None
-
-    @cached_property
     def data(self) -> bytes:
         """Its RFC 8785 bytes.
 
         Raises:
             CanonicalizationError: It has none.
         """
-        return jcs(self.members, self.free_parts)
+        return jcs(self.members)
 
     @cached_property
     def tree(self) -> Node:
@@ -210,16 +198,12 @@ class Profile:
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
         rewrite: From the document without `signatures` to what is signed; None for itself.
-        keeps_portable: Whether `rewrite` changes nothing of a portable card
-            (:mod:`cardsign.card.portable`); it is not run then. No default: the bytes of a rule
-            that did not say it would be signed as they came.
         serialize: From what is signed to the bytes.
     """
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
     rewrite: Callable[[Payloads], Node] | None
-    keeps_portable: bool
     serialize: Callable[[Json], bytes] = jcs
 
 
@@ -262,7 +246,7 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
     """
     try:
         rewritten = None
-        if rule.rewrite is not None and not (rule.keeps_portable and received.is_portable):
+        if rule.rewrite is not None:
             rewritten = rule.rewrite(received)
         if rewritten is None or rewritten is received.tree:  # nothing was changed
             data = received.data if rule.serialize is jcs else rule.serialize(received.members)
@@ -284,50 +268,44 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
 
 # A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
 # whether it may be safe, and in which order signatures are dropped, in sign/plan.py.
-# One that keeps portable cards has to agree with card/portable.py. A lossy one counts for every
+# A lossy one counts for every
 # issuer with `accept = "sdk"` (ACCEPTED in trust/policy.py).
 PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
-        Profile("served-as-is", "full", None, keeps_portable=True),
+        Profile("served-as-is", "full", None),
         Profile(
             "rule-1-as-written",
             "full",
             lambda card: as_written(card.tree, CARD_1_0),
-            keeps_portable=True,
         ),
-        Profile("prune-empty", "lossy", lambda card: card.pruned, keeps_portable=True),
+        Profile("prune-empty", "lossy", lambda card: card.pruned),
         Profile(
             "prune-empty-upgraded",
             "lossy",
             lambda card: card.upgraded,
-            keeps_portable=True,
         ),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
             lambda card: over_schema(card.tree, CARD_1_0),
-            keeps_portable=False,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
             lambda card: as_sdk_0_3(card.tree),
-            keeps_portable=False,
             serialize=python_json,
         ),
         Profile(
             "sdk-1.0-legacy",
             "opt-in",
             lambda card: card.upgraded,
-            keeps_portable=True,
             serialize=python_json_of_doubles,
         ),
         Profile(
             "js-instance",
             "opt-in",
             lambda card: as_js_client(card.tree),
-            keeps_portable=False,
         ),
     )
 }

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
-from cardsign.card.paranoid import is_paranoid
-from cardsign.card.portable import free_parts
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
 from cardsign.card.tree import Source
@@ -47,7 +45,6 @@ class Card:
     document: Mapping[str, Json]
     a2a_version: A2aVersion
     signatures: tuple[Json, ...]
-    free_parts: list[Json] | None = field(default=None, compare=False)
 
     @classmethod
     def from_bytes(
@@ -83,16 +80,13 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        free = free_parts(unsigned(document))
-        # All names of a portable card are those of the schema, no two of which fall together.
-        if free is None or not _are_plain(document):
-            for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
-                raise CardRefused(
-                    "card.two_spellings",
-                    f"{first!r} and {second!r} are two spellings of one schema name",
-                    path=source.pointer,
-                )
-        return cls(document, _a2a_version(document), _signatures(document), free)
+        for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
+            raise CardRefused(
+                "card.two_spellings",
+                f"{first!r} and {second!r} are two spellings of one schema name",
+                path=source.pointer,
+            )
+        return cls(document, _a2a_version(document), _signatures(document))
 
     @property
     def has_endpoint(self) -> bool:
@@ -109,9 +103,7 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
             ``json.too_many_values``, without a place.
     """
     document = parse_object(untrusted_bytes, max_bytes=max_bytes)
-    # Each value but the root takes two bytes at least: itself, and what parts it from the next.
-    is_short = len(untrusted_bytes) < 2 * MAX_CARD_VALUES and not is_paranoid()
-    if not is_short and has_too_many_values(document):
+    if has_too_many_values(document):
         raise JsonRefused(
             "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
         )
@@ -164,7 +156,7 @@ def render(document: Mapping[str, Json]) -> bytes:
 
 def with_signatures(
     document: Mapping[str, Json], signatures: Sequence[Json], written: bytes | None
-) -> tuple[bytes, dict[str, Json] | None]:
+) -> bytes:
     """A card with these signatures, otherwise as it was written where that can be kept.
 
     Args:
@@ -180,8 +172,8 @@ def with_signatures(
     # The last brace of a strict object closes it, so a member put there changes no other. The
     # last `"signatures"` need not begin the last member: it may stand deeper, or more may follow.
     if spliced is None or ("signatures" in document and object_or_none(spliced) != wanted):
-        return render(wanted), None
-    return spliced, wanted if _reads_as_wanted(spliced, document) else None
+        return render(wanted)
+    return spliced
 
 
 def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[Json]) -> bytes:
@@ -193,27 +185,12 @@ def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[
     return body + comma + b'\n  "signatures": [\n' + text.encode() + b"\n  ]\n}\n"
 
 
-def _reads_as_wanted(spliced: bytes, document: Mapping[str, Json]) -> bool:
-    """Whether no reader refuses it for its size, or for another spelling of the new member."""
-    return len(spliced) <= MAX_CARD_BYTES and (
-        "signatures" in document or not any(fold(name) == "signatures" for name in document)
-    )
-
-
 def _entry_text(entry: Json) -> str:
     """An element of `signatures` in its place, as :func:`render` writes it."""
     if isinstance(entry, dict) and entry and set(map(type, entry.values())) == _TEXTS:
         members = (f"      {_quoted(name)}: {_quoted(value)}" for name, value in entry.items())
         return "    {\n" + ",\n".join(members) + "\n    }"
     return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
-
-
-def _are_plain(document: Mapping[str, Json]) -> bool:
-    """Whether signatures have no members but those that every signer writes."""
-    entries = document.get("signatures") or ()
-    return isinstance(entries, list | tuple) and all(
-        isinstance(one, dict) and one.keys() <= _ENTRY for one in entries
-    )
 
 
 def _a2a_version(document: Mapping[str, Json]) -> A2aVersion:

@@ -21,7 +21,6 @@ from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
 from cardsign.card.document import Card, unsigned
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.card.tree import Source
@@ -49,11 +48,9 @@ _PARAMS: Final = ("kind", "audience", "seq", "exp")
 _MEMBERS: Final = frozenset({"uri", "description", "params"})
 _EXTENSIONS: Final = "/capabilities/extensions"
 _NOISE: Final = re.compile(r"[^0-9A-Za-z-]+")  # white space, control and format characters
-# The same of a JSON text that escapes no letter, digit or hyphen, as no encoder does.
+# The same of canonical JSON, which escapes no letter, digit or hyphen.
 _ESCAPE: Final = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
-_NOISE_BYTES: Final = bytes(set(range(256)) - set(b"-" + ascii_letters.encode() + digits.encode()))
-_UUID_BYTES: Final = _UUID.encode()
-_UUID_DIGITS: Final = bytes(sorted(set(_UUID_BYTES) & set(digits.encode()), reverse=True))
+_NOISE_BYTES: Final = bytes(set(range(256)) - set(b"-" + (ascii_letters + digits).encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +88,9 @@ def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool =
     return document.get("supportsAuthenticatedExtendedCard") is True
 
 
-def cannot_name_us(text: bytes) -> bool:
-    """Whether nothing in a canonical text can be a marker or an attempt at one; False if it may.
-
-    Canonical JSON escapes no character of our UUID; another text might hide one in an escape.
-    A text without one of its digits, as most cards are, cannot hold our UUID. Of others, what
-    stands between the characters of a UUID is dropped from the whole text, escapes too. So the
-    UUID appears if any of its strings or names holds it, and rarely if none does.
-    """
-    if is_paranoid():
-        return False
-    if not all(map(text.__contains__, _UUID_DIGITS)):
-        return True
-    if b"\\" in text:
-        text = _ESCAPE.sub(b"", text)
-    return _UUID_BYTES not in text.translate(None, _NOISE_BYTES).lower()
-
-
-def find_marker(document: Mapping[str, Json], text: bytes | None = None) -> ExtendedMarker | None:
+def find_marker(
+    document: Mapping[str, Json], canonical: bytes | None = None
+) -> ExtendedMarker | None:
     """Read the marker of a card.
 
     Any text or member name that holds our UUID counts as an attempt at one, whatever else it
@@ -118,7 +100,8 @@ def find_marker(document: Mapping[str, Json], text: bytes | None = None) -> Exte
 
     Args:
         document: A card of A2A 1.0 or 0.3, or a payload made of one.
-        text: Its bytes but for `signatures`, if at hand: most show soon that there is none.
+        canonical: Its RFC 8785 bytes without `signatures`, if at hand. Where our UUID is not in
+            them, no value has to be looked at.
 
     Returns:
         The marker, or None where the card does not have any.
@@ -126,7 +109,7 @@ def find_marker(document: Mapping[str, Json], text: bytes | None = None) -> Exte
     Raises:
         CardRefused: ``extended.marker``: it is malformed, there twice, or out of its place.
     """
-    if text is not None and cannot_name_us(text):
+    if canonical is not None and not _may_name_us(canonical):
         return None
     card = unsigned(document)
     ours = {index: one for index, one in enumerate(extensions_of(card)) if _is_marker(one)}
@@ -188,6 +171,12 @@ def _mentions(value: Json, source: Source) -> Iterator[Source]:
             yield Source(source, token)
         if isinstance(child, str | dict | list):
             yield from _mentions(child, Source(source, token))
+
+
+def _may_name_us(canonical: bytes) -> bool:
+    """Whether our UUID is in the letters, digits and hyphens of a text, run together."""
+    letters = _ESCAPE.sub(b"", canonical).translate(None, _NOISE_BYTES)
+    return _UUID.encode() in letters.lower()
 
 
 def _names_us(text: str) -> bool:

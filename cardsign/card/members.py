@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from cardsign.card.document import A2aVersion
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
@@ -42,24 +42,6 @@ def check_members(
         old = _of_message(dict(document), CARD_0_3, ())
         problems.extend(p for p in old if a2a_version == "0.3" or not p.missing)
     return tuple(dict.fromkeys(problems))
-
-
-def has_all_required(portable: Mapping[str, Json]) -> bool:
-    """Whether :func:`check_members` finds nothing in a portable card, whose types are proven."""
-    return _has_required(portable, CARD_1_0)
-
-
-def _has_required(value: Any, message: Message) -> bool:
-    if not value.keys() >= message.required:
-        return False
-    for name, shape, below in message.demanding:
-        if name in value:
-            child = value[name]
-            found = (child,) if shape == "one" else child if shape == "list" else child.values()
-            for one in found:
-                if not _has_required(one, below):
-                    return False
-    return True
 
 
 def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[MemberProblem]:

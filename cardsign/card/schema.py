@@ -336,35 +336,6 @@ class Message:
         return {f.snake_name: f for f in self.fields.values()} | self.fields
 
     @cached_property
-    def texts(self) -> frozenset[str]:
-        """The names of the fields that are one text."""
-        return self._texts("one")
-
-    @cached_property
-    def text_lists(self) -> frozenset[str]:
-        """The names of the fields that are a list of texts."""
-        return self._texts("list")
-
-    def _texts(self, shape: Shape) -> frozenset[str]:
-        texts = (f for f in self.fields.values() if f.kind == "string")
-        return frozenset(f.name for f in texts if f.shape == shape)
-
-    @cached_property
-    def required(self) -> frozenset[str]:
-        """The names of the fields that are REQUIRED."""
-        return frozenset(f.name for f in self.fields.values() if f.required)
-
-    @cached_property
-    def demanding(self) -> tuple[tuple[str, Shape, Message], ...]:
-        """The fields below which something is REQUIRED: name, shape and message."""
-        below = ((f.name, f.shape, f.message) for f in self.fields.values())
-        return tuple(
-            (name, shape, message)
-            for name, shape, message in below
-            if message is not None and (message.required or message.demanding)
-        )
-
-    @cached_property
     def folded(self) -> dict[str, Field]:
         """The fields by :func:`fold` of their names; no two of them fall together."""
         return {fold(name): f for name, f in self.fields.items()}

@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.values import Json, is_deeper, pointer
 from cardsign.errors import JsonRefused
 
@@ -318,8 +317,19 @@ def parse_object(
             "json.too_large",
             f"{len(untrusted_bytes)} bytes of input, where at most {max_bytes} are read",
         )
-    fast = None if is_paranoid() else _read_fast(untrusted_bytes, max_depth)
-    return Scanner(_decode(untrusted_bytes), max_depth).document() if fast is None else fast
+    document = object_or_none(untrusted_bytes, max_depth=max_depth)
+    if document is not None:
+        return document
+    return scan_object(untrusted_bytes, max_depth=max_depth)
+
+
+def scan_object(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json]:
+    """Read one object by the scanner alone, which says where a fault is.
+
+    Raises:
+        JsonRefused: As :func:`parse_object`, but that no size is refused.
+    """
+    return Scanner(_decode(untrusted_bytes), max_depth).document()
 
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -374,17 +384,11 @@ def _decode(untrusted_bytes: bytes) -> str:
 
 
 def object_or_none(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
-    """What :func:`parse_object` would return, of any size; None where it would refuse or might."""
-    if not is_paranoid():
-        return _read_fast(untrusted_bytes, max_depth)
-    try:
-        return Scanner(_decode(untrusted_bytes), max_depth).document()
-    except JsonRefused:
-        return None
+    """Return what the scanner would, by the standard library, of input of any size.
 
-
-def _read_fast(untrusted_bytes: bytes, max_depth: int) -> dict[str, Json] | None:
-    """What the scanner would return, by the standard library; None where it is not known to."""
+    Returns:
+        None where the scanner would refuse the input, or might.
+    """
     try:
         text = untrusted_bytes.strip(_SPACES).decode("utf-8")
         value, end = _FAST.raw_decode(text)

@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 import click
 
-from cardsign.card.paranoid import be_paranoid
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.talk import COPIES, ask_first, is_json, say
 from cardsign.errors import FileFault, UsageFault
@@ -81,24 +80,6 @@ def option(
         **settings,
     )
     return decorate
-
-
-def paranoid_option(command: _Command) -> _Command:
-    """``--paranoid``, while the command runs; options that are refused leave nothing behind."""
-
-    @wraps(command)
-    def running(*args: Any, paranoid: bool, **given: Any) -> Any:
-        be_paranoid(paranoid)
-        try:
-            return command(*args, **given)
-        finally:
-            be_paranoid(False)
-
-    told = (
-        "Take no fast path: read, canonicalize and check by the definitions alone. Ten times "
-        "slower, with the same answers unless cardsign has a bug."
-    )
-    return cast("_Command", option("--paranoid", told)(running))
 
 
 def moment() -> datetime:

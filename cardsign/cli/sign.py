@@ -23,7 +23,6 @@ from cardsign.cli.arguments import (
     is_dry_run,
     option,
     option_group,
-    paranoid_option,
     read_input,
     write_output,
 )
@@ -179,7 +178,6 @@ card_options: Final = option_group(
 @unlock_options
 @dry_run_option
 @option("--explain", "Say what each signature covers and leaves open.")
-@paranoid_option
 def sign(
     card: str | None,
     output: str,

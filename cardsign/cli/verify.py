@@ -22,7 +22,6 @@ from cardsign.cli.arguments import (
     STDIO,
     option,
     option_group,
-    paranoid_option,
     read_input,
     refuse_two_documents,
     write_output,
@@ -212,7 +211,6 @@ many_options: Final = option_group(
     type=click.Choice(FORMATS),
 )
 @option("-v --verbose", "Show the four answers, the statements, every signature and every reason.")
-@paranoid_option
 def verify(
     cards: tuple[str, ...],
     named: VerifierOptions,

@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from cardsign.card.paranoid import is_paranoid
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
 from cardsign.jose.algorithms import (
@@ -198,8 +197,6 @@ class PublicKey:
         """
         self.check_length(signature)
         fits = ALGORITHMS[self.alg].fits(self.native, signing_input, signature)
-        if fits and is_paranoid():
-            fits = _fits_by_joserfc(self, signing_input, signature)
         if not fits:
             raise SignatureRefused(
                 "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
@@ -335,15 +332,6 @@ class PrivateKey:
     def __reduce__(self) -> NoReturn:
         """Refuse: a pickle would carry the private key to wherever it is written."""
         raise TypeError("a private key is neither pickled nor copied")
-
-
-def _fits_by_joserfc(key: PublicKey, signing_input: bytes, signature: bytes) -> bool:
-    """What joserfc says of a signature, by a key that it has read itself."""
-    from joserfc.jwk import JWKRegistry
-    from joserfc.jws import JWSRegistry
-
-    algorithm = JWSRegistry.algorithms[key.alg]
-    return bool(algorithm.verify(signing_input, signature, JWKRegistry.import_key({**key.jwk()})))
 
 
 def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:

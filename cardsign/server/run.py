@@ -306,7 +306,7 @@ def _run(make: Callable[[], Host], address: str, port: int, as_json: bool, worke
         address=address,
         port=port,
         interface=Interfaces.RSGI,
-        loop=Loops.auto,  # uvloop where it is installed (extra `fast`)
+        loop=Loops.auto,
         websockets=False,
         workers=workers,
         respawn_failed_workers=workers > 1,  # if it is alone, the service ends

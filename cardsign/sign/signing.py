@@ -19,14 +19,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
 from cardsign.card.document import Card, check_is_agent_card, with_signatures
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.members import check_members, has_all_required
-from cardsign.card.paranoid import is_paranoid
+from cardsign.card.members import check_members
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
 from cardsign.jose.jwks import JwkSet
@@ -57,8 +56,6 @@ _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 _OUR_MEMBERS: Final = frozenset({"protected", "signature"})
 #: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
 _AS_SIGNED: Final = frozenset({"valid", "not-tried"})
-#: What some bytes are proven to be read as.
-_ReadAs: TypeAlias = tuple[Card, Payloads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +180,9 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
     entries.extend(kept)
     source = document if card is given else None
-    signed, read_as = _written_and_read_as(card, payloads, entries, source)
-    self_check(signed, signers, marker=marker, force=options.force, already_read=read_as)
+    unchanged = source is not None and entries == list(card.signatures)
+    signed = document if unchanged else with_signatures(card.document, entries, source)
+    self_check(signed, signers, marker=marker, force=options.force)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
     return _Signed(signed, card, payloads, made, tuple(notes))
 
@@ -214,9 +212,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
-    # In a portable card every member has its type, which is proven.
-    is_fit = payloads.is_portable and has_all_required(payloads.members)
-    members = () if is_fit else check_members(payloads.members, card.a2a_version)
+    members = check_members(payloads.members, card.a2a_version)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
         try:
@@ -325,24 +321,6 @@ def _new(payload: Payload, signer: Signer) -> Json:
     return {**new}
 
 
-def _written_and_read_as(
-    card: Card, payloads: Payloads, entries: list[Json], source: bytes | None
-) -> tuple[bytes, _ReadAs | None]:
-    """The card with these signatures, and what it is read as; None where it has to be read anew.
-
-    `source` is what the card was read from; None where it was changed since.
-    """
-    if source is not None and entries == list(card.signatures):
-        return source, None if is_paranoid() else (card, payloads)
-    signed, members = with_signatures(card.document, entries, source)
-    if members is None or is_paranoid():
-        return signed, None
-    # `Card.from_object` would find the same: the other members are as it has read them. The
-    # signatures were among what it has passed, or are ours. `within_the_limit` counted them.
-    read_as = Card(members, card.a2a_version, tuple(entries), card.free_parts)
-    return signed, (read_as, payloads)
-
-
 # ------------------------------------------------------------------ the self-check
 
 
@@ -352,7 +330,6 @@ def self_check(
     *,
     marker: ExtendedMarker | None = None,
     force: bool = False,
-    already_read: _ReadAs | None = None,
 ) -> None:
     """Verify what was signed as a reader does who has the public keys alone.
 
@@ -372,12 +349,12 @@ def self_check(
     policy, trust = _holder(tuple(signer.public for signer in signers))
     again = "what was signed is {} when read again: {}"
     try:
-        card, payloads = already_read or _read(signed)
+        card = Card.from_bytes(signed)
     except InputRefused as refusal:
         first = Reason.from_error(refusal)
         message = again.format("invalid", first.message)
         raise SigningRefused(first.code, message, path=first.path) from refusal
-    report = verdict_on(card, payloads, expect, policy, trust, _ANY_TIME)
+    report = verdict_on(card, Payloads(card), expect, policy, trust, _ANY_TIME)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
@@ -398,11 +375,6 @@ def self_check(
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"
         raise SigningRefused("sign.self_check", none, path="/signatures")
-
-
-def _read(signed: bytes) -> _ReadAs:
-    card = Card.from_bytes(signed)
-    return card, Payloads(card)
 
 
 @lru_cache(maxsize=MAX_HOLDERS)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 from cardsign.card import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
-    Node,
-    Payloads,
     canonicalize,
     jcs,
-    plain_jcs,
-    write,
 )
 from cardsign.errors import CanonicalizationError, InputRefused
-from cardsign.lint import lint_portability
 from tests.card.plain_coverage import places_in
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
@@ -398,127 +391,6 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
 def test_whether_a_client_could_be_built(value: dict[str, Any], names: bool) -> None:
     """Asked of the payload, not of the card it came from."""
     assert canonicalize(value, "served-as-is").names_an_endpoint is names
-
-
-# ------------------------------------------------------------------ what needs no tree
-
-
-@pytest.mark.parametrize("share", range(SHARES))
-def test_a_portable_card_is_kept_by_the_rules_that_say_so(share: int) -> None:
-    """A card on which profiles are proven to agree has the payloads that their rules make."""
-    portable = 0
-    for seed in range(share, EXAMPLES, SHARES):
-        for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
-            unsigned = {name: value for name, value in card.items() if name != "signatures"}
-            assert Payloads(card).is_portable <= (not lint_portability(unsigned)), seed
-            assert Payloads(card).data == plain_jcs(unsigned), seed
-            if Payloads(card).is_portable:
-                portable += 1
-                lying = [rule.name for rule in PROFILES.values() if not is_as_it_says(rule, card)]
-                assert lying == [], seed
-    assert portable > 0
-    kept = {name for name, rule in PROFILES.items() if rule.keeps_portable}
-    assert kept == {*DEFAULT_PROFILES, "sdk-1.0-legacy"}
-
-
-def is_as_it_says(rule: Any, card: dict[str, Any]) -> bool:
-    """Whether a rule keeps a portable card, or does not say so."""
-    if rule.rewrite is None or not rule.keeps_portable:
-        return True
-    received = Payloads(card)
-    return bool(write(rule.rewrite(received)) == received.members)
-
-
-def test_a_row_that_keeps_less_than_it_says_is_noticed() -> None:
-    """Its rule would never be run, and its bytes would be signed as they came."""
-    rows = [replace(rule, rewrite=lambda _: Node({})) for rule in PROFILES.values()]
-    told = {rule.name for rule in rows if not is_as_it_says(rule, PORTABLE)}
-    assert told == {*DEFAULT_PROFILES, "sdk-1.0-legacy"}
-
-
-def test_a_row_that_does_not_say_what_it_keeps_is_none() -> None:
-    """A default would pass over the rule of whoever forgets it."""
-    row = type(PROFILES["served-as-is"])
-    with pytest.raises(TypeError, match="keeps_portable"):
-        row("served-as-is", "full", None)  # type: ignore[call-arg]
-
-
-NOT_PORTABLE: dict[str, Any] = {
-    "an unknown member": {"x": "a"},
-    "a member of 0.3": {"url": "https://a.example"},
-    "another spelling": {"icon_url": "a"},
-    "a null": {"iconUrl": None},
-    "an empty text": {"description": ""},
-    "an empty list": {"skills": []},
-    "an empty text in a list": {"defaultInputModes": ["a", ""]},
-    "a number in a list": {"defaultInputModes": [1]},
-    "a number for a list": {"skills": 1},
-    "a text for an object": {"provider": "a"},
-    "false without presence": {"capabilities": {"extensions": [{"required": False}]}},
-    "an empty text in params": {"capabilities": {"extensions": [{"params": {"a": [{"b": ""}]}}]}},
-    "an empty object in a map": {"securitySchemes": {"a": {}}},
-    "two of which one may be set": {
-        "securitySchemes": {
-            "a": {
-                "mtlsSecurityScheme": {"description": "a"},
-                "httpAuthSecurityScheme": {"scheme": "bearer"},
-            }
-        }
-    },
-}
-
-
-@pytest.mark.parametrize("members", NOT_PORTABLE.values(), ids=NOT_PORTABLE)
-def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
-    """Anything that some default profile changes, or that a card should not have."""
-    assert Payloads(PORTABLE).is_portable
-    assert not Payloads({**PORTABLE, **members}).is_portable
-
-
-NAMES: Final = ("\U0001f600", "\ufb01")  # JavaScript sorts the first before the second
-FREE: dict[str, Any] = {
-    "whole fractions": {"a": [100.0, -0.0, {"b": 1e15}]},
-    "a fraction that Python spells otherwise": {"a": 1e-7},
-    "names that sort otherwise in UTF-16": dict.fromkeys(NAMES, True),
-    "numbers that every encoder writes": {"a": [1, -2.5, 2**53 - 1]},
-}
-
-
-@pytest.mark.parametrize("params", FREE.values(), ids=FREE)
-def test_what_the_schema_leaves_free_is_written_by_rfc_8785(params: dict[str, Any]) -> None:
-    """What is proven of a portable card does not reach into it."""
-    card = Payloads({**PORTABLE, "capabilities": {"extensions": [{"params": params}]}})
-    assert card.is_portable
-    assert card.data == plain_jcs(card.members)
-
-
-def test_the_names_of_a_map_are_sorted_by_rfc_8785() -> None:
-    """Nor to names that the schema does not give."""
-    scheme = {"mtlsSecurityScheme": {"description": "a"}}
-    card = Payloads({**PORTABLE, "securitySchemes": dict.fromkeys(NAMES, scheme)})
-    assert card.is_portable
-    assert card.data == plain_jcs(card.members)
-
-
-def test_what_is_too_much_in_a_free_place_is_refused() -> None:
-    """A number that RFC 8785 has no form for is not written by an encoder."""
-    card = Payloads({**PORTABLE, "capabilities": {"extensions": [{"params": {"a": 2**53}}]}})
-    assert card.is_portable
-    with pytest.raises(CanonicalizationError, match="RFC 8785"):
-        _ = card.data
-
-
-def test_what_is_proven_is_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second proof is asked for what the schema leaves open, and for nothing else."""
-    asked: list[Any] = []
-    monkeypatch.setattr("cardsign.card.serialize._provable", lambda one: asked.append(one) or one)
-    card = {name: PORTABLE[name] for name in ("name", "version", "skills")}
-    _ = Payloads(card).data
-    assert asked == []
-    params, scheme = {"a": [1]}, {"mtlsSecurityScheme": {"description": "a"}}
-    card |= {"capabilities": {"extensions": [{"params": params}]}, "securitySchemes": {"s": scheme}}
-    _ = Payloads(card).data
-    assert asked == [[params, {"s": None}]]
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -6,20 +6,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, pointers, put, without
+from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 from cardsign.card import (
-    CARD_1_0,
     A2aVersion,
     Card,
     Field,
     MemberProblem,
     Message,
-    Payloads,
     check_members,
-    has_all_required,
 )
-from cardsign.card.document import unsigned
 
 
 def problems(card: dict[str, Any]) -> dict[str, MemberProblem]:
@@ -151,27 +147,3 @@ def drawn_value(field: Field, random: Random) -> Any:
         case "list":
             return [one() for _ in some]
     return {f"x{number}": one() for number in some}
-
-
-def required_below(message: Message) -> set[tuple[str, str]]:
-    """Every REQUIRED member of a message and of those below it, with the message's name."""
-    found = {(message.name, name) for name, field in message.fields.items() if field.required}
-    below = [field.message for field in message.fields.values() if field.message is not None]
-    return found.union(*map(required_below, below))
-
-
-def test_a_portable_card_lacks_what_is_required_or_nothing() -> None:
-    """Asked shortly and asked of every member it is told the same; each REQUIRED one counts."""
-    asked: set[str] = set()
-    for seed in range(100):
-        card = unsigned(drawn(CARD_1_0, Random(seed)))
-        for one in (card, *(without(card, where) for where in pointers(card))):
-            if not Payloads(one).is_portable:
-                continue
-            told = problems(one)
-            assert all(problem.missing for problem in told.values()), seed
-            assert has_all_required(one) is (not told), seed
-            # The one that alone is missing, or nothing.
-            asked |= {where.rpartition("/")[2] for where in told or [""] if len(told) < 2}
-    required = required_below(CARD_1_0)
-    assert asked == {name for owner, name in required if owner != "AgentCardSignature"} | {""}

@@ -1,4 +1,4 @@
-"""The strict JSON reader: what passes, what is refused where, and that both paths agree."""
+"""The strict JSON reader: what passes, what is refused where, and that both readers agree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cardsign.card import MAX_CARD_BYTES, MAX_DEPTH, Json, be_paranoid, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object, scan_object
+from cardsign.card.values import Json
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
 
-both_paths = pytest.mark.parametrize(
-    "paranoid", [False, True], ids=["by the fast path", "by the definition"]
+both_readers = pytest.mark.parametrize(
+    "scanned", [False, True], ids=["by the standard library", "by the scanner"]
 )
 
 
@@ -32,13 +33,9 @@ def refusal(untrusted_bytes: bytes, **options: Any) -> JsonRefused:
     return caught.value
 
 
-def read(untrusted_bytes: bytes, *, paranoid: bool = False, **limits: Any) -> dict[str, Json]:
-    """By the fast path where that is possible, or by the definition alone."""
-    be_paranoid(paranoid)
-    try:
-        return parse_object(untrusted_bytes, **limits)
-    finally:
-        be_paranoid(False)
+def read(untrusted_bytes: bytes, *, scanned: bool = False, **limits: Any) -> dict[str, Json]:
+    """By the standard library where that is possible, or by the scanner alone."""
+    return (scan_object if scanned else parse_object)(untrusted_bytes, **limits)
 
 
 ACCEPTED: dict[str, tuple[str, object]] = {
@@ -72,12 +69,12 @@ ACCEPTED: dict[str, tuple[str, object]] = {
 }
 
 
-@both_paths
+@both_readers
 @pytest.mark.parametrize(("text", "value"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(text: str, value: object, paranoid: bool) -> None:
+def test_accepted(text: str, value: object, scanned: bool) -> None:
     """What is strict JSON is read with exactly these values and types."""
     # repr() tells 1 from 1.0 and True, 0.0 from -0.0, and one order of members from another.
-    assert repr(read(text.encode(), paranoid=paranoid)) == repr(value)
+    assert repr(read(text.encode(), scanned=scanned)) == repr(value)
 
 
 @pytest.mark.parametrize("text", [row[0] for row in ACCEPTED.values()], ids=ACCEPTED)
@@ -217,16 +214,16 @@ REFUSED: dict[str, tuple[str | bytes, str, str, int, int]] = {
 }
 
 
-@both_paths
+@both_readers
 @pytest.mark.parametrize(
     ("untrusted", "code", "pointer", "line", "column"), REFUSED.values(), ids=REFUSED
 )
 def test_refused(
-    untrusted: str | bytes, code: str, pointer: str, line: int, column: int, paranoid: bool
+    untrusted: str | bytes, code: str, pointer: str, line: int, column: int, scanned: bool
 ) -> None:
     """Everything else is refused with its code, its pointer and its place."""
     data = untrusted if isinstance(untrusted, bytes) else untrusted.encode()
-    refused = refusal(data, paranoid=paranoid)
+    refused = refusal(data, scanned=scanned)
     assert (refused.code, refused.path, refused.line, refused.column) == (
         code,
         pointer,
@@ -252,11 +249,11 @@ def test_limit_of_bytes() -> None:
     assert refusal(b'{"a":1}', max_bytes=6).code == "json.too_large"
 
 
-@both_paths
-def test_limit_of_depth(paranoid: bool) -> None:
+@both_readers
+def test_limit_of_depth(scanned: bool) -> None:
     """A caller may set a lower limit of depth; the root is level 1."""
-    assert read(b'{"a":[]}', max_depth=2, paranoid=paranoid) == {"a": []}
-    assert refusal(b'{"a":[[]]}', max_depth=2, paranoid=paranoid).path == "/a/0"
+    assert read(b'{"a":[]}', max_depth=2, scanned=scanned) == {"a": []}
+    assert refusal(b'{"a":[[]]}', max_depth=2, scanned=scanned).path == "/a/0"
 
 
 MESSAGES = {
@@ -284,10 +281,10 @@ def test_message(text: str, message: str) -> None:
     assert bool(refused.hint) == ("PEM" in message)
 
 
-def outcome(untrusted_bytes: bytes, *, paranoid: bool) -> str | tuple[object, ...]:
+def outcome(untrusted_bytes: bytes, *, scanned: bool) -> str | tuple[object, ...]:
     """All that a caller can see of the value; or of the refusal, as a tuple."""
     try:
-        return repr(read(untrusted_bytes, max_depth=4, paranoid=paranoid))
+        return repr(read(untrusted_bytes, max_depth=4, scanned=scanned))
     except JsonRefused as refused:
         return refused.code, refused.path, refused.line, refused.column
 
@@ -329,10 +326,10 @@ untrusted_inputs = (
 @given(untrusted_inputs)
 @example(b'{"a":"\\ud83d"}')
 @example(b'{"a":[[[[]]]]}')
-def test_both_paths_agree(untrusted_bytes: bytes) -> None:
-    """The fast path shows a caller nothing that the definition would not; both only refuse."""
-    fast = outcome(untrusted_bytes, paranoid=False)
-    assert fast == outcome(untrusted_bytes, paranoid=True)
+def test_both_readers_agree(untrusted_bytes: bytes) -> None:
+    """The standard library shows a caller nothing that the scanner would not."""
+    fast = outcome(untrusted_bytes, scanned=False)
+    assert fast == outcome(untrusted_bytes, scanned=True)
 
 
 def lax_outcome(untrusted_bytes: bytes) -> str | None:
@@ -346,7 +343,7 @@ def lax_outcome(untrusted_bytes: bytes) -> str | None:
 @given(untrusted_inputs)
 def test_definition_narrows_json(untrusted_bytes: bytes) -> None:
     """The scanner takes nothing that is no JSON, and refuses JSON for our reasons only."""
-    strict, lax = outcome(untrusted_bytes, paranoid=True), lax_outcome(untrusted_bytes)
+    strict, lax = outcome(untrusted_bytes, scanned=True), lax_outcome(untrusted_bytes)
     if isinstance(strict, tuple):
         assert lax is None or strict[0] not in {"json.syntax", "json.trailing", "json.not_utf8"}
     else:
@@ -379,7 +376,7 @@ def test_public_cards_are_read(shared: Path) -> None:
         data = card.read_bytes()
         data = gzip.decompress(data) if card.suffix == ".gz" else data
         try:
-            assert repr(read(data)) == repr(read(data, paranoid=True)), card.name
+            assert repr(read(data)) == repr(read(data, scanned=True)), card.name
         except JsonRefused as exc:
             refused[card.name] = exc.code
     assert len(cards) > 100

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from cardsign.build import BuildOptions, build_card
-from cardsign.card import Card, be_paranoid, find_marker, jcs, parse_object, with_marker
+from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
+from cardsign.card.strictjson import scan_object
 from cardsign.errors import BuildRefused, InputRefused, JsonRefused
 from cardsign.jose import MAX_JWKS_BYTES, JwkSet, base64url, read_entry
 from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
@@ -65,20 +67,17 @@ def check_source(data: bytes) -> None:
 
 
 def check_json(data: bytes) -> None:
-    """The fast reader and the definition agree, on the value or on the refusal."""
-    assert _read(data, paranoid=False) == _read(data, paranoid=True)
-    found = parse_object(data)
-    assert parse_object(json.dumps(found, ensure_ascii=False).encode()) == found
+    """The standard library and the scanner agree, on the value or on the refusal."""
+    assert _read(parse_object, data) == _read(scan_object, data)
+    value = parse_object(data)
+    assert parse_object(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-def _read(data: bytes, *, paranoid: bool) -> dict[str, Any] | str:
-    be_paranoid(paranoid)
+def _read(reader: Callable[[bytes], dict[str, Any]], data: bytes) -> dict[str, Any] | str:
     try:
-        return parse_object(data)
+        return reader(data)
     except JsonRefused as refused:
         return f"{refused.code} {refused.place}"
-    finally:
-        be_paranoid(False)
 
 
 def check_entry(data: bytes) -> None:
