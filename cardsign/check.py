@@ -72,8 +72,8 @@ RULES: Final[dict[str, Rule]] = {one.id: one for one in (
          "Publish public keys of at least 2048 bits (RSA), or EC keys.", "RFC 7518"),
     Rule("check.sdk-refuses", "note", "An SDK's client refuses the card. Predicted.",
          "Callers who use that SDK cannot verify it.",
-         "`cardsign lint CARD --for portable` says what it stumbles over. Of the resolver of "
-         "@a2a-js/sdk `--for js-resolver` says it, of a2a-sdk before 1.1.4 `--for py-1.1`.",
+         "`cardsign lint CARD --group portable` says what it stumbles over. Or sign for it: "
+         "`cardsign sign CARD --compat all`.",
          "docs/concepts/profiles.md"),
     Rule("check.etag-absent", "note", "The answer has no ETag.",
          "Clients download the whole card to see whether it changed.",

@@ -291,16 +291,16 @@ def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: Priv
     (line,) = refusing(sign(PORTABLE, alice))
 
     assert line == (
-        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver, will refuse this card. `cardsign lint CARD "
-        "--for js-resolver` says why. To sign for it all the same: `--compat js-instance`. It "
-        "then does not notice a change of /securitySchemes"
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver, will refuse this card. To sign for it all "
+        "the same: `--compat all`. It then does not notice a change of /securitySchemes"
     )
 
 
 def test_the_command_that_a_note_proposes_names_the_file(alice: PrivateKey) -> None:
     """Quoted for a shell; only a library call does not know it."""
-    named = sign_with_notes(dump(PORTABLE), [alice], SigningOptions(file="my card.json"))
-    assert "`cardsign lint 'my card.json' --for js-resolver` says why" in refusing(named)[0]
+    options = SigningOptions(file="my card.json", compat="none")
+    named = sign_with_notes(dump({**PORTABLE, "x-berth": 4}), [alice], options)
+    assert "`cardsign lint 'my card.json' --group portable` says why" in refusing(named)[0]
 
 
 def test_no_note_on_a_card_that_was_signed_is_an_error(alice: PrivateKey) -> None:
@@ -330,7 +330,7 @@ def test_without_compat_signatures_every_sdk_that_differs_is_named(alice: Privat
     assert len(lines) == 1
     snake = put(without(PORTABLE, "/provider"), "/icon_url", "https://tides.example/i.png")
     (first, *_) = refusing(sign(snake, alice, compat="none"))
-    assert "--for portable --fix -o fixed.json` makes it acceptable" in first
+    assert "`cardsign lint CARD --fix -o fixed.json` makes it acceptable" in first
 
 
 def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:

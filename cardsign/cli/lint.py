@@ -30,7 +30,6 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_card
-from cardsign.lint.portability import TARGETS
 from cardsign.lint.rules import Example, Finding, LintSettings
 from cardsign.reasons import Severity
 from cardsign.trust.policy import Policy
@@ -51,7 +50,6 @@ _GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "
 class LintOptions:
     """Which rules, by which settings, printed how: each field is an option of `lint`."""
 
-    target: str | None
     groups: tuple[str, ...]
     ignore: tuple[str, ...]
     strict: bool
@@ -63,10 +61,9 @@ class LintOptions:
         from cardsign.config import CONFIG_FILE, read_config  # a key store, which check needs not
 
         own = read_config(Path(CONFIG_FILE)).lint
-        groups = (*self.groups, *([self.target] if self.target else [])) or own.groups
         return replace(
             own,
-            groups=groups,
+            groups=self.groups or own.groups,
             ignore=own.ignore | set(self.ignore),
             strict=own.strict or self.strict,
             today=moment().date(),
@@ -76,14 +73,6 @@ class LintOptions:
 _lint_options = option_group(
     LintOptions,
     "options",
-    option(
-        "--for",
-        "Only what one kind of reader needs. portable: the clients of the default profiles. "
-        "js-resolver: these and the resolver of @a2a-js/sdk. py-1.1: these and a2a-sdk before "
-        "1.1.4.",
-        into="target",
-        type=click.Choice(list(TARGETS)),
-    ),
     option(
         "--group ...",
         "Only these groups of rules [default: all; contract for contract cards].",
@@ -143,7 +132,7 @@ def lint(
     settings = options.settings()
     fixed: FixResult | None = None
     if fixing:
-        fixed = fix(read_input(cards[0]), options.target)
+        fixed = fix(read_input(cards[0]))
         if output is not None and not (is_dry_run() and output == STDIO):
             write_output(output, fixed.document)
         _say_fixed(fixed)

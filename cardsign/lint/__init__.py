@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cardsign.lint.cards import fix as fix
     from cardsign.lint.cards import lint_card as lint_card
     from cardsign.lint.cards import lint_references as lint_references
-    from cardsign.lint.portability import TARGETS as TARGETS
     from cardsign.lint.portability import lint_portability as lint_portability
     from cardsign.lint.rules import Example as Example
     from cardsign.lint.rules import Finding as Finding

@@ -110,14 +110,11 @@ def lint_document(
         if group == "contract" and chosen is None and not contract.is_contract(document):
             continue
         if group == "portable":
-            of_group = portability.unfit_for(group, subject)
+            of_group = portability.find_unportable(subject)
             found += of_group if chosen is not None else _not_said(of_group, found, subject)
             continue
         for one in rules_of(group):
             found += asked((one,), subject)
-    for target in portability.TARGETS:
-        if target in (chosen or ()) and target not in GROUPS:
-            found += portability.unfit_for(target, subject)
     return tuple(dict.fromkeys(found))
 
 
@@ -143,14 +140,13 @@ def check_settings(settings: LintSettings) -> None:
     Raises:
         UsageFault: ``usage.conflict``.
     """
-    groups = (*GROUPS, *portability.TARGETS)
     for group in settings.groups or ():
-        if group not in groups:
-            message = f"there is no group {group!r}; known are {', '.join(dict.fromkeys(groups))}"
+        if group not in GROUPS:
+            message = f"there is no group {group!r}; known are {', '.join(GROUPS)}"
             raise UsageFault("usage.conflict", message)
     named = [*settings.ignore, *settings.severities, *(one.rule for one in settings.waivers)]
     for name in named:
-        if name not in RULES and name not in groups:
+        if name not in RULES and name not in GROUPS:
             hint = "`cardsign lint --explain all` lists the rules."
             message = f"there is no rule {name!r}{closest(name, RULES)}"
             raise UsageFault("usage.conflict", message, hint=hint)
@@ -375,7 +371,7 @@ class FixResult:
     signatures_removed: int
 
 
-def fix(untrusted_bytes: bytes, target: str | None = None) -> FixResult:
+def fix(untrusted_bytes: bytes) -> FixResult:
     """Fix what can be fixed in a card where that loses nothing of meaning.
 
     What is fixed is what the findings call fixable. Members go that say what their absence says
@@ -386,17 +382,14 @@ def fix(untrusted_bytes: bytes, target: str | None = None) -> FixResult:
 
     Args:
         untrusted_bytes: The card, UTF-8 JSON.
-        target: A name of :data:`cardsign.lint.TARGETS`: fix and report only what these readers
-            need. None for ``portable`` and the rules of meaning that have a repair.
 
     Raises:
         JsonRefused, CardRefused: The bytes are no card that can be read one way only.
-        UsageFault: There is no such target.
     """
     card = Card.from_bytes(untrusted_bytes)
     document: Mapping[str, Json] = card.document
     fixed: tuple[Finding, ...] = ()
-    left = _unfit(document, target)
+    left = _unfit(document)
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
     while fixable := tuple(one for one in left if one.fixable):
         fixed += fixable
@@ -404,18 +397,16 @@ def fix(untrusted_bytes: bytes, target: str | None = None) -> FixResult:
         by_place = sorted(fixable, key=lambda one: one.rule.id != _RENAMED)
         rules = {one.tokens: one.rule for one in by_place}
         document = members_of(_fixed(unsigned(document), (), rules))
-        left = _unfit(document, target)
+        left = _unfit(document)
     if not fixed:
         return FixResult(untrusted_bytes, (), left, 0)
     return FixResult(render(document), fixed, left, len(card.signatures))
 
 
-def _unfit(document: Mapping[str, Json], target: str | None) -> tuple[Finding, ...]:
+def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
     subject = Subject(document, DEFAULT_SETTINGS)
-    found = tuple(portability.unfit_for(target or "portable", subject))
-    if target is not None:
-        return found
-    return found + tuple(asked(tuple(one for one in RULES.values() if one.repair), subject))
+    repairing = tuple(rule for rule in RULES.values() if rule.repair)
+    return (*portability.find_unportable(subject), *asked(repairing, subject))
 
 
 def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:

@@ -1,4 +1,4 @@
-"""Portability: where the default profiles differ, and what two more SDKs need.
+"""Portability: where the default profiles differ.
 
 A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
 the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
@@ -17,10 +17,8 @@ from dataclasses import replace
 from typing import Final
 
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
-from cardsign.card.serialize import jcs
 from cardsign.card.spots import Spot
 from cardsign.card.values import Json
-from cardsign.errors import UsageFault
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
     Example,
@@ -262,86 +260,7 @@ def _is_empty(value: Json) -> bool:
     return value is None or value in ("", [], {})
 
 
-# ------------------------------------------------------------------ @a2a-js/sdk 1.0.1 to 1.3.0
-
-
-@rule(
-    "js-resolver.security-schemes",
-    "warning",
-    bad=Example({}),
-    good=Example({"/securitySchemes": ..., "/securityRequirements": ...}),
-    summary="The card has security schemes.",
-    why="The resolver of @a2a-js/sdk drops them before it verifies (a2a-js#663). It refuses every "
-    "signature that covers them. Under one that does not, it does not notice a changed scheme.",
-    fix="No fix keeps the meaning of the card. Let that client verify the plain JSON instead.",
-)
-def security_schemes(spot: Spot) -> str | None:
-    """Schemes at all, in either spelling."""
-    at_root = len(spot.tokens) == 1 and spot.name in ("securitySchemes", "security_schemes")
-    return "the card has security schemes" if at_root and spot.value else None
-
-
-@rule(
-    "js-resolver.proto-name",
-    "warning",
-    bad=Example({"/__proto__": 1}, "contract"),
-    good=Example({}),
-    summary="A member that is called `__proto__`.",
-    why="JavaScript takes the name for the object's prototype, so @a2a-js/sdk loses the member. "
-    "It then refuses the signature, even where it is given the plain JSON.",
-    fix="Choose another name.",
-)
-def proto_name(spot: Spot) -> str | None:
-    """A name that is none to JavaScript."""
-    return "is called __proto__" if spot.name == "__proto__" else None
-
-
-# ------------------------------------------------------------------ a2a-sdk 1.0.0 to 1.1.3
-# Its names go in the order of code points. That needs no rule: in ASCII it is RFC 8785's.
-
-
-@rule(
-    "py-1.1.non-ascii",
-    "warning",
-    bad=Example({"/name": "Gezeiten-Büro"}),
-    good=Example({"/name": "Gezeiten"}),
-    summary="A name or text with a character that is not ASCII, or with U+007F.",
-    why="a2a-sdk before 1.1.4 signs such characters as \\u escapes, and sorts such names in "
-    "another order.",
-    fix="Use ASCII only. a2a-sdk 1.1.4 and later does not need that.",
-)
-def non_ascii(spot: Spot) -> str | None:
-    """What Python's JSON writer spells otherwise; controls it escapes alike."""
-    name, text = (
-        isinstance(one, str) and not (one.isascii() and "\x7f" not in one)
-        for one in (spot.name, spot.value)
-    )
-    if name and text:
-        return "neither the name nor the text is ASCII"
-    return "the name is not ASCII" if name else "the text is not ASCII" if text else None
-
-
-@rule(
-    "py-1.1.number",
-    "warning",
-    bad=Example({"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": 5}}]}),
-    good=Example(
-        {"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": "5"}}]}
-    ),
-    summary="A number that Python and RFC 8785 write differently, such as 5, 1e-7 or -0.",
-    why="a2a-sdk before 1.1.4 writes every number in `params` as a Python float: 5 as 5.0.",
-    fix="Write the number as a string, if the extension accepts that.",
-)
-def number(spot: Spot) -> str | None:
-    """What Python prints otherwise."""
-    value = spot.value
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    printed = repr(float(value))
-    return None if printed == jcs(value).decode() else f"Python prints it as {printed}"
-
-
-# ------------------------------------------------------------------ whom a card is to be fit for
+# ------------------------------------------------------------------ all of them
 
 # Not among these: what it means that a 1.0 member is there, be it as null, hangs on the quirks of
 # a2a-sdk's rewriting (cardsign.card.profiles.rules).
@@ -357,49 +276,30 @@ _REWRITTEN: Final = frozenset(
     }
 )
 _HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
-#: What ``--for`` takes, and what a card without findings is for it. Each takes the portable rules,
-#: and its own, which carry its name in their ids.
-TARGETS: Final[dict[str, str]] = {
-    "portable": "one for which the four default profiles make the same bytes, so that one "
-    "signature serves them all",
-    "js-resolver": "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the "
-    "same bytes (profile `js-instance`)",
-    "py-1.1": "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
-    "`sdk-1.0-legacy`)",
-}
 
 
-def lint_portability(document: Mapping[str, Json], target: str = "portable") -> tuple[Finding, ...]:
-    """List what makes a card unfit for a target, in document order by group of rules.
+def lint_portability(document: Mapping[str, Json]) -> tuple[Finding, ...]:
+    """List what makes a card unportable, in document order by group of rules.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
 
     Args:
         document: As :func:`cardsign.card.strictjson.parse_object` reads it: what that
             refuses, such as a duplicate member or 2^53, no rule looks for.
-        target: A name of :data:`TARGETS`.
-
-    Raises:
-        UsageFault: ``usage.conflict``: there is no such target.
     """
-    return tuple(unfit_for(target, Subject(document, DEFAULT_SETTINGS)))
+    return tuple(find_unportable(Subject(document, DEFAULT_SETTINGS)))
 
 
-def unfit_for(target: str, subject: Subject) -> Iterator[Finding]:
+def find_unportable(subject: Subject) -> Iterator[Finding]:
     """As :func:`lint_portability`, of a card that other rules look at, too."""
-    if target not in TARGETS:
-        known = ", ".join(TARGETS)
-        raise UsageFault("usage.conflict", f"unknown target {target!r}; known are {known}")
-    found = tuple(asked(rules_of("portable"), subject))
+    findings = tuple(asked(rules_of("portable"), subject))
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
-    is_rewritten = any(_is_of_rewriting(one) and not one.fixable for one in found)
-    for one in found:
-        if is_rewritten and (one.rule.id in _HANG_ON_THEM or _is_of_rewriting(one)):
-            yield replace(one, fixable=False)
+    is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
+    for finding in findings:
+        if is_rewritten and (finding.rule.id in _HANG_ON_THEM or _is_of_rewriting(finding)):
+            yield replace(finding, fixable=False)
         else:
-            yield one
-    if target != "portable":
-        yield from asked(rules_of(target), subject)
+            yield finding
 
 
 def _is_of_rewriting(finding: Finding) -> bool:

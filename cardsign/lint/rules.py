@@ -97,7 +97,7 @@ class Rule:
     @property
     def group(self) -> str:
         """What can be chosen by ``--group``."""
-        return self.id.partition(".")[0] if not self.id.startswith("py-") else "py-1.1"
+        return self.id.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)

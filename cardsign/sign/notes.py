@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    Compat,
+    Payload,
+    Payloads,
+    ProfileName,
+)
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card, render
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
@@ -98,17 +105,18 @@ def who_refuses(
         payload = payloads.of(verifier.profile)
         if payload is None or payload.data in signed or not payload.names_an_endpoint:
             continue
-        option = f"--for {verifier.lint_target}"
-        lint = f"`cardsign lint {file} {option}` says why"
+        lint = ""
         if _is_served_once_fixed(card, verifier, compat):
-            lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
+            lint = f"`cardsign lint {file} --fix -o fixed.json` makes it acceptable. "
+        elif verifier.profile in DEFAULT_PROFILES:
+            lint = f"`cardsign lint {file} --group portable` says why. "
         loses = _shown(payload)
         opens = f". It then does not notice a change of {loses}" if loses else ""
         pause = "," if "," in verifier.name else ""
         yield Reason.of(
             "sign.sdk_refuses",
-            f"{verifier.name}{pause} will refuse this card. {lint}. To sign for it all the same: "
-            f"`--compat {verifier.profile}`{opens}",
+            f"{verifier.name}{pause} will refuse this card. {lint}To sign for it all the same: "
+            f"`--compat all`{opens}",
         )
 
 
@@ -116,7 +124,7 @@ def _is_served_once_fixed(card: Card, verifier: SdkVerifier, compat: Compat) -> 
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.cards import fix
 
-    fixed = fix(render(card.document), verifier.lint_target)
+    fixed = fix(render(card.document))
     if not fixed.fixed:
         return False
     fixed_card = Card.from_bytes(fixed.document)

@@ -22,7 +22,7 @@ from typing_extensions import is_typeddict
 import cardsign
 from cardsign.cli import command_line as cli
 from cardsign.cli.lint import shown_example
-from cardsign.lint import GROUPS, RULES, TARGETS
+from cardsign.lint import GROUPS, RULES
 from cardsign.reasons import REASONS, severity_of
 from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import TrustFile
@@ -34,12 +34,12 @@ LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
     "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. The exit status is 1 if "
     "a finding is at least a warning; `--fail-on` names another severity.",
-    "`--group` chooses groups; `--for` chooses a kind of reader. `[lint]` in "
+    "`--group` chooses groups. `[lint]` in "
     "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign lint "
     "--explain RULE` shows a rule with its two examples, which are also its tests.",
-    "The rules of `portable`, `js-resolver` and `py-1.1` are exact: a card has none of their "
-    "findings if and only if all [profiles](../concepts/profiles.md) of its target make the same "
-    "bytes of it. Random cards test that in both directions.",
+    "The rules of `portable` are exact: a card has none of their findings if and only if the four "
+    "default [profiles](../concepts/profiles.md) make the same bytes of it. Random cards test that "
+    "in both directions.",
     "`--fix -o OUT` fixes what can be fixed without loss. Nulls and defaults outside security "
     "members go, and a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` "
     "and `prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for "
@@ -95,13 +95,7 @@ def wrapped(paragraph: str) -> str:
 def lint() -> str:
     """docs/reference/lint.md: the groups, and a table of the rules of each."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
-    groups = {name: f"Of {about}." for name, about in GROUPS.items()}
-    readers = {
-        name: f"A card without findings is {about}."
-        for name, about in TARGETS.items()
-        if name not in GROUPS
-    }
-    for name, about in (groups | readers).items():
+    for name, about in GROUPS.items():
         rows = []
         for one in RULES.values():
             if one.group == name:
@@ -110,7 +104,7 @@ def lint() -> str:
                 rows.append(f"| `{one.id}` | {one.severity} | {texts} | {bad} | {one.reference} |")
         head = "| rule | severity | what it finds | why | what to do | such as | from |"
         table = [head, "|---|---|---|---|---|---|---|", *rows]
-        sections.append("\n\n".join([f"## {name}", about, "\n".join(table)]))
+        sections.append("\n\n".join([f"## {name}", f"Of {about}.", "\n".join(table)]))
     return "\n\n".join(sections) + "\n"
 
 

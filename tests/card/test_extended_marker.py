@@ -305,13 +305,6 @@ def test_a_portable_card_stays_portable() -> None:
     assert len({canonicalize(MARKED, profile).data for profile in DEFAULT_PROFILES}) == 1
 
 
-def test_only_its_numbers_trouble_older_sdks() -> None:
-    """a2a-sdk before 1.1.4 writes them as floats; docs/reference/formats.md says so."""
-    found = [(finding.rule.id, finding.pointer) for finding in lint_portability(MARKED, "py-1.1")]
-
-    assert found == [("py-1.1.number", f"{PARAMS}/{name}") for name in ("seq", "exp")]
-
-
 markers = st.builds(
     ExtendedMarker,
     audience=st.text(st.sampled_from("abcz0-9"), min_size=1, max_size=64),

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support import LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
+from support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
 from cardsign.card import CARD_1_0, Field, Message, canonicalize
 from cardsign.errors import CardRefused, JsonRefused
@@ -164,14 +164,6 @@ def test_signatures_are_taken_off_a_card_that_changes(alice: PrivateKey) -> None
     assert len(signed(fixed, alice)["signatures"]) == 1
 
 
-def test_mending_for_another_target() -> None:
-    """What that target alone finds fault with is left."""
-    result = fix(dump(put(LAX, "/name", "Gezeiten-Büro")), "py-1.1")
-
-    assert {finding.rule.id for finding in result.fixed} == {"portable.default"}
-    assert "py-1.1.non-ascii" in {finding.rule.id for finding in result.left}
-
-
 @pytest.mark.parametrize(
     ("untrusted", "refusal"),
     [
@@ -242,14 +234,6 @@ def test_what_is_not_repaired(card: dict[str, Any], at: str, value: Any) -> None
     document = dump(put(card, at, value))
 
     assert fix(document).document is document
-
-
-def test_only_what_a_target_needs_is_fixed() -> None:
-    """Bindings and tags are the same to every reader of payloads."""
-    document = dump(put(PORTABLE, BINDING, "grpc"))
-
-    assert fix(document, "portable").document is document
-    assert fix(document).document is not document
 
 
 def test_a_repair_below_a_protobuf_spelling() -> None:

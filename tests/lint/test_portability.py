@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, pointers, put, without
+from support import LAX, PORTABLE, pointers, put, without
 
-from cardsign.errors import UsageFault
 from cardsign.lint import RULES as ALL_RULES
-from cardsign.lint import TARGETS, lint_portability
+from cardsign.lint import lint_portability
 
-RULES = {name: one for name, one in ALL_RULES.items() if one.group in TARGETS}
+RULES = {name: one for name, one in ALL_RULES.items() if one.group == "portable"}
 
 #: One of everything that a rule looks at, and portable.
 FULL: dict[str, Any] = {
@@ -147,72 +146,9 @@ def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: Any) -> None:
     assert lint_portability(twin) == ()
 
 
-BARE = put(without(FULL, "/securitySchemes"), PARAMS, {"a": "b"})
-TRAP = "__proto__"
-
-SDK_BREACHES: dict[str, tuple[str, str, Any, Any]] = {
-    "security schemes": (
-        "js-resolver.security-schemes",
-        "/securitySchemes",
-        FULL["securitySchemes"],
-        ...,
-    ),
-    "a requirement of a JavaScript trap": (
-        "js-resolver.proto-name",
-        f"{REQUIREMENTS}/0/schemes/{TRAP}",
-        {"list": [TRAP]},
-        ...,
-    ),
-    "a text beyond ASCII": ("py-1.1.non-ascii", "/name", "Gezeiten-Büro", "Tides\n\x1f"),
-    "DEL": ("py-1.1.non-ascii", "/name", "\x7f", "~"),
-    "a name beyond ASCII": (
-        "py-1.1.non-ascii",
-        f"{REQUIREMENTS}/0/schemes/ü",
-        {"list": ["read"]},
-        ...,
-    ),
-    **{
-        f"the number {spoilt}": ("py-1.1.number", f"{PARAMS}/a", spoilt, sound)
-        for spoilt, sound in [
-            (5, "5"),
-            (5.0, 5.5),
-            (0, False),
-            (-0.0, -0.5),
-            (1e-7, 0.0001),
-            (0.00001, 1e-10),
-            (1e16, 1e21),
-            (2**53 - 1, 1.5e300),
-        ]
-    },
-}
-
-
-@pytest.mark.parametrize(("rule", "at", "spoilt", "sound"), SDK_BREACHES.values(), ids=SDK_BREACHES)
-def test_a_rule_for_one_sdk(rule: str, at: str, spoilt: Any, sound: Any) -> None:
-    """It fires once, for its target alone; the twin is clean for all."""
-    card, twin = put(BARE, at, spoilt), _twin(BARE, at, sound)
-    target = rule.rpartition(".")[0]
-
-    assert [(one.rule.id, one.pointer) for one in lint_portability(card, target)] == [(rule, at)]
-    assert [name for name in TARGETS if lint_portability(card, name)] == [target]
-    assert [name for name in TARGETS if lint_portability(twin, name)] == []
-
-
-@pytest.mark.parametrize("nothing", [{}, None])
-def test_an_empty_map_of_schemes_holds_none(nothing: Any) -> None:
-    """Of which that resolver could lose one; that it is empty is said by itself."""
-    found = lint_portability(put(BARE, "/securitySchemes", nothing), "js-resolver")
-
-    assert [one.rule.id for one in found] == ["portable.empty-security"]
-
-
 def test_every_rule_is_shown_to_fire() -> None:
-    """The tables above leave none out, and every rule belongs to a target."""
-    shown = {f"portable.{row[0]}" for row in BREACHES.values()}
-    shown |= {row[0] for row in SDK_BREACHES.values()}
-
-    assert shown == set(RULES)
-    assert {rule.rpartition(".")[0] for rule in RULES} == set(TARGETS)
+    """The table above leaves none out."""
+    assert {f"portable.{row[0]}" for row in BREACHES.values()} == set(RULES)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -223,28 +159,9 @@ def test_a_rule_explains_itself(rule: Any) -> None:
         assert text[0].isupper() or text.startswith(("served-as-is", "a2a-sdk"))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("card", [LAX, OLD, DUAL], ids=["lax", "0.3", "dual"])
-def test_a_target_includes_what_portable_finds(card: dict[str, Any], target: str) -> None:
-    """First the portable findings, then its own."""
-    portable = lint_portability(card)
-
-    assert portable
-    assert lint_portability(card, target)[: len(portable)] == portable
-
-
-def test_an_unknown_target() -> None:
-    """Refused by name, with the known ones listed."""
-    with pytest.raises(UsageFault, match="js-resolver"):
-        lint_portability(PORTABLE, "everybody")
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_signatures_are_not_looked_at(target: str) -> None:
+def test_signatures_are_not_looked_at() -> None:
     """Whatever stands there."""
-    card = without(PORTABLE, "/securitySchemes")
-
-    assert lint_portability({**card, "signatures": [{"ü": None, "__proto__": 1}]}, target) == ()
+    assert lint_portability({**PORTABLE, "signatures": [{"ü": None, "__proto__": 1}]}) == ()
 
 
 def test_a_misspelled_member_is_told_its_name() -> None:

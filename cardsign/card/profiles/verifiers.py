@@ -26,7 +26,6 @@ class SdkVerifier:
         package: The package alone.
         checked: The version that the tests ask.
         profile: What it verifies by.
-        lint_target: The target of ``cardsign lint --for`` that finds what it stumbles over.
         wants_typ: It refuses a header without `typ`.
         converts: It converts members of a wrong type where its profile has no payload.
         wants_content: It refuses a card of which nothing is left to sign.
@@ -39,7 +38,6 @@ class SdkVerifier:
     package: str
     checked: str
     profile: ProfileName
-    lint_target: str = "portable"
     wants_typ: bool = False
     converts: bool = False
     wants_content: bool = False
@@ -71,7 +69,6 @@ VERIFIERS: Final = (
         "@a2a-js/sdk",
         "1.3.0",
         "js-instance",
-        lint_target="js-resolver",
         wants_typ=True,
     ),
     SdkVerifier(
@@ -79,7 +76,6 @@ VERIFIERS: Final = (
         "a2a-sdk",
         "1.1.3",
         "sdk-1.0-legacy",
-        lint_target="py-1.1",
         stumbles=True,
         trips_over=_PROTOBUF_EXTENSION,
     ),
