@@ -49,8 +49,8 @@ OPENAPI_VALIDATOR := 0.9.0
 
 .DELETE_ON_ERROR:
 .PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz dev check lint types format reference bench \
-  attacks keys testkit interop interop-env interop-env-all interop-table measure \
-  measure-page attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
+  attacks keys testkit interop interop-env interop-env-all interop-table \
+  attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -76,9 +76,9 @@ nightly: $(VENV)/.dev  ## many more random inputs, interop and fuzzing; takes ho
 	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --dist worksteal --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
-	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
-	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10 --page"
-	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"
+	@$(MAKE) --no-print-directory simulate T="--verifications 1000000"
+	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10"
+	@$(MAKE) --no-print-directory fuzz T="--seconds 180"
 
 simulate: $(VENV)/.dev  ## rotations, caches, verifiers, thieves; T="--verifications 100000 --seed 7"
 	@$(BIN)/python tests/simulation/run.py $(T)
@@ -131,12 +131,6 @@ keys/keystore.json: | $(VENV)/.installed
 
 testkit: $(VENV)/.dev  ## pack the vectors and attacks for other implementations into dist/
 	@$(BIN)/python -m tests.vectors.pack
-
-measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/reports/measurements.md
-	@$(MAKE) --no-print-directory measure-page
-
-measure-page:
-	@$(BIN)/python tests/interop/measure.py
 
 interop: $(VENV)/.dev interop-env-all  ## every card before every judge; writes docs/reports/interop.md
 	@$(MAKE) --no-print-directory interop-table

@@ -1,7 +1,7 @@
 """What is fuzzed: each target takes bytes and raises nothing but what its reader documents.
 
 Anything else, an ``AssertionError`` of an oracle included, is a finding. Time and memory are
-libFuzzer's to bound. `docs/reports/fuzzing.md` says how targets are run and what was found.
+libFuzzer's to bound.
 """
 
 from __future__ import annotations

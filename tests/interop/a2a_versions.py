@@ -21,10 +21,6 @@ if IS_0_3:
         """Where a client would call."""
         return [card.url, *(one.url for one in card.additional_interfaces or [])]
 
-    def convert(document: dict[str, Any], to: str) -> dict[str, Any]:
-        """Only 1.x knows two versions."""
-        raise NotImplementedError("a2a-sdk 0.3 converts nothing")
-
     def describe_card() -> dict[str, Any]:
         """Only 1.x describes itself."""
         raise NotImplementedError("a2a-sdk 0.3 has no descriptor of a card")
@@ -33,7 +29,7 @@ else:
     from a2a.client.card_resolver import parse_agent_card as parse
     from a2a.utils.signing import _canonicalize_agent_card as payload_of
     from descriptor import describe_messages
-    from google.protobuf.json_format import MessageToDict, ParseDict
+    from google.protobuf.json_format import ParseDict
 
     def parse_unconverted(document: dict[str, Any]) -> AgentCard:
         """Without the rewriting of 0.3 members that `parse` does first."""
@@ -43,19 +39,6 @@ else:
         """Where a client would call."""
         return [interface.url for interface in card.supported_interfaces]
 
-    def convert(document: dict[str, Any], to: str) -> dict[str, Any]:
-        """The card in the form of 1.0, or of 0.3, by the SDK's own conversion."""
-        from a2a.compat.v0_3 import conversions, types
-
-        made: dict[str, Any]
-        if to == "1.0":
-            old = types.AgentCard.model_validate(document)
-            made = MessageToDict(conversions.to_core_agent_card(old))
-        else:
-            converted = conversions.to_compat_agent_card(parse_unconverted(document))
-            made = converted.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return made
-
     def describe_card() -> dict[str, Any]:
         """The SDK's own description of a card."""
         root = AgentCard.DESCRIPTOR
@@ -64,7 +47,6 @@ else:
 
 __all__ = [
     "AgentCard",
-    "convert",
     "describe_card",
     "endpoints",
     "parse",

@@ -1,7 +1,6 @@
 """The experiment: every shared card signed by us and by a2a-sdk, and judged by all.
 
-It only finds out. The tests hold the findings against what is expected, and measure.py writes
-them down.
+It only finds out; the tests hold the findings against what is expected.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 
 from explanations import LOSSY, fitted, payloads, why_refused
 from judges import Judge, Path_, private_jwk
-from samples import Sample, load_samples, published_keys
+from samples import Sample, load_samples
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, Report, canonicalize, examine_card
 from cardsign.card import FULL_PROFILES, Json, Payload, uncovered_parts
@@ -86,19 +85,6 @@ class Row:
     judged: Mapping[str, str] = field(default_factory=dict)
     attacks: tuple[Attack, ...] = ()
     recognised: Mapping[str, Recognition] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One signature that a real card came with."""
-
-    file: str
-    index: int
-    keys: str
-    profiles: tuple[str, ...]
-    signature: str
-    verdict: str
-    reasons: tuple[str, ...]
 
 
 class Experiment:
@@ -188,30 +174,6 @@ def run(shared: Path, key: PrivateKey, sdk: Judge, js: Judge) -> tuple[Row, ...]
     """Find out everything about every card, under one key."""
     experiment = Experiment(key, sdk, js)
     return tuple(experiment.row(sample) for sample in load_samples(shared))
-
-
-def signatures_of_others(shared: Path) -> tuple[Found, ...]:
-    """What we say of the signatures that real cards came with, by their publishers' keys."""
-    found = []
-    for sample in load_samples(shared):
-        document = sample.document
-        if document is None or not document.get("signatures") or sample.group == "provocative":
-            continue
-        where, keys = published_keys(sample, shared)
-        report = _verdict(sample.data, keys, FULL_PROFILES)
-        found += [
-            Found(
-                sample.file,
-                one.index,
-                where,
-                fitted(document, one),
-                one.verdict,
-                report.verdict,
-                tuple(dict.fromkeys(reason.code for reason in report.reasons)),
-            )
-            for one in report.signatures
-        ]
-    return tuple(found)
 
 
 def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:

@@ -30,7 +30,7 @@ async function loadSdk(home) {
   const { exports } = await manifestOf(home, PACKAGE);
   const load = (entry) => import(pathToFileURL(join(root, exports[entry].import)));
   const [core, client] = await Promise.all([load('.'), load('./client')]);
-  return { ...core, ...client, legacy: () => load('./compat/v0_3/client') };
+  return { ...core, ...client };
 }
 
 async function manifestOf(home, name) {
@@ -251,17 +251,6 @@ const ACTIONS = {
       return { payload: sdk.canonicalizeAgentCard(await read()) };
     } catch (error) {
       return { payload: null, why: describe(error) };
-    }
-  },
-
-  async convert(request) {
-    const { parseLegacyAgentCard } = await sdk.legacy();
-    try {
-      if (textMember(request, 'to') !== '1.0') throw new Error('only its server converts to 0.3');
-      const card = parseLegacyAgentCard(JSON.parse(textMember(request, 'card')));
-      return { card: JSON.stringify(sdk.AgentCard.toJSON(card)) };
-    } catch (error) {
-      return { card: null, why: describe(error) };
     }
   },
 

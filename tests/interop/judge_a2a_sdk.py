@@ -29,7 +29,6 @@ from a2a.utils.signing import (
 )
 from a2a_versions import (
     AgentCard,
-    convert,
     describe_card,
     endpoints,
     parse,
@@ -307,14 +306,6 @@ def do_canonicalize(request: Json) -> Json:
         return {"payload": None, "why": describe(error)}
 
 
-def do_convert(request: Json) -> Json:
-    document, to = json.loads(text_member(request, "card")), text_member(request, "to")
-    try:
-        return {"card": json.dumps(convert(document, to))}
-    except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
-        return {"card": None, "why": describe(error)}
-
-
 def do_schema(_request: Json) -> Json:
     return describe_card()
 
@@ -333,7 +324,6 @@ ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
     "verify-each": do_verify_each,
     "sign": do_sign,
     "canonicalize": do_canonicalize,
-    "convert": do_convert,
     "schema": do_schema,
     "version": do_version,
 }

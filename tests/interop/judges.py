@@ -162,11 +162,6 @@ class Judge:
         payload: str | None = self.ask("canonicalize", card=card.decode(), path=path)["payload"]
         return payload
 
-    def convert(self, card: bytes, to: str) -> bytes | None:
-        """The card by the SDK's own conversion, to 1.0 or 0.3; None where it refuses."""
-        made: str | None = self.ask("convert", card=card.decode(), to=to)["card"]
-        return None if made is None else made.encode()
-
     def schema(self) -> dict[str, Any]:
         """a2a-sdk's own description of a card."""
         return self.ask("schema")

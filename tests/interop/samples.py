@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.serialization import load_der_public_key
-
-from cardsign import CardsignError, JwkSet, PublicKey
+from cardsign import CardsignError
 from cardsign.card import Card, Json
 
 GROUPS: Final = ("real 0.3", "real 1.0", "real mixed", "real other", "provocative")
-
-#: Whose keys are published in a file of their own; below ``corpus/vectors``.
-_KEY_FILES: Final = {
-    "282.json": "gate/gate_jwks_20260928.json",
-    "283.json": "inline/capiscio_jwks.json",
-    "285.json": "inline/iac_rsa_jwks.json",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +47,6 @@ def load_samples(shared: Path) -> tuple[Sample, ...]:
     )
 
 
-def published_keys(sample: Sample, shared: Path) -> tuple[str, JwkSet]:
-    """Where a real card's keys are published, and the keys; none where they are not."""
-    if sample.file in _KEY_FILES:
-        path = shared / "corpus" / "vectors" / _KEY_FILES[sample.file]
-        return "beside the card", JwkSet.from_bytes(path.read_bytes())
-    keys = JwkSet.of(_keys_in(dict(sample.document or {})))
-    return "in the card itself" if keys.keys else "nowhere", keys
-
-
 def _read(path: Path) -> bytes:
     data = path.read_bytes()
     return gzip.decompress(data) if path.suffix == ".gz" else data
@@ -77,13 +58,3 @@ def _a2a_version(data: bytes) -> str:
     except CardsignError:
         return "other"
     return "other" if a2a_version == "none" else a2a_version
-
-
-def _keys_in(value: Json) -> Iterator[PublicKey]:
-    """The P-256 keys that one publisher puts into its cards, in a form of its own."""
-    if isinstance(value, dict) and value.get("alg") == "ES256" and "key_id" in value:
-        der = base64.b64decode(str(value["public_key_der_base64"]))
-        yield PublicKey.from_cryptography(load_der_public_key(der), kid=str(value["key_id"]))
-    elif isinstance(value, dict | list):
-        for child in value.values() if isinstance(value, dict) else value:
-            yield from _keys_in(child)

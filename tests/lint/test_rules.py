@@ -654,5 +654,5 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
 def test_lint_finds_what_the_inspector_and_the_conformance_kit_find(
     card: dict[str, Any], rule: str
 ) -> None:
-    """Their rules are a part of ours; docs/reports/lint.md has them as a table."""
+    """Their rules are a part of ours."""
     assert rule in found(card)

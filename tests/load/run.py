@@ -2,7 +2,7 @@
 
 New generations, new keys, broken generations, killed workers and a stopped Redis come in between.
 Counted are wrong bytes, answers older than one that the same client has seen, errors of the server,
-and memory. With ``--page`` the figures are written to docs/reports/serving.md.
+and memory.
 
     make load T="--public 500000 --extended 50000 --rounds 10"
 """
@@ -14,7 +14,6 @@ import contextlib
 import http.client
 import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -235,77 +234,12 @@ class Load:
         return self.result
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/reports/serving.md"
-TEXT = """# Serving under load and faults
-
-`make load` asks one `cardsign serve` on loopback, by {clients} clients with {workers} workers.
-Meanwhile everything around it goes wrong. `make nightly` does it with 550,000 requests.
-`.ci/run` does it with 4,400 (`tests/load/test_load.py`).
-
-Every body is compared with what was published. A client that has seen a card must never get an
-older one.
-
-## The last run
-
-`make load T="--public {public} --extended {extended} --rounds {rounds} --page"`
-with CPython {python}, {seconds} s:
-
-| what | how many |
-|---|---:|
-{rows}
-
-{faults}.
-
-* A broken connection is one that a killed worker held. The client asks again.
-* While Redis is stopped nobody is counted, and nobody is refused.
-* The memory is that of all workers: at the first fault, and at the end. Each kill begins one anew.
-"""
-DONE = {
-    "publish": "new cards",
-    "rotate": "new keys",
-    "break": "broken generations",
-    "kill": "killed workers",
-    "redis": "times that Redis was stopped or started",
-}
-
-
-def write_page(found: Result, public: int, extended: int, rounds: int) -> None:
-    """docs/reports/serving.md."""
-    statuses = {200: "answered as published", 401: "refused", 404: "not found"}
-    rows = [
-        (f"`{path}`, {statuses.get(status, status)}", f"{count:,}")
-        for (path, status), count in sorted(found.answers.items())
-    ]
-    rows += [
-        ("wrong bytes", found.wrong),
-        ("older than what the client had seen", found.older),
-        ("errors of the server, 5xx", found.server_errors),
-        ("connections that broke", found.refused),
-        ("MiB of memory at the first fault", found.memory[0] >> 10),
-        ("MiB of memory at the end", found.memory[1] >> 10),
-    ]
-    text = TEXT.format(
-        clients=CLIENTS,
-        workers=WORKERS,
-        public=public,
-        extended=extended,
-        rounds=rounds,
-        python=platform.python_version(),
-        seconds=f"{found.seconds:.0f}",
-        rows="\n".join(f"| {what} | {count} |" for what, count in rows),
-        faults="In between came "
-        + ", ".join(f"{found.faults[fault]} {what}" for fault, what in DONE.items()),
-    )
-    PAGE.write_text(text, "utf-8")
-
-
 def main() -> int:
     """Run it and say what was counted; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--public", type=int, default=20_000)
     parser.add_argument("--extended", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--page", action="store_true", help="write docs/reports/serving.md")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = Load(Path(folder), given.public, given.extended).run(given.rounds)
@@ -314,8 +248,6 @@ def main() -> int:
     print(f"{found.wrong} wrong, {found.older} older than seen, {found.server_errors} errors 5xx")
     print(f"{found.refused} connections broken; faults: {dict(found.faults)}")
     print(f"memory {found.memory[0]} KiB, then {found.memory[1]} KiB; {found.seconds:.0f} s")
-    if given.page:
-        write_page(found, given.public, given.extended, given.rounds)
     return int(bool(found.wrong or found.older or found.server_errors))
 
 

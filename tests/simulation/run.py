@@ -1,8 +1,7 @@
 """Simulate worlds until so many verifications have been made, and say what came of it.
 
 ``make simulate T="--verifications 1000000 --seed 1"``. A failure prints the seed and the history
-of its world, and ``T="--seed SEED --verifications 1"`` shows it again. With ``--page`` the figures
-are written to docs/reports/simulation.md.
+of its world, and ``T="--seed SEED --verifications 1"`` shows it again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ sys.path[:0] = [str(ROOT)]
 
 from tests.simulation.checks import Checks  # noqa: E402
 from tests.simulation.clockwork import Broken, Figures  # noqa: E402
-from tests.simulation.page import write_page  # noqa: E402
 from tests.simulation.world import simulate  # noqa: E402
 
 WORKERS: Final = min(2, os.cpu_count() or 1)
@@ -109,7 +107,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--verifications", type=int, default=20_000, help="at least so many")
     parser.add_argument("--seed", type=int, default=1, help="of the first world")
-    parser.add_argument("--page", action="store_true", help="write docs/reports/simulation.md")
     options = parser.parse_args()
     workers = 1 if options.verifications == 1 else WORKERS
     try:
@@ -128,8 +125,6 @@ def main() -> int:
     for what, seconds in figures.longest.items():
         short = figures.short_of_bound.get(what)
         print(f"  {seconds:9} s {what}{'' if short is None else f', bound less {short} s'}")
-    if options.page:
-        write_page(outcome, workers, options.verifications)
     return 0
 
 
