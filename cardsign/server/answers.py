@@ -133,8 +133,8 @@ def _json(value: Json) -> bytes:
 #: Bytes. A request for a card has about 100; what other methods send is refused anyway.
 MAX_REQUEST_BYTES: Final = 64 * 1024
 
-# The names of the one operation that is served, in A2A 1.0 and 0.3.
-_CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
+#: The names of the one operation that is served, in A2A 1.0 and 0.3.
+CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
 # The other operations, in 1.0 (9.4) and 0.3 (7): known, and no business of a card server.
 _OTHER_METHODS: Final = frozenset(
     {
@@ -181,7 +181,7 @@ class Call:
     @property
     def asks_for_card(self) -> bool:
         """Whether it is the one operation that is served."""
-        return self.method in _CARD_METHODS
+        return self.method in CARD_METHODS
 
 
 def read_call(untrusted_body: bytes) -> Call:

@@ -113,6 +113,7 @@ def sdk_agent(
     serve_card: Callable[[dict[str, Any]], bytes] = lambda card: json.dumps(card).encode(),
     token: str = "",
     wrap: Callable[[Any, dict[str, Any]], Any] = lambda app, card: app,
+    extended_name: str = "",
 ) -> Iterator[SdkAgent]:
     """Run an agent of the SDK.
 
@@ -121,13 +122,14 @@ def sdk_agent(
         serve_card: The card's bytes at the well-known path.
         token: The bearer token that it demands; "" for none.
         wrap: What stands before it, by its application and its card.
+        extended_name: The name in an extended card of its own; "" for none.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         agent = SdkAgent(listening.getsockname()[1])
         card = make_card(agent.port)
-        app = wrap(_app(card, serve_card(card), agent, token), card)
+        app = wrap(_app(card, serve_card(card), agent, token, extended_name), card)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -142,9 +144,13 @@ def sdk_agent(
             assert not thread.is_alive()
 
 
-def _app(card: dict[str, Any], served: bytes, agent: SdkAgent, token: str) -> Any:
+def _app(
+    card: dict[str, Any], served: bytes, agent: SdkAgent, token: str, extended_name: str
+) -> Any:
     sdk_card = parse_agent_card(json.loads(json.dumps(card)))
-    handler = DefaultRequestHandler(Agent(), InMemoryTaskStore(), sdk_card)
+    extended = parse_agent_card(json.loads(json.dumps({**card, "name": extended_name})))
+    own = {"extended_agent_card": extended} if extended_name else {}
+    handler = DefaultRequestHandler(Agent(), InMemoryTaskStore(), sdk_card, **own)
 
     async def well_known(request: Request) -> Response:
         return Response(served, media_type="application/json")
@@ -152,7 +158,8 @@ def _app(card: dict[str, Any], served: bytes, agent: SdkAgent, token: str) -> An
     routes = [
         Route(CARD_PATH, well_known),
         *create_jsonrpc_routes(handler, "/a2a", enable_v0_3_compat=True),
-        *create_rest_routes(handler, path_prefix="/rest"),
+        *create_jsonrpc_routes(handler, "/unlisted", enable_v0_3_compat=True),
+        *create_rest_routes(handler, path_prefix="/rest", enable_v0_3_compat=True),
     ]
     inner = Starlette(routes=routes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Iterable
 from io import BytesIO
@@ -13,6 +14,7 @@ import pytest
 from flask import Flask, request
 from publications import PUBLIC, publish_cards
 from served import Site
+from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
@@ -65,7 +67,10 @@ def ask_wsgi(site: Site, settings: ServerSettings) -> Ask:
     mounted = Client(mount_cards(agent, site.directory, settings, log=lambda line: None))
 
     def ask(method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-        answer = mounted.open(path, method=method, data=body, headers=headers)
+        try:
+            answer = mounted.open(path, method=method, data=body, headers=headers)
+        except RequestEntityTooLarge as error:  # werkzeug's client raises what an answer is about
+            return error.code, b""
         return answer.status_code, answer.data
 
     return ask
@@ -154,8 +159,9 @@ OTHERS = {
     "another method": json.dumps(SEND).encode(),
     "no JSON": b"\xff{",
     "nothing": b"",
-    "a batch": b"[" + json.dumps(CALL).encode() + b"]",
-    "a member twice": b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","method":"x"}',
+    "a batch": b"[" + json.dumps(SEND).encode() + b"]",
+    "a member twice": b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","method":"x"}',
+    "the name in a text": json.dumps({"message": {"text": CALL["method"]}}).encode(),
     "as long as may be read": b"x" * MAX_REQUEST_BYTES,
     "longer than may be read": b"x" * (MAX_REQUEST_BYTES + 1),
     "far longer": b"x" * (20 * MAX_REQUEST_BYTES),
@@ -168,6 +174,30 @@ def test_any_other_body_reaches_the_agent_whole(ask: Ask, body: bytes) -> None:
     status, said = ask("POST", "/a2a", body)
     assert status == 202
     assert said in (b"POST " + body, b"POST|" + body)
+
+
+@pytest.mark.parametrize("path", ["/a2a", "/other", CARD])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + json.dumps(CALL).encode() + b"]",
+        b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","method":"x"}',
+        json.dumps(CALL).encode() + b" " * MAX_REQUEST_BYTES,
+        json.dumps(CALL).encode("utf-16"),
+        rb'{"method":"\u0047etExtendedAgentCard",}',
+        json.dumps({**CALL, "id": []}).encode(),
+    ],
+    ids=["a batch", "a member twice", "too long", "UTF-16", "an escaped letter", "no id"],
+)
+def test_what_an_agent_could_take_for_a_request_for_the_card_is_refused(
+    ask: Ask, path: str, body: bytes
+) -> None:
+    """It may have a card of its own; `tests/integrations` has one, and the other forms."""
+    for method in ("POST", "post"):
+        status, said = ask(method, path, body)
+        assert status in (200, 404, 405, 413)
+        if status == 200:
+            assert "error" in json.loads(said)
 
 
 @pytest.mark.parametrize(
@@ -289,15 +319,67 @@ def test_a_body_of_wsgi_without_an_end_is_not_read(site: Site, settings: ServerS
             raise AssertionError(size)
 
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": Endless()}
-    seen: list[Any] = []
+    mounted = mount_cards(lambda *_: [b"agent"], site.directory, settings, log=lambda line: None)
+    assert list(mounted(environ, lambda *_: None)) == [b"agent"]
 
-    def stub(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        seen.append(environ["wsgi.input"])
+
+@pytest.mark.parametrize("length", [None, "100000000"])
+def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(
+    site: Site, settings: ServerSettings, length: str | None
+) -> None:
+    """It gets an error in place of a card method, and again where it goes on; the client 413."""
+    body = b" " * MAX_REQUEST_BYTES + json.dumps(CALL).encode() + b"rest"
+    got = b""
+
+    def reader(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        nonlocal got
+        start_response("200 OK", [])
+        with contextlib.suppress(RequestEntityTooLarge):
+            while piece := environ["wsgi.input"].read(10):
+                got += piece
+        environ["wsgi.input"].read(1)
         return []
 
-    mounted = mount_cards(stub, site.directory, settings, log=lambda line: None)
-    list(mounted(environ, lambda *_: None))
-    assert isinstance(seen[0], Endless)
+    statuses: list[str] = []
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": BytesIO(body)}
+    environ |= {} if length is None else {"CONTENT_LENGTH": length}
+    mounted = mount_cards(reader, site.directory, settings, log=lambda line: None)
+    answer = list(mounted(environ, lambda status, *_: statuses.append(status)))
+    assert statuses == ["200 OK", "413 CONTENT TOO LARGE"]
+    assert b"error" in answer[0]
+    assert body.startswith(got)
+    assert b"Card" not in got
+
+
+def test_a_body_of_wsgi_may_come_in_pieces(site: Site, settings: ServerSettings) -> None:
+    """A stream may give less than it is asked for."""
+
+    class Slow(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(min(size or 0, 7))
+
+    mounted = Client(mount_cards(agent, site.directory, settings, log=lambda line: None))
+    for method, status in (("GetExtendedAgentCard", 401), ("SendMessage", 202)):
+        body = json.dumps({**CALL, "method": method}).encode()
+        over = {"wsgi.input": Slow(body), "wsgi.input_terminated": True}
+        answer = mounted.post("/a2a", environ_overrides=over)
+        assert answer.status_code == status
+        assert status == 401 or answer.data == b"POST " + body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "gzip"},
+        {"Content-Type": "application/json; charset=utf-16"},
+        {"Content-Encoding": "identity", "Content-Type": 'text/plain;charset="UTF-8"'},
+    ],
+)
+def test_an_encoded_body_is_refused(ask: Ask, headers: dict[str, str]) -> None:
+    """Nobody before the agent can tell what the agent would read."""
+    expected = 202 if "identity" in headers.values() else 415
+    assert ask("POST", "/other", b"body", **headers)[0] == expected
+    assert ask("PUT", "/other", b"body", **headers)[0] == 202
 
 
 @pytest.mark.parametrize("body", [b"", json.dumps(CALL).encode()], ids=["GET", "JSON-RPC"])
@@ -369,7 +451,7 @@ def test_the_paths_of_the_card_are_whole_ones(
     assert staff in answer.data
     elsewhere = {**below, "SCRIPT_NAME": "/agents/waves"}
     answer = Client(mounted).open("/", method="POST", data=body, environ_overrides=elsewhere)
-    assert answer.status_code == 202
+    assert answer.status_code == 404
 
     mounted = mount_cards(async_agent, tmp_path / "below", settings, log=lambda line: None)
     scope = {
@@ -416,6 +498,18 @@ def test_a_blueprint_answers_for_the_card(flask_agent: Any, site: Site) -> None:
     assert flask_agent.post("/a2a", data=other).data == b"agent: " + other
     long = b"x" * (3 * MAX_REQUEST_BYTES)
     assert flask_agent.post("/a2a", data=long).data == b"agent: " + long
+
+
+def test_a_blueprint_comes_before_what_reads_the_body(site: Site, settings: ServerSettings) -> None:
+    """A function of the application's own, such as one that logs, may have been there first."""
+    app = Flask("agent")
+    app.before_request(lambda: request.get_data() and None)
+    app.register_blueprint(card_blueprint(site.directory, settings, log=lambda line: None))
+    app.add_url_rule("/a2a", view_func=lambda: request.get_data(), methods=["POST"])
+    client = app.test_client()
+    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 401
+    assert client.post("/a2a", data=json.dumps(CALL) + " " * MAX_REQUEST_BYTES).status_code == 413
+    assert client.post("/a2a", data=json.dumps(SEND)).data == json.dumps(SEND).encode()
 
 
 def test_a_blueprint_follows_the_publication(flask_agent: Any, site: Site, key: PrivateKey) -> None:
