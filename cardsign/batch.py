@@ -63,7 +63,7 @@ def verify_many(
     """Verify cards, and yield a view of what came of each, in the order given.
 
     Args:
-        names: Files, bundles, URLs, and objects of stores.
+        names: Files, URLs, and objects of stores.
         verifier: By what they are judged.
         view: What is wanted of an outcome. A worker process makes it and sends nothing else.
         read: Reads a card of this machine; :meth:`cardsign.inputs.Inputs.read`.

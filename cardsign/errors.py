@@ -11,7 +11,6 @@
     │   ├── SignatureRefused     a signature that is malformed or forbidden  sig.*
     │   ├── StatementRefused     a keyset or release statement, in jose      statement.*
     │   ├── BuildRefused         a source that no card can be made of        build.*
-    │   ├── BundleRefused        a card with its statements in one file      bundle.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
     ├── VerificationError        the card was not returned, in cardsign.verify
@@ -122,10 +121,6 @@ class SignatureRefused(InputRefused):
 
 class BuildRefused(InputRefused):
     """A source that no card can be made of: it is malformed, or lacks what a card needs."""
-
-
-class BundleRefused(InputRefused):
-    """A file that says it is a bundle of card and statements, and is not one."""
 
 
 class SigningRefused(InputRefused):

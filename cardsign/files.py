@@ -26,6 +26,10 @@ from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 #: Inode, nanoseconds and size of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
 
+#: Bytes. More than any card or statement has: one that is too large is refused as such, and not
+#: called unreadable.
+MAX_INPUT_BYTES: Final = 4 * 1024 * 1024
+
 PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
 _SHARED_BITS: Final = 0o077  # any access of group or others

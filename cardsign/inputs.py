@@ -1,4 +1,4 @@
-"""The cards that somebody names: files, folders, bundles, URLs, objects of stores, git revisions.
+"""The cards that somebody names: files, folders, URLs, objects of stores, git revisions.
 
 Object stores are read by fsspec (extra ``cluster``): ``s3://bucket/cards/``. What it raises
 depends on the store, so it is turned into a fault of the file here.
@@ -25,8 +25,7 @@ from cardsign.errors import (
     ServeFault,
     UsageFault,
 )
-from cardsign.files import read_bytes
-from cardsign.trust.supplied import MAX_BUNDLE_BYTES
+from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
@@ -100,7 +99,7 @@ class Inputs:
             return None
         if name in self.folders:
             _check_within(name, self.folders[name])
-        return read_bytes(name, max_bytes=MAX_BUNDLE_BYTES)
+        return read_bytes(name, max_bytes=MAX_INPUT_BYTES)
 
 
 def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:

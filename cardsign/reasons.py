@@ -341,8 +341,6 @@ _TABLE: Final = (
      "Check this machine's clock."),
     ("statement.expired", "The statement has expired.",
      "Check this machine's clock, then fetch it again. Else ask the issuer for a newer one."),
-    ("bundle.malformed", "The file says that it is a bundle, but it is malformed.",
-     "Ask for it again, or make one: cardsign bundle CARD --statements DIR"),
     # --- credential: what a peer is shown (docs/guides/call.md) ------------------------------
     ("credential.none", "There is no credential for this peer, or it cannot be read.",
      "Name one with --credential env:NAME, or add an entry to your own credentials.toml."),

@@ -14,24 +14,17 @@ from cardsign.errors import (
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
-    BundleRefused,
-    CardRefused,
     InputRefused,
     LocalFault,
     UsageFault,
 )
+from cardsign.files import MAX_INPUT_BYTES
 from cardsign.inputs import read_object
 from cardsign.reasons import Reason
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.supplied import (
-    MAX_BUNDLE_BYTES,
-    NO_STATEMENTS,
-    SuppliedStatements,
-    is_bundle,
-    read_bundle,
-)
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import is_url
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_extended, reach_verdict
@@ -124,7 +117,7 @@ class Verifier:
     _discoverer: Discoverer | None = field(default=None, init=False)
 
     def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
-        """The verdict on a card in hand, or on the one in a bundle.
+        """The verdict on a card in hand, or at a URL.
 
         Args:
             name: How the verdict calls the card.
@@ -139,26 +132,21 @@ class Verifier:
             if is_url(name):
                 found = self.look_up(name)
                 return Outcome(found.url, found.report, found.untrusted_card)
-            untrusted_bytes = read_object(name, max_bytes=MAX_BUNDLE_BYTES)
+            untrusted_bytes = read_object(name, max_bytes=MAX_INPUT_BYTES)
         name = "(stdin)" if name == "-" else name
-        opened = self._opened(name, untrusted_bytes)
-        if isinstance(opened, Outcome):
-            return opened
-        card, supplied = opened
         expect = self.expect
         if expect is None and self.by_origin:
-            expect = subject_by_origin(card, self.policy)
+            expect = subject_by_origin(untrusted_bytes, self.policy)
         report = reach_verdict(
-            card,
+            untrusted_bytes,
             expect=expect,
             policy=self.policy,
             now=self.now(),
-            supplied=supplied,
+            supplied=self.supplied,
             states=self.states,
             historic=self.historic,
         )
-        is_card = card is untrusted_bytes
-        return Outcome(name, self._explained(report), untrusted_bytes if is_card else b"")
+        return Outcome(name, self._explained(report), untrusted_bytes)
 
     def look_up(self, url: str, *, fresh: bool = False) -> Discovery:
         """The verdict on the card at a URL, and what was received.
@@ -195,7 +183,7 @@ class Verifier:
 
         Args:
             public: The name of the public card, or a URL, which is asked.
-            untrusted_public: The public card or its bundle; empty for a URL.
+            untrusted_public: The public card as received; empty for a URL.
             extended: The name of the extended card.
             untrusted_extended: The extended card as received.
             audience: The id of the audience, as the issuer gave it.
@@ -204,20 +192,14 @@ class Verifier:
             UsageFault: ``usage.conflict``: nothing says whose both cards should be.
             LocalFault: As :meth:`examine`.
         """
-        expect = self.expect
+        expect, supplied = self.expect, self.supplied
         if is_url(public):
             found = self.look_up(public)
-            public, card, supplied = found.url, found.untrusted_card, found.supplied
-            if not card:
+            public, untrusted_public = found.url, found.untrusted_card
+            if not untrusted_public:
                 yield Outcome(public, found.report)
                 return
-            expect, supplied = expect or CardUrl(public), self.supplied.joined(supplied)
-        else:
-            opened = self._opened(public, untrusted_public)
-            if isinstance(opened, Outcome):
-                yield opened
-                return
-            card, supplied = opened
+            expect, supplied = expect or CardUrl(public), supplied.joined(found.supplied)
         if expect is None:
             raise UsageFault(
                 "usage.conflict",
@@ -225,7 +207,7 @@ class Verifier:
                 hint="Name the subject with --issuer, --origin or --jwks.",
             )
         reports = examine_extended(
-            card,
+            untrusted_public,
             untrusted_extended,
             of=expect,
             audience=audience,
@@ -235,27 +217,8 @@ class Verifier:
             states=self.states,
             historic=self.historic,
         )
-        is_bundled = bool(untrusted_public) and card is not untrusted_public
-        yield Outcome(public, self._explained(reports[0]), b"" if is_bundled else card)
+        yield Outcome(public, self._explained(reports[0]), untrusted_public)
         yield Outcome(extended, self._explained(reports[1]), untrusted_extended)
-
-    def _opened(
-        self, name: str, untrusted_bytes: bytes
-    ) -> tuple[bytes, SuppliedStatements] | Outcome:
-        """The card and what came with it; or the verdict where its bundle cannot be opened."""
-        if not is_bundle(untrusted_bytes):
-            return untrusted_bytes, self.supplied
-        try:
-            card, bundled = read_bundle(untrusted_bytes)
-        except BundleRefused as refusal:
-            try:
-                entry = self.policy.find(self.expect)
-            except CardRefused:  # a URL that nobody may ask is nobody's
-                entry = None
-            report = Report.unread(refusal, entry.name if entry else name, self.now())
-            issuer = entry.name if entry and not entry.is_holder else None
-            return Outcome(name, replace(report, issuer=issuer, historic=self.historic))
-        return card, self.supplied.joined(bundled)
 
     def _explained(self, report: Report) -> Report:
         """Without a policy, say first that this is what is missing."""

@@ -16,7 +16,7 @@ from cardsign import batch
 from cardsign.batch import in_processes, in_threads, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import CardUrl, Issuer, KeysAnchor, Policy, PolicyFile, TrustedIssuer
+from cardsign.trust import Issuer, KeysAnchor, Policy, PolicyFile, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verifier import Verifier, subject_by_origin
 from cardsign.verify import Report
@@ -133,13 +133,6 @@ def test_a_missing_policy_is_told(
     data = cards[0].with_name(card).read_bytes()
     found = Verifier(policy, lambda: NOW, Issuer("north"), file=file).examine(card, data)
     assert found.reasons[0].message.startswith("there is no policy") is is_told
-
-
-def test_a_bundle_that_is_none_is_refused_for_any_url() -> None:
-    """Also for one that nobody may ask, and that is nobody's."""
-    verifier = Verifier(policy_of(KEYS), lambda: NOW, CardUrl("ftp://north.example"))
-    found = verifier.examine("a", b'{"format": "cardsign-bundle/1"}')
-    assert (found.verdict, found.reasons[0].code) == ("invalid", "bundle.malformed")
 
 
 # What a task may do to its process; every one must be defined here for a worker to find it.

@@ -34,7 +34,6 @@ _COMMANDS: Final = {
     "verify": "Verify cards and URLs, and say why or why not.",
     "fetch": "Fetch a card, verify it, and write what was verified.",
     "call": "Send a text to an agent whose card is trusted.",
-    "bundle": "Put a card and its issuer's statements into one file.",
     "trust": "Say which issuers to trust, and by which keys.",
     "peers": "Verify the cards of all issuers, and show their state.",
     "inspect": "Show what a card holds.",
@@ -54,7 +53,6 @@ _COMMANDS: Final = {
 }
 #: Where a command is that is not in the module of its name.
 _ELSEWHERE: Final = {
-    "bundle": "verify:bundle",
     "call": "fetch:call",
     "canonicalize": "sign:canonicalize",
     "check": "lint:check",

@@ -28,8 +28,8 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES
 def inspect(card: str, page: str | None, jwks: str | None) -> None:
     """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
 
-    With --html, CARD may also be a bundle or a publication directory, with an issuer's
-    statements. The page shows the verdict of a verifier that trusts the newest of these statements.
+    With --html, CARD may also be a publication directory, with its issuer's statements. The
+    page shows the verdict of a verifier that trusts the newest of these statements.
     """
     if page is not None:
         write_output(page, _page(card, jwks).encode())
@@ -75,16 +75,11 @@ def _value(value: Json) -> str:
 def _page(card: str, jwks: str | None) -> str:
     from cardsign.explain.page import Published, card_page
     from cardsign.publish.generation import load_current
-    from cardsign.trust.supplied import is_bundle, read_bundle
 
     keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
     if card != STDIO and Path(card).is_dir():
         one = load_current(Path(card))
         given = one.card, Published(tuple(one.keysets.values()), one.release, keys or one.jwks)
-    elif is_bundle(data := read_input(card)):
-        data, supplied = read_bundle(data)
-        release = next(iter(supplied.untrusted_releases), None)
-        given = data, Published(supplied.untrusted_keysets, release, keys)
     else:
-        given = data, Published(jwks=keys)
+        given = read_input(card), Published(jwks=keys)
     return card_page(*given, now=moment())[0]

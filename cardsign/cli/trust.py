@@ -49,7 +49,7 @@ from cardsign.cli.views import (
     state_lines,
 )
 from cardsign.errors import FileFault, LocalFault, StateFault
-from cardsign.files import write_atomic
+from cardsign.files import MAX_INPUT_BYTES, write_atomic
 from cardsign.trust.disk import floor_to_json, identity_of
 from cardsign.trust.enroll import (
     begin_states,
@@ -59,7 +59,6 @@ from cardsign.trust.enroll import (
 from cardsign.trust.policy import POLICY_FILE
 from cardsign.trust.policytext import EMPTY_POLICY
 from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
-from cardsign.trust.supplied import MAX_BUNDLE_BYTES
 from cardsign.verify.policy_line import decided_by
 
 _FORGETTING: Final = "older cards and statements of"
@@ -332,7 +331,7 @@ _ASKED: Final = option_group(
 def test(card: str, named: VerifierOptions) -> int:
     """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
 
-    CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
+    Nothing is remembered. Exit status as that of verify.
     """
     loaded = named.trust.needed()
     trust = replace(named.trust, trust_file=loaded.path)
@@ -343,7 +342,7 @@ def test(card: str, named: VerifierOptions) -> int:
         remembered = trust.stored.recall(issuer)
         say_if_old(remembered.keyset, datetime.now(UTC))
         verifier.states = TransientStates({issuer.name: remembered})
-    report = verifier.examine(card, read_input(card, max_bytes=MAX_BUNDLE_BYTES)).result
+    report = verifier.examine(card, read_input(card, max_bytes=MAX_INPUT_BYTES)).result
     if isinstance(report, LocalFault):
         raise report
     decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)

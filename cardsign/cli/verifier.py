@@ -150,7 +150,7 @@ accept_option: Final = option(
 
 statements_option: Final = option(
     "--statements FILE|DIR...",
-    "Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
+    "Keyset and release statements of the issuer: a file, or a folder, whose "
     "*.json files are searched, subfolders too. May be repeated.",
     type=PATH,
 )

@@ -1,4 +1,4 @@
-"""``cardsign verify``: one verdict for each card. And ``bundle``, which makes one file for it."""
+"""``cardsign verify``: one verdict for each card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from cardsign.cli.arguments import (
     option,
     option_group,
     read_input,
-    refuse_two_documents,
     write_output,
 )
 from cardsign.cli.commands import command
@@ -34,7 +33,6 @@ from cardsign.cli.talk import (
     is_json,
     is_quiet,
     print_json,
-    printed,
     say,
 )
 from cardsign.cli.verifier import (
@@ -44,7 +42,6 @@ from cardsign.cli.verifier import (
     network_options,
     statements_option,
     summary,
-    supplied_statements,
     trust_options,
 )
 from cardsign.cli.views import first_line, render_verdict
@@ -55,9 +52,8 @@ from cardsign.errors import (
     LocalFault,
     UsageFault,
 )
-from cardsign.files import locked, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, locked, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
-from cardsign.trust.supplied import MAX_BUNDLE_BYTES, write_bundle
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
 from cardsign.verify.report import EXIT_OF, Report
@@ -228,8 +224,7 @@ def verify(
 
     Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
     without a path means /.well-known/agent-card.json there, then the legacy path. The statements
-    that the issuer's anchor needs are fetched too, and remembered. A file may be a bundle. Its
-    statements are checked like any others.
+    that the issuer's anchor needs are fetched too, and remembered.
 
     With --json one object is printed for each card, with the card's name as `input`; several are
     JSON Lines. If a fault of this machine kept a card from being read, the object has `error`
@@ -255,7 +250,7 @@ def verify(
     verifier = named.verifier()
     verifier.by_origin = len(names) > 1 or many.results is not None
     if STDIO in names:
-        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)
+        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
     policy = "" if verifier.file is None else verifier.file.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
@@ -439,7 +434,7 @@ def _beside(
 ) -> Iterator[Outcome]:
     untrusted_public = given.get(public, b"")
     if not untrusted_public and not is_url(public):
-        untrusted_public = read_bytes(Path(public), max_bytes=MAX_BUNDLE_BYTES)
+        untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
     untrusted_extended = read_input(extended)
     return verifier.examine_beside(public, untrusted_public, extended, untrusted_extended, audience)
 
@@ -467,33 +462,3 @@ def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
         print_json(sarif_log(outcomes))
     else:
         click.echo(junit_xml(outcomes))
-
-
-@command(example="cardsign bundle signed.json --statements public/ -o card.bundle.json")
-@click.argument("card")
-@statements_option
-@option("-o --output OUT", "Where the bundle goes [default: stdout].", default=STDIO)
-def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
-    """Put CARD ('-' for stdin) and its issuer's statements into one file.
-
-    It is for a verifier without a network: cardsign verify BUNDLE --issuer NAME. A bundle brings
-    no trust; the verifier's own policy decides. Name the newest release, and all keyset statements
-    from the one that the verifier has pinned.
-    """
-    refuse_two_documents(output)
-    if not statements:
-        raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
-    supplied = supplied_statements(statements)
-    releases = set(supplied.untrusted_releases)
-    if len(releases) > 1:
-        raise UsageFault(
-            "usage.conflict",
-            f"a bundle holds one release, and --statements name {len(releases)}",
-            hint="Name the newest one.",
-        )
-    release = next(iter(releases), None)
-    write_output(output, write_bundle(read_input(card), supplied.untrusted_keysets, release))
-    keysets = len(supplied.untrusted_keysets)
-    if printed({"output": output, "keysets": keysets, "release": release is not None}):
-        return
-    say("wrote the bundle; it brings no trust, the verifier's own policy decides")

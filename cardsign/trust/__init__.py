@@ -76,15 +76,10 @@ if TYPE_CHECKING:
     from cardsign.trust.state import read_state as read_state
     from cardsign.trust.state import rollback_floor as rollback_floor
     from cardsign.trust.state import state_bytes as state_bytes
-    from cardsign.trust.supplied import BUNDLE_FORMAT as BUNDLE_FORMAT
-    from cardsign.trust.supplied import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
     from cardsign.trust.supplied import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
     from cardsign.trust.supplied import MAX_STEPS as MAX_STEPS
     from cardsign.trust.supplied import NO_STATEMENTS as NO_STATEMENTS
     from cardsign.trust.supplied import SuppliedStatements as SuppliedStatements
-    from cardsign.trust.supplied import is_bundle as is_bundle
-    from cardsign.trust.supplied import read_bundle as read_bundle
     from cardsign.trust.supplied import read_statements as read_statements
-    from cardsign.trust.supplied import write_bundle as write_bundle
 
 __getattr__ = lazy_names(__name__)

@@ -191,7 +191,7 @@ READ_ONLY = {
     "tokens list",
     "config check",
     "config schema",
-    *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "serve"),
+    *("canonicalize", "verify", "fetch", "call", "inspect", "explain", "serve"),
     *("check", "contract check", "diff", "drift"),
     *("completion", "keys export", "keys list", "keys show", "keys backup", "keys jwks"),
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),

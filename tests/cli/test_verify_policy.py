@@ -170,17 +170,6 @@ def test_a_card_that_cannot_be_fetched_is_indeterminate(
     assert said.json["checked_at"] is not None
 
 
-def test_a_server_cannot_answer_with_a_bundle(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes], network: dict[str, bytes]
-) -> None:
-    """Only a file is opened; a server's statements have URLs of their own."""
-    bundle = cardsign("bundle", "signed.json", "--statements", "statements").out
-    network[URL] = bundle
-    said = verify(cardsign, URL)
-    assert (said.status, peer.codes(said)[0]) == (1, "sig.none")
-    assert said.json["statements"]["keyset"] is None
-
-
 def test_what_was_seen_is_remembered(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
     """The statements are needed once; without them and without a memory nothing is known."""
     assert verify(cardsign, *WHOLE).status == 0

@@ -18,7 +18,7 @@ from cardsign.card import PROFILES, parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose import sign_payload
 from cardsign.statements import TYP_KEYSET, TYP_RELEASE
-from tests.fuzz.edits import NUMBERS, TEXTS, dump, edit, load, places_of
+from tests.fuzz.edits import NUMBERS, TEXTS, dump, edit, load
 from tests.fuzz.issuing import CARD_SIGNERS, PEOPLE, key, listed, people
 from tests.support import one_signature, under_header
 
@@ -217,19 +217,6 @@ def _payload_of(record: bytes) -> bytes:
 def _members_of(record: bytes) -> dict[str, Any] | None:
     members = load(_payload_of(record))
     return members if isinstance(members, dict) else None
-
-
-def mutate_bundle(data: bytes, random: Random) -> bytes | None:
-    """A bundle: one of the documents that it carries as texts, or its own members."""
-    bundle = load(data)
-    texts = [one for one in places_of(bundle) if isinstance(one[0][one[1]], str)]
-    if not texts or random.random() < 0.4:
-        return mutate_json(data, random)
-    container, token = random.choice(texts)
-    kind = b"c" if token == "card" else b"k"
-    changed = _RECORDS[kind](container[token].encode("utf-8", "replace"), random)
-    container[token] = (changed or b"").decode("utf-8", "replace")
-    return dump(bundle, random)
 
 
 # ------------------------------------------------------------------ TOML

@@ -14,7 +14,7 @@ from typing import Any, Final
 from cardsign.build import BuildOptions, build_card
 from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
 from cardsign.card.strictjson import scan_object
-from cardsign.errors import BuildRefused, InputRefused, JsonRefused
+from cardsign.errors import BuildRefused, JsonRefused
 from cardsign.jose import MAX_JWKS_BYTES, JwkSet, base64url, read_entry
 from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
 from cardsign.trust import (
@@ -22,15 +22,12 @@ from cardsign.trust import (
     CardUrl,
     Holder,
     Issuer,
-    is_bundle,
     parse_policy,
     raise_floors,
-    read_bundle,
     read_lock,
     read_policy,
     read_state,
     state_bytes,
-    write_bundle,
 )
 from tests.fuzz.issuing import URL
 
@@ -136,24 +133,6 @@ def check_marker(data: bytes) -> None:
     marker = find_marker(document)
     if marker is not None:
         assert find_marker(with_marker(document, marker)) == marker
-
-
-def check_bundle(data: bytes) -> None:
-    """A bundle is known for one; what can be bundled again is the same evidence."""
-    card, supplied = read_bundle(data)
-    assert is_bundle(data)
-    try:
-        again = write_bundle(
-            card,
-            supplied.untrusted_keysets,
-            next(iter(supplied.untrusted_releases), None),
-        )
-    except InputRefused:  # reading takes a bundle apart; only writing looks at what is in it
-        return
-    found, came = read_bundle(again)
-    assert found == card
-    assert came.untrusted_releases == supplied.untrusted_releases
-    assert set(came.untrusted_keysets) == set(supplied.untrusted_keysets)
 
 
 def check_policy(data: bytes) -> None:

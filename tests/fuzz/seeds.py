@@ -18,7 +18,6 @@ from cardsign.trust import (
     RollbackFloor,
     floor_to_json,
     state_bytes,
-    write_bundle,
 )
 from tests.attack_runner.corpus import load_attacks
 from tests.fuzz.issuing import (
@@ -188,12 +187,6 @@ origins = ["https://first.example"]
 anchor.tofu = true
 """
     return [text.encode(), b"format = 1\n"]
-
-
-def bundles() -> list[bytes]:
-    """A card with its history; a card alone."""
-    card = dump(signed(PORTABLE, key("card2")))
-    return [write_bundle(card, keysets()[:2], releases()[1]), write_bundle(card, (), None)]
 
 
 def _floor() -> RollbackFloor:

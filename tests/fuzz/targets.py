@@ -13,7 +13,6 @@ from typing import Final
 
 from cardsign.errors import (
     BuildRefused,
-    BundleRefused,
     CardRefused,
     CardsignError,
     InputRefused,
@@ -115,7 +114,6 @@ TARGETS: Final[dict[str, Target]] = {
         seeds.cards,
         seeds.published_cards,
     ),
-    "bundle": Target(readers.check_bundle, (BundleRefused,), change.mutate_bundle, seeds.bundles),
     "policy": Target(
         readers.check_policy,
         (UsageFault,),

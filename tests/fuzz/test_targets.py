@@ -18,7 +18,6 @@ REACHED = {
     "release": ("accepted", "statement.members", "statement.shape"),
     "walk": ("0 steps", "1 steps", "2 steps"),
     "marker": ("accepted", "extended.marker"),
-    "bundle": ("accepted", "bundle.malformed"),
     "policy": ("accepted", "policy.malformed"),
     "lock": ("accepted", "lock.malformed"),
     "state": ("statement.members", "statement.format"),
