@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,8 +15,6 @@ from cardsign.cli.arguments import (
     dry_run_option,
     is_dry_run,
     option,
-    option_group,
-    read_input,
     to_change,
     yes_option,
 )
@@ -26,14 +23,10 @@ from cardsign.cli.enroll import add, import_
 from cardsign.cli.talk import ask_first, print_table, printed, safe, say
 from cardsign.cli.verifier import (
     TrustOptions,
-    VerifierOptions,
-    accept_option,
     edit_options,
     policy_options,
     state_options,
-    statements_option,
     supplied_statements,
-    trust_options,
 )
 from cardsign.cli.views import (
     floor_text,
@@ -41,15 +34,13 @@ from cardsign.cli.views import (
     issuer_lines,
     keyset_lines,
     kind_of,
-    members,
     pin_json,
-    render_verdict,
     say_if_old,
     state_json,
     state_lines,
 )
-from cardsign.errors import FileFault, LocalFault, StateFault
-from cardsign.files import MAX_INPUT_BYTES, write_atomic
+from cardsign.errors import FileFault, StateFault
+from cardsign.files import write_atomic
 from cardsign.trust.disk import floor_to_json, identity_of
 from cardsign.trust.enroll import (
     begin_states,
@@ -58,8 +49,7 @@ from cardsign.trust.enroll import (
 )
 from cardsign.trust.policy import POLICY_FILE
 from cardsign.trust.policytext import EMPTY_POLICY
-from cardsign.trust.state import DirectoryStates, IssuerState, TransientStates
-from cardsign.verify.policy_line import decided_by
+from cardsign.trust.state import DirectoryStates, IssuerState
 
 _FORGETTING: Final = "older cards and statements of"
 
@@ -304,62 +294,3 @@ def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
         return
     click.echo("\n".join(keyset_lines(newest)))
     say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
-
-
-# ``cardsign trust test``: what the policy would say of a card, and which line of it decides.
-
-
-#: Of what ``cardsign trust test`` asks, as `named`.
-_ASKED: Final = option_group(
-    VerifierOptions,
-    "named",
-    option("--issuer NAME", "Judge it as a card of this issuer."),
-    option("--origin ORIGIN", "Judge it as a card of this origin."),
-    option("--jwks FILE", "Use this instead of asking the URL of the issuer's `jwks` anchor."),
-    accept_option,
-    statements_option,
-    trust_options,
-)
-
-
-@trust_commands.command(
-    short_help="Say what verify would say of a card, and why.",
-    example="cardsign trust test signed.json --issuer partner",
-)
-@click.argument("card")
-@_ASKED
-def test(card: str, named: VerifierOptions) -> int:
-    """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
-
-    Nothing is remembered. Exit status as that of verify.
-    """
-    loaded = named.trust.needed()
-    trust = replace(named.trust, trust_file=loaded.path)
-    verifier = replace(named, trust=trust).verifier()
-    subject = verifier.expect
-    issuer = loaded.policy.find(subject)
-    if issuer is not None and not trust.no_state:
-        remembered = trust.stored.recall(issuer)
-        say_if_old(remembered.keyset, datetime.now(UTC))
-        verifier.states = TransientStates({issuer.name: remembered})
-    report = verifier.examine(card, read_input(card, max_bytes=MAX_INPUT_BYTES)).result
-    if isinstance(report, LocalFault):
-        raise report
-    decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
-    decides = None
-    if decision is not None:
-        decides = {"file": str(loaded.path), **members(decision, "line member text is_set")}
-    if printed({"input": card, **report.to_json(), "decided_by": decides}):
-        return report.exit_status
-    if subject is None:
-        line = "nothing; name a subject with --issuer or --origin"
-    elif issuer is None:
-        line = f"{loaded.path}, which names no issuer for this subject"
-    elif decision is None:
-        line = "the card itself; no policy could accept it"
-    else:
-        unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
-        line = f"{loaded.path}:{decision.line} {safe(decision.text)}{unset}"
-    click.echo(render_verdict(card, report, verbose=True))
-    click.echo(f"  decided by: {line}")
-    return report.exit_status

@@ -61,14 +61,6 @@ class Lines:
             location = location[:-1]
         return self.places.get(location, 1)
 
-    def holds(self, location: Location) -> bool:
-        """Whether the text itself says something there."""
-        return location in self.places
-
-    def shown(self, line: int) -> str:
-        """The text of a line, without white space around it."""
-        return self.text[line - 1].strip() if 1 <= line <= len(self.text) else ""
-
 
 def _offsets(text: str) -> dict[Location, int]:
     """Where in the text each member, element and table begins."""

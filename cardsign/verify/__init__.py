@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.verify.policy_line import Decision as Decision
-    from cardsign.verify.policy_line import decided_by as decided_by
     from cardsign.verify.report import Answer as Answer
     from cardsign.verify.report import Answers as Answers
     from cardsign.verify.report import NotTrusted as NotTrusted

@@ -195,7 +195,7 @@ READ_ONLY = {
     *("check", "contract check", "diff", "drift"),
     *("completion", "keys export", "keys list", "keys show", "keys backup", "keys jwks"),
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
-    *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
+    *("keyset show", "keyset verify", "release show", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
     *("keyset draft", "help", "build", "keys rehearse", "mcp"),
 }
