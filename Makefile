@@ -94,9 +94,10 @@ dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development to
 
 check: lint types test  ## what a change has to pass
 
-lint: $(VENV)/.dev  ## ruff: rules and format
+lint: $(VENV)/.dev  ## ruff: rules and format; import-linter: which room imports which
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.dev  ## mypy --strict
 	@$(BIN)/mypy --strict

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +53,8 @@ def page_for_site(text: str, page: Path, source: str) -> str:
     def link(found: re.Match[str]) -> str:
         picture, words, path, fragment = found.groups()
         target = Path(os.path.normpath(page.parent / path))
+        if not (ROOT / target).exists():
+            sys.exit(f"{page}: {path} is not there")
         if target == Path("README.md"):
             target = Path("docs") / "index.md"  # the README, on the site
         if target.is_relative_to("docs") and target.suffix in {".md", ".png", ".svg"}:

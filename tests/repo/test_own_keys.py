@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cardsign import NotTrusted, NoVerdict, verify_card
-from cardsign.statements import digest_words, read_keyset
 from cardsign.trust import Policy, SuppliedStatements
 
 THEN = datetime(2026, 11, 24, tzinfo=UTC)  # between the release and its end
@@ -49,30 +47,6 @@ def test_the_demo_card_ends_with_its_release(keys: Path) -> None:
     """Nobody can renew it, since its keys are gone."""
     with pytest.raises((NoVerdict, NotTrusted)):
         _verified(keys, (keys / "agent-card.json").read_bytes(), datetime(2026, 12, 8, tzinfo=UTC))
-
-
-def test_the_demo_card_is_the_example_signed(root: Path, keys: Path) -> None:
-    """Signing added signatures, and changed nothing."""
-    signed = json.loads((keys / "agent-card.json").read_text("utf-8"))
-    del signed["signatures"]
-    assert signed == json.loads((root / "examples/cards/weather.json").read_text("utf-8"))
-
-
-def test_the_page_shows_the_digest_and_its_words(keys: Path) -> None:
-    """What people compare over another channel."""
-    digest = read_keyset((keys / "keyset/1.1.json").read_bytes()).id.digest
-    page = (keys / "README.md").read_text("utf-8")
-    assert digest in page
-    assert digest_words(digest) in page
-    assert digest in (keys / "trust.toml").read_text("utf-8")
-
-
-def test_every_kept_file_is_on_the_page(keys: Path, tracked: list[Path]) -> None:
-    """A file of a developer's own store is ignored by git and so not among them."""
-    page = (keys / "README.md").read_text("utf-8")
-    ours = {str(path.relative_to(keys)) for path in tracked if path.is_relative_to(keys)}
-    assert {"keyset/1.1.json", "release.json", "jwks.json", "agent-card.json"} < ours
-    assert {name for name in ours if name not in page} == {"README.md"}
 
 
 @pytest.mark.parametrize(
