@@ -209,8 +209,6 @@ _TABLE: Final = (
      "Compare them with the issuer over another channel: cardsign trust known show NAME"),
     ("trust.key_changed", "A new key is published that nothing you trust endorses.",
      "Do not use this card. Ask the issuer over another channel whether it changed its keys."),
-    ("trust.not_trustable", "No entry of a policy could trust a card like this.",
-     "Nothing was added. Ask the partner to sign the card: cardsign sign CARD -o OUT"),
     ("threshold.unmet", "Not all holders that the policy requires have signed this payload.",
      "Ask the missing holders to sign the card as it is."),
     ("state.none", "Nothing is remembered of the issuer, so a rollback cannot be seen.",

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import (
     PATH,
     dry_run_option,
@@ -20,7 +18,7 @@ from cardsign.cli.arguments import (
     option_group,
 )
 from cardsign.cli.commands import command
-from cardsign.cli.talk import ask_first, is_json, print_json, printed, safe, say
+from cardsign.cli.talk import ask_first, printed, safe, say
 from cardsign.cli.verifier import (
     NetworkOptions,
     TrustOptions,
@@ -34,7 +32,7 @@ from cardsign.cli.views import (
     pin_json,
     say_if_old,
 )
-from cardsign.errors import InputRefused, UsageFault, of_the_user
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -48,7 +46,6 @@ from cardsign.trust.enroll import (
     check_new_name,
     check_told,
     entry_text,
-    look_at,
     propose_first_contact,
     propose_jwks_url,
     propose_keys,
@@ -267,7 +264,7 @@ _COMPARISON: Final = option_group(
     ),
     option(
         "--yes",
-        "Do not ask: accept the keyset without comparing its digest, or the proposed entry.",
+        "Do not ask: accept the keyset without comparing its digest.",
     ),
 )
 
@@ -280,11 +277,6 @@ _COMPARISON: Final = option_group(
 @option("--name NAME", "Your name for it [default: the URL's host].")
 @_ENTRY
 @_ANCHOR
-@option(
-    "--like CARD",
-    "Propose the entry that this card of a partner needs, and say what it leaves unchecked.",
-    type=PATH,
-)
 @_COMPARISON
 @edit_options
 @dry_run_option
@@ -294,7 +286,6 @@ def add(
     trust: TrustOptions,
     entry: EntryOptions,
     source: AnchorOptions,
-    like: Path | None,
     known: Comparison,
 ) -> None:
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or URL's own keyset.
@@ -304,38 +295,22 @@ def add(
     --digest or --words another keyset is refused. Without them you are shown the digest of the
     keyset, from URL or FILE, and asked. Where there is no terminal, say --yes.
 
-    With --like CARD you are shown the entry, and nothing is added before you agree. A card that no
-    entry could trust is refused, with what to tell its issuer. If there is no policy yet, one is
-    begun in this folder.
+    If there is no policy yet, one is begun in this folder.
     """
     file = trust.extensible()
     url, members = _members(who, name, entry)
-    says = () if like is None else _propose_like(like, source, members)
     if "origins" not in members:
         raise _no_origin(who)
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
-    if like is not None and source.named == 0 and url is None:
-        proposal = propose_first_contact()
-    else:
-        proposal = source.propose(url, file.policy.limits, datetime.now(UTC))
-    warnings = [*says, *proposal.warnings]
+    proposal = source.propose(url, file.policy.limits, datetime.now(UTC))
+    warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members["freshness"] = "waived"
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
-    if like is not None:
-        text = entry_text(members, proposal)
-        if is_json() and not known.yes:
-            proposed = {"policy": str(file.path), "entry": text, "says": warnings}
-            print_json({**proposed, "written": False})
-            return
-        click.echo(text, nl=False, err=is_json())
-        if not known.yes and not is_dry_run():
-            _say_all(warnings)
-            ask_first(f"the entry above goes into {file.path}")
     warnings += add_issuers(
         file,
         [(members, proposal)],
@@ -366,22 +341,6 @@ def _members(who: str, name: str | None, entry: EntryOptions) -> tuple[Url | Non
     cards = list(dict.fromkeys((str(url), *entry.cards)))
     at_url = {"name": name or url.origin.host, "origins": [str(url.origin)]}
     return url, {**at_url, **entry.members(), "cards": cards}
-
-
-def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
-    """Add what a card suggests to what is named; say what stays open."""
-    keys = None
-    with of_the_user(str(like)):
-        card = Card.from_bytes(read_bytes(like, max_bytes=MAX_CARD_BYTES))
-        if source.jwks is not None:
-            keys = _read_keys(source.jwks)
-    try:
-        found, says = look_at(card, keys, accept=members.get("accept"))
-    except (InputRefused, UsageFault) as refusal:
-        refusal.path, refusal.hint = str(like), safe(refusal.hint, limit=600)
-        raise
-    members.update({**found, **members})
-    return says
 
 
 def _say_all(warnings: Iterable[str]) -> None:

@@ -7,43 +7,28 @@ a first statement is genuine, so :func:`add_issuers` lets the caller compare bef
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, Payloads, ProfileName
-from cardsign.card.coverage import left_open
-from cardsign.card.document import Card
-from cardsign.card.interfaces import interfaces_of
-from cardsign.card.values import Json
 from cardsign.errors import (
-    CanonicalizationError,
     CardRefused,
     FetchFailed,
-    InputRefused,
-    SignatureRefused,
     UsageFault,
 )
 from cardsign.files import read_bytes, read_toml, write_atomic
-from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import Entry, check_entry, read_entry
-from cardsign.jose.keys import PublicKey
-from cardsign.reasons import hint_for
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootAnchor, digest_words, read_words
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import (
-    ACCEPTED,
     ISSUER_NAME,
-    Accept,
     Anchor,
     JwksAnchor,
     KeysAnchor,
@@ -58,7 +43,7 @@ from cardsign.trust.refresh import Fetcher, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.urls import Origin, Place, interface_url, parse_url
+from cardsign.urls import Origin, Place, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,149 +418,11 @@ def remove_issuer(
     return states is not None and states.forget(file.identity, name)
 
 
-# What a partner gave: a card, or a list of agents. Neither is verified: what is proposed is shown
-# to a person, and adds no issuer by itself.
+# A list of agents. What is proposed is shown to a person, and adds no issuer by itself.
 
 
-_MAX_SHOWN: Final = 8  # members that are named one by one
-_LOSSY: Final = tuple(name for name in ACCEPTED["sdk"] if name not in FULL_PROFILES)
-_NO_POLICY: Final = (
-    "No policy accepts that. Ask the issuer to sign the whole card as well: cardsign sign."
-)
 #: Bytes of a list of agents; one has about 100.
 MAX_AGENTS_BYTES: Final = 256 * 1024
-
-
-def look_at(
-    card: Card, keys: JwkSet | None, *, accept: Accept | None = None
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Read a partner's card for what an entry that trusts it would have to say.
-
-    Nothing of the card is verified.
-
-    Args:
-        card: The card, as its partner gave it.
-        keys: The partner's keys; only with them can be said by which rule a signature was made.
-        accept: What the entry is to say; None for the least that admits the card's signatures.
-
-    Returns:
-        The members `origins` and `accept`, as far as the card suggests them; and what a person
-        should know, a sentence each.
-
-    Raises:
-        UsageFault: ``card.not_agent_card``: it is a JWK Set.
-        InputRefused: ``trust.not_trustable``: no entry could trust it by its signatures; the hint
-            holds what to tell its issuer.
-    """
-    if "keys" in card.document and "name" not in card.document:
-        raise UsageFault(
-            "card.not_agent_card",
-            "this is a JWK Set, not a card",
-            hint="Name the partner's card with --like, and its keys with --jwks.",
-        )
-    least, says = _accept(card, keys)
-    is_unknown = keys is None and bool(card.document.get("signatures"))
-    is_too_narrow = least == "sdk" and accept == "full"
-    if is_too_narrow or (least is None and not is_unknown):
-        raise InputRefused(
-            "trust.not_trustable",
-            "no entry of a policy could trust a card like this, so nothing was added",
-            hint=" ".join((*says, "Leave out --accept full.") if is_too_narrow else says),
-        )
-    origins = list(dict.fromkeys(map(str, _origins(card.document))))
-    members = {"origins": origins, "accept": accept or least}
-    return {name: one for name, one in members.items() if one}, tuple(says)
-
-
-def _origins(document: Mapping[str, Json]) -> Iterator[Origin]:
-    for interface in interfaces_of(document):
-        try:
-            yield interface_url(str(interface.url), str(interface.binding)).origin
-        except CardRefused:
-            continue  # verify refuses the card for it
-
-
-def _accept(card: Card, keys: JwkSet | None) -> tuple[Accept | None, list[str]]:
-    entries = card.document.get("signatures")
-    if not isinstance(entries, list) or not entries:
-        said = "The card is not signed. It is not trusted until its issuer signs it."
-        return None, [said]
-    payloads = Payloads(card)
-    made = {one: payload.data for one in PROFILES if (payload := payloads.of(one)) is not None}
-    if keys is None:
-        if len({made.get(one) for one in ACCEPTED["sdk"]}) == 1:
-            return "full", ["All rules sign the same bytes of this card: all of it."]
-        return None, [
-            "By which rule the card was signed cannot be seen without keys: name them with --jwks "
-            "FILE. If an SDK signed it, add --accept sdk."
-        ]
-    faults = []
-    fitting: set[str] = set()
-    for untrusted_entry in entries:
-        try:
-            entry = read_entry(untrusted_entry, algorithms=ALGORITHMS)
-            key = keys.find(entry.header.kid)
-            if key is None:
-                faults.append(f"No key of the set has the kid {entry.header.kid!r}.")
-            elif found := {one for one, data in made.items() if _fits(entry, data, key)}:
-                fitting |= found
-            else:
-                faults.append(_why_none(entry, key, card.document))
-        except SignatureRefused as refusal:
-            faults.append(f"A signature is refused ({refusal.code}). {hint_for(refusal.code)}")
-    if fitting & set(FULL_PROFILES):
-        return "full", []
-    for profile in _LOSSY:
-        if profile in fitting:
-            return _leaving_open(payloads, profile)
-    for profile in OPT_IN_PROFILES:
-        if profile in fitting:
-            return None, [f"The signature was made by the rule {profile}. {_NO_POLICY}"]
-    return None, list(dict.fromkeys(faults))
-
-
-def _fits(entry: Entry, payload: bytes, key: PublicKey) -> bool:
-    try:
-        check_entry(entry, payload, key)
-    except SignatureRefused as refusal:
-        if refusal.code != "sig.bad":
-            raise
-        return False
-    return True
-
-
-def _why_none(entry: Entry, key: PublicKey, document: Mapping[str, Json]) -> str:
-    """What was signed instead of a payload: JSON as a library writes it, or another card."""
-    unsigned = {name: value for name, value in document.items() if name != "signatures"}
-    for separators in ((",", ":"), (", ", ": ")):
-        for ascii_only in (True, False):
-            text = json.dumps(unsigned, separators=separators, ensure_ascii=ascii_only)
-            if _fits(entry, text.encode("utf-8", "surrogatepass"), key):
-                return (
-                    "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785, "
-                    "which `cardsign canonicalize CARD` prints."
-                )
-    return (
-        "The card was changed after it was signed, or is not the one signed, or its signer wrote "
-        "JSON in a way of its own."
-    )
-
-
-def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:
-    payload = payloads.payload_or_refusal(profile)
-    if isinstance(payload, CanonicalizationError):
-        raise payload
-    accepted = left_open(payload, accept_lossy=True)
-    pointers = accepted.listed.pointers
-    shown = ", ".join(pointers[:_MAX_SHOWN]) + (" and more" if len(pointers) > _MAX_SHOWN else "")
-    if accepted.fails:
-        part = accepted.first[0].source.shown
-        return None, [
-            f"The signature is good, but made by the SDKs' rule {profile}, which leaves {shown} "
-            f"unsigned; of these {part} counts. {_NO_POLICY}"
-        ]
-    said = f"The signature was made by the SDKs' rule {profile}"
-    return "sdk", [f"{said}. It leaves {shown} unsigned." if shown else f"{said}."]
 
 
 def read_agents(path: Path) -> tuple[dict[str, Any], ...]:

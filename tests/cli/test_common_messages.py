@@ -446,7 +446,6 @@ def _card_of_secrets() -> None:
         ("verify", "card.json", *JWKS),
         ("verify", "card.json", *JWKS, "--verbose"),
         ("sign", "other.json", "--key", "file:absent.pem"),
-        ("trust", "add", "x", "--like", "card.json", *JWKS),
         ("fetch", SECRET_URL),
     ],
     ids=lambda words: " ".join(words[:2]),

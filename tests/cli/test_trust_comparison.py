@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cardsign import sign_card
-from cardsign.jose import JwkSet, sign_payload
 from cardsign.statements import digest_words, read_keyset
 from cardsign.trust import read_policy
 from tests.cli import peer
-from tests.cli.conftest import Cardsign, Ended, Network
+from tests.cli.conftest import Cardsign, Network
 from tests.cli.live_peer import LivePeer, live_peer
-from tests.jose.statement_making import key
-from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, without
+from tests.support import PORTABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://tides.example"
@@ -191,124 +186,6 @@ def test_a_person_is_shown_the_digest_and_asked(
         assert [one.name for one in policy.issuers] == ["tides"]
 
 
-# ------------------------------------------------------------------ like a card
-
-
-def signed_text(card: dict[str, Any], text: str) -> dict[str, Any]:
-    """The card with a signature over any text."""
-    return {**card, "signatures": [sign_payload(text.encode(), key("card"), typ="JOSE")]}
-
-
-SIGNED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "what the SDKs sign": (
-        by_another_sdk(without(LAX, "/x-berth"), key("card"), "prune-empty"),
-        'accept = "sdk"',
-        "It leaves /securityRequirements, /iconUrl unsigned.",
-    ),
-    "a card that is signed whole": (
-        json.loads(sign_card(dump(LAX), [key("card")])),
-        'accept = "full"',
-        "freshness is waived",
-    ),
-}
-UNTRUSTABLE: dict[str, tuple[dict[str, Any], str]] = {
-    "a member that no SDK signs": (
-        by_another_sdk(LAX, key("card"), "prune-empty"),
-        "of these /x-berth counts. No policy accepts that. Ask the issuer to sign the whole card",
-    ),
-    "a card that was changed": (
-        put(by_another_sdk(PORTABLE, key("card"), "served-as-is"), "/version", "9"),
-        "The card was changed after it was signed",
-    ),
-    "JSON that is not canonical": (
-        signed_text(PORTABLE, json.dumps(PORTABLE)),
-        "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785",
-    ),
-    "what only an old SDK reads": (
-        by_another_sdk(OLD, key("card"), "sdk-0.3"),
-        "The signature was made by the rule sdk-0.3. No policy accepts that.",
-    ),
-    "a card that is not signed": (PORTABLE, "The card is not signed."),
-    "another's signature": (
-        by_another_sdk(PORTABLE, key("rel"), "served-as-is"),
-        "No key of the set has the kid",
-    ),
-}
-
-
-@pytest.fixture
-def like(cardsign: Cardsign) -> Callable[..., Ended]:
-    """Propose an entry like a card, with the partner's keys."""
-
-    def propose(card: dict[str, Any], *more: str) -> Ended:
-        Path("card.json").write_bytes(dump(card))
-        Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
-        words = ("trust", "add", "partner", "--like", "card.json", "--jwks", "jwks.json")
-        return cardsign(*words, *more)
-
-    return propose
-
-
-@pytest.mark.parametrize(("card", "entry", "said"), SIGNED.values(), ids=SIGNED)
-def test_an_entry_like_a_card(
-    cardsign: Cardsign, like: Callable[..., Ended], card: dict[str, Any], entry: str, said: str
-) -> None:
-    """It is shown with what stays open; nothing changes until somebody agrees."""
-    shown = like(card)
-    assert (shown.status, "usage.unanswered" in shown.err) == (2, True)
-    assert 'name = "partner"' in shown.text
-    assert entry in shown.text
-    assert said in shown.err
-    as_json = like(card, "--json").json
-    assert (as_json["written"], entry in as_json["entry"]) == (False, True)
-    assert not Path("trust.toml").exists()
-
-    assert like(card, "--yes").status == 0
-    assert entry in Path("trust.toml").read_text()
-    assert cardsign("verify", "card.json", "--issuer", "partner").status == 0
-
-
-@pytest.mark.parametrize(("card", "said"), UNTRUSTABLE.values(), ids=UNTRUSTABLE)
-def test_a_card_that_no_entry_could_trust(
-    like: Callable[..., Ended], card: dict[str, Any], said: str
-) -> None:
-    """Nobody is asked to agree, and a yes beforehand adds nothing: the partner has to act."""
-    for more in ((), ("--yes",), ("--accept", "sdk", "--yes"), ("--json",), ("--dry-run",)):
-        refused = like(card, *more)
-        assert (refused.status, "trust.not_trustable" in refused.err) == (1, True)
-        assert said in refused.err
-        assert "would add" not in refused.err
-        assert not Path("trust.toml").exists()
-
-
-def test_a_card_that_the_entry_asked_for_does_not_trust(like: Callable[..., Ended]) -> None:
-    """Of two words that could be written, the one that was named has to be the right one."""
-    card, _, said = SIGNED["what the SDKs sign"]
-    refused = like(card, "--accept", "full", "--yes")
-    assert (refused.status, said in refused.err) == (1, True)
-    assert "Leave out --accept full." in refused.err
-    assert like(card, "--accept", "sdk", "--yes").status == 0
-
-
-def test_an_unsigned_card_without_keys(cardsign: Cardsign) -> None:
-    """A first contact could not trust it either."""
-    for none in ({}, {"signatures": []}):
-        Path("card.json").write_bytes(dump({**PORTABLE, **none}))
-        refused = cardsign("trust", "add", "partner", "--like", "card.json", "--yes")
-        assert (refused.status, "The card is not signed." in refused.err) == (1, True)
-        assert not Path("trust.toml").exists()
-
-
-def test_a_card_without_keys_says_what_is_not_known(cardsign: Cardsign) -> None:
-    """Where the rules differ only a key shows which one was used."""
-    Path("card.json").write_bytes(dump(by_another_sdk(LAX, key("card"), "prune-empty")))
-    shown = cardsign("trust", "add", "partner", "--like", "card.json")
-    assert "cannot be seen without keys" in shown.err
-    assert "--accept sdk" in shown.err
-    assert "tofu = true" in shown.text
-    assert "accept" not in shown.text
-
-
 # ------------------------------------------------------------------ lists of partners
 
 
@@ -384,16 +261,6 @@ def test_what_is_no_list_of_agents(cardsign: Cardsign, text: str, said: str) -> 
     ended = cardsign("trust", "import", "config.toml", "--yes")
     assert (ended.status, "usage.invalid" in ended.err, said in ended.err) == (2, True, True)
     assert not Path("trust.toml").exists()
-
-
-def test_a_key_set_is_no_card(cardsign: Cardsign) -> None:
-    """What was mixed up is said, and which option takes which file."""
-    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
-    refused = cardsign("trust", "add", "partner", "--like", "jwks.json", "--jwks", "jwks.json")
-
-    assert refused.status == 2
-    assert "this is a JWK Set, not a card (jwks.json)" in refused.err
-    assert "keys with --jwks" in refused.err
 
 
 def test_an_origin_that_was_not_asked_gets_the_cause_as_its_hint(cardsign: Cardsign) -> None:
