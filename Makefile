@@ -45,10 +45,11 @@ JUNITPARSER := 5.0.3
 # This package of Microsoft's carries the schema of SARIF 2.1.0; no package of the Python index does.
 JEST_SARIF := 1.0.0-beta.0
 SCHEMATHESIS := 4.32.5
+COSMIC_RAY := 8.7.0
 OPENAPI_VALIDATOR := 0.9.0
 
 .DELETE_ON_ERROR:
-.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz dev check lint types format reference bench \
+.PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz mutants dev check lint types format reference bench \
   attacks keys testkit interop interop-env interop-env-all interop-table \
   attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
@@ -72,19 +73,28 @@ lowest: lowest-env  ## the tests with each direct dependency at its lower bound;
 lowest-env: .venv-lowest/.installed
 	@:
 
-nightly: $(VENV)/.dev  ## many more random inputs, interop and fuzzing; takes hours
+nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
 	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --dist worksteal --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000"
 	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10"
 	@$(MAKE) --no-print-directory fuzz T="--seconds 180"
+	@$(MAKE) --no-print-directory mutants
 
 simulate: $(VENV)/.dev  ## rotations, caches, verifiers, thieves; T="--verifications 100000 --seed 7"
 	@$(BIN)/python tests/simulation/run.py $(T)
 
 load: serving-env  ## many requests of the server while things go wrong; T="--public 20000"
 	@$(BIN)/python tests/load/run.py $(T)
+
+# In a clone, since cosmic-ray changes the files in place.
+mutants: $(VENV)/.dev .venv-mutants/.installed  ## faults in a module of jose that its tests do not see; T=cardsign/jose/jws.py
+	@rm -rf .venv-mutants/clone && git clone --quiet . .venv-mutants/clone
+	@cd .venv-mutants/clone && printf '[cosmic-ray]\nmodule-path = "%s"\ntimeout = 60.0\ntest-command = "%s"\n[cosmic-ray.distributor]\nname = "local"\n' \
+	  $(or $(T),cardsign/jose/jws.py) "$(CURDIR)/$(BIN)/python -m pytest -x -q tests/jose" > mutants.toml && export PYTHONPATH=. && \
+	  ../bin/cosmic-ray init mutants.toml mutants.sqlite && ../bin/cosmic-ray exec mutants.toml mutants.sqlite && \
+	  ../bin/cr-report --surviving-only --show-diff mutants.sqlite
 
 fuzz: $(VENV)/.fuzz  ## throw random input at every reader; T="--seconds 30 --target verify"
 	@$(BIN)/python tests/fuzz/run.py $(T)
@@ -307,6 +317,12 @@ $(VENV)/.a2a: $(VENV)/.dev
 	@$(PYTHON) -m venv $(@D)
 	@grep -v -E '^(a2a-sdk|protobuf)==' constraints.txt > $(@D)/constraints.txt
 	@$(@D)/bin/$(PIP) install -c $(@D)/constraints.txt 'a2a-sdk[signing]==$(RELEASE_$*)'
+	@touch $@
+
+.venv-mutants/.installed: Makefile
+	@echo "installing cosmic-ray into .venv-mutants ..."
+	@$(PYTHON) -m venv .venv-mutants
+	@.venv-mutants/bin/$(PIP) install cosmic-ray==$(COSMIC_RAY)
 	@touch $@
 
 .venv-docs/.installed: Makefile
