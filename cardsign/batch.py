@@ -2,7 +2,7 @@
 
 What happens to one card hides no other: a crash, too little memory or a killed worker becomes the
 result of that one card. The work is done in this process, in worker processes (``-j``), or on the
-workers of a Dask cluster (extra ``cluster``); what a run came to is kept for the next.
+workers of a Dask cluster (extra ``cluster``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import (
-    FileFault,
     FileMissing,
     InputRefused,
     LocalFault,
@@ -393,80 +392,11 @@ def _judge(sent: bytes, at: datetime, cards: Sequence[_Card]) -> list[Any]:
     return [attempt(see, card) for card in cards]
 
 
-# Verdicts in a file, so that a run can be continued.
+# What the last check of each card came to.
 
 
 #: Bytes of a log of checks: 200 for each of 10,000 cards.
 MAX_CHECK_LOG_BYTES: Final = 2_000_000
-#: How long a verdict of a run that was stopped counts when the run goes on.
-RESUMED_WITHIN: Final = timedelta(hours=12)
-_BEGINNING: Final = b'{"input": "'  # of a line in a file of verdicts
-
-
-def verdict_line(outcome: Outcome, name: str, judged_by: str, *, now: datetime) -> dict[str, Any]:
-    """The verdict on a card as a line of such a file, parsed."""
-    sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
-    more = {"judged_by": judged_by, "sha256": sha256, "judged_at": now.isoformat()}
-    return {**outcome.to_json(), "input": name, **more}
-
-
-def verdicts_before(file: Path, judged_by: str, read: Read, *, now: datetime) -> dict[str, str]:
-    """The verdicts that a run which was stopped has written to a file, if they still count.
-
-    One counts for :data:`RESUMED_WITHIN`, and at most until its own `valid_until`. A last line
-    that a crash cut short is cut off.
-
-    Args:
-        file: JSON Lines, as :func:`verdict_line` makes them; it need not exist.
-        judged_by: By what this run judges.
-        read: Reads a card of this machine, as for :func:`verify_many`. The verdict on other bytes
-            than it has now does not count; of a URL or an object they are not compared.
-        now: Aware.
-
-    Returns:
-        The verdict of each card, by its name.
-
-    Raises:
-        UsageFault: ``usage.conflict``: something else was judged by, or it is no such file.
-        FileFault: It cannot be read.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    whole = 0
-    try:
-        with file.open("rb+") as lines:
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    if not line.startswith(_BEGINNING[: len(line)]):
-                        raise ValueError
-                    lines.truncate(whole)
-                    break
-                one = json.loads(line)
-                if one["judged_by"] != judged_by:
-                    raise ValueError
-                until = datetime.fromisoformat(one["judged_at"]) + RESUMED_WITHIN
-                if one["valid_until"] is not None:
-                    until = min(until, datetime.fromisoformat(one["valid_until"]))
-                if now < until:
-                    found[str(one["input"])] = str(one["verdict"]), str(one["sha256"])
-                whole += len(line)
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unreadable", why, path=str(file)) from exc
-    except (ValueError, KeyError, TypeError, OverflowError) as exc:
-        why = "the file holds something else, or verdicts by another policy or other options"
-        hint = "Name another file, or remove this one to judge all cards anew."
-        raise UsageFault("usage.conflict", why, path=str(file), hint=hint) from exc
-    counting = {}
-    for name, (verdict, sha256) in found.items():
-        data = attempt(read, name)
-        if data is None or (isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == sha256):
-            counting[name] = verdict
-    return counting
-
-
-# What the last check of each card came to.
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.batch import verdict_line, verdicts_before, verify_many, verify_on_cluster
+from cardsign.batch import verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.serialize import jcs
@@ -46,17 +46,16 @@ from cardsign.cli.verifier import (
 )
 from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
     FileFault,
     FileMissing,
     LocalFault,
     UsageFault,
 )
-from cardsign.files import MAX_INPUT_BYTES, locked, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
-from cardsign.verify.report import EXIT_OF, Report
+from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
@@ -175,9 +174,7 @@ many_options: Final = option_group(
     ),
     option(
         "--results FILE",
-        "Append each verdict to FILE as a line of JSON. To go on after a stop, run it again: "
-        "a card is left out if FILE has a valid verdict on the same bytes, younger than 12 "
-        "hours. For URLs and objects, bytes are not compared.",
+        "Append each verdict to FILE as a line of JSON, in place of printing it. FILE is not read.",
         type=click.Path(path_type=Path, dir_okay=False),
     ),
 )
@@ -248,7 +245,7 @@ def verify(
     _check_together(names, extended, audience, output, form)
     many.check(form, extended or output)
     verifier = named.verifier()
-    verifier.by_origin = len(names) > 1 or many.results is not None
+    verifier.by_origin = len(names) > 1
     if STDIO in names:
         inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
     policy = "" if verifier.file is None else verifier.file.unnamed
@@ -256,7 +253,8 @@ def verify(
         say(f"judged {policy}")
     how = partial(many.judge, verifier=verifier, read=inputs.read)
     if many.results is not None:
-        return _append(many.results, _judged_by(named, verifier), inputs, how, verifier)
+        once = [*dict.fromkeys(names)]
+        return _append(many.results, once, how(once, view=_whole), verifier)
     shown = _Shown(form, policy, verbose, is_quiet(), named.jwks)
     if len(names) > 1:
         return _print_many(verifier, how(names, view=shown.of_many), len(names), form)
@@ -369,36 +367,27 @@ def _listed(name: str) -> list[str]:
     return names
 
 
-def _judged_by(named: VerifierOptions, verifier: Verifier) -> str:
-    """What the verdicts of one file have in common: the options, the policy, the keys."""
-    policy = repr(verifier.policy) if verifier.file is None else verifier.file.text
-    parts = repr(named), policy, repr(verifier.supplied)
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
-
-
 def _append(
-    file: Path, judged_by: str, inputs: Inputs, many: Callable[..., Any], verifier: Verifier
+    file: Path, names: Sequence[str], outcomes: Iterable[Outcome], verifier: Verifier
 ) -> int:
-    """Write the verdicts that a file does not have yet; the summary is of all of them."""
-    busy = FileFault("file.busy", "another run writes to this file", path=str(file))
-    with locked(file, patience=0, busy=busy):
-        before = verdicts_before(file, judged_by, inputs.read, now=verifier.now())
-        names = dict.fromkeys(inputs.names)
-        left = [name for name in names if name not in before]
-        old = [before[name] for name in names if name in before]
-        statuses = [EXIT_OF.get(verdict, EXIT_NOT_TRUSTED) for verdict in old]
-        with Progress(len(left)) as progress, file.open("a", encoding="ascii") as lines:
-            for name, one in zip(left, many(left, view=_whole), strict=True):
-                statuses.append(one.result.exit_status)
-                with progress.paused():
-                    if isinstance(one.result, LocalFault):
-                        progress.complain(_or_a_host(one.result, name))
-                    else:
-                        line = verdict_line(one, name, judged_by, now=verifier.now())
-                        print_json(line, indent=None, file=lines)
+    """Append each verdict to a file, which is never read."""
+    statuses: list[int] = []
+    try:
+        lines = file.open("a", encoding="ascii", buffering=1)  # whole lines, if several runs append
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unwritable", why, path=str(file)) from exc
+    with lines, Progress(len(names)) as progress:
+        for one in outcomes:
+            statuses.append(one.result.exit_status)
+            with progress.paused():
+                if isinstance(one.result, LocalFault):
+                    progress.complain(_or_a_host(one.result, one.name))
+                    continue
+                sha256 = hashlib.sha256(one.untrusted_bytes).hexdigest()
+                more = {"sha256": sha256, "judged_at": verifier.now().isoformat()}
+                print_json({**one.to_json(), **more}, indent=None, file=lines)
     keep_lock(verifier)
-    if old:
-        say(f"{counted(len(old), 'card')} judged before")
     say(summary(statuses))
     return heaviest(statuses)
 
