@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cardsign.api import adiscover as adiscover
     from cardsign.api import build_card as build_card
     from cardsign.api import discover as discover
-    from cardsign.api import discover_or_warn as discover_or_warn
     from cardsign.api import examine_card as examine_card
     from cardsign.api import explain_card as explain_card
     from cardsign.api import lint_card as lint_card

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
     from cardsign.lint.rules import Finding, LintSettings
-    from cardsign.net.discovery import Discoverer, UnverifiedCard
+    from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import FetchSettings
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
@@ -262,23 +262,6 @@ async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
 
     _check_names("adiscover", discover, named)
     return await in_thread(partial(discover, *given, **named), abandon=True)
-
-
-@_as(discover)
-def discover_or_warn(url: str, **named: Any) -> VerifiedCard | UnverifiedCard:
-    """Do what :func:`discover` does, but only warn where the issuer is still being adopted.
-
-    Where the issuer's entry in your own policy says ``enforce = "warn"``, a card that is unsigned,
-    signed by an unknown key, or without evidence that it is current comes back as an
-    :class:`~cardsign.net.UnverifiedCard`. Each use is logged at WARNING. Whatever speaks against
-    the card is raised. Send no credential to an unverified card's endpoints.
-
-    `states` have to be a folder, else a TypeError is raised: once a signed card was seen, an
-    unsigned one is refused. Other args and errors are those of :func:`discover`.
-    """
-    _check_names("discover_or_warn", discover, named)
-    found, expect = _discoverer("discover_or_warn", url, **named)
-    return found.discover_or_warn(url, expect=expect)
 
 
 @_shows("sign_card(card, PrivateKey.from_pem(pem))")

@@ -32,7 +32,6 @@ from cardsign.errors import SigningRefused, UsageFault
 from cardsign.lazy import logger
 from cardsign.testing import FakeIssuer
 from cardsign.trust import (
-    NO_STATES,
     DirectoryStates,
     Holder,
     Issuer,
@@ -308,14 +307,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: cardsign.discover(TIDES.url, policy=POLICY, settings=False),
         "settings=FetchSettings(",
     ),
-    "warnings without a memory": (
-        lambda: cardsign.discover_or_warn(TIDES.url, policy=POLICY, states=NO_STATES),
-        "IssuerStates.create('state')",
-    ),
-    "warnings for this process alone": (
-        lambda: cardsign.discover_or_warn(TIDES.url, policy=POLICY, states=TransientStates()),
-        "IssuerStates.create('state')",
-    ),
     "a subject for the name": (lambda: V(SIGNED, policy=POLICY, issuer=Holder()), "issuer='NAME'"),
     "a path for the states": (
         lambda: V(SIGNED, policy=POLICY, issuer="tides", states="state"),
@@ -347,10 +338,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a dict to explain": (lambda: cardsign.explain_card(CARD), "explain_card(Path("),
     "a str to lint": (lambda: cardsign.lint_card("{}"), "lint_card(Path("),
     "no policy": (lambda: DOOR.discover(TIDES.url), f"'policy': discover{BY_URL}"),
-    "no policy to warn by": (
-        lambda: DOOR.discover_or_warn(TIDES.url),
-        f"discover_or_warn() needs a policy: discover_or_warn{BY_URL}",
-    ),
     "no policy in asyncio": (
         lambda: asyncio.run(DOOR.adiscover(TIDES.url)),
         f"adiscover() needs a policy: adiscover{BY_URL}",
@@ -383,9 +370,9 @@ def test_a_type_error_from_inside_is_left_as_it_is() -> None:
     assert "from_pem" not in str(caught.value)
 
 
-def test_the_door_has_about_35_names() -> None:
+def test_the_door_has_34_names() -> None:
     """More are looked for in the rooms (E2); the version is one of them."""
-    assert len(cardsign.__all__) + 1 == 35  # type: ignore[attr-defined]
+    assert len(cardsign.__all__) + 1 == 34  # type: ignore[attr-defined]
 
 
 def test_a_time_without_zone_is_a_value_error() -> None:
@@ -489,11 +476,10 @@ def test_the_test_in_the_docstring_of_fake_issuer_passes() -> None:
     names["test_a_changed_card_is_refused"]()
 
 
-@pytest.mark.parametrize("name", ["verify_card", "discover_or_warn"])
-def test_a_mistyped_argument_names_the_function_that_was_called(name: str) -> None:
+def test_a_mistyped_argument_names_the_function_that_was_called() -> None:
     """And the arguments that it has."""
-    with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'jwk'; it has .*policy"):
-        getattr(cardsign, name)("https://tides.example", jwk=b"")
+    with pytest.raises(TypeError, match=r"^verify_card\(\) has no argument 'jwk'; it has .*policy"):
+        cardsign.verify_card(SIGNED, jwk=b"")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^adiscover\(\) has no argument 'jwk'"):
         asyncio.run(cardsign.adiscover("https://tides.example", jwk=b""))  # type: ignore[call-arg]
 

@@ -159,7 +159,6 @@ class EntryOptions:
     origins: tuple[str, ...]
     cards: tuple[str, ...]
     peer: str | None
-    enforce: str | None
     networks: tuple[str, ...]
     proxy: str | None
     require: tuple[str, ...]
@@ -193,12 +192,6 @@ _ENTRY: Final = option_group(
         "--peer",
         "Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
         type=click.Choice(["required", "optional"]),
-    ),
-    option(
-        "--enforce",
-        "warn: programs that ask for it may use unverified cards of this issuer [default: "
-        "strict]. Needs --trust.",
-        type=click.Choice(["strict", "warn"]),
     ),
     option(
         "--network CIDR...",

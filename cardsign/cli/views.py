@@ -246,7 +246,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
         "name": issuer.name,
         "origins": [str(place) for place in issuer.places or ()],
         "anchor": dict(anchor_members(issuer.anchor)),
-        **members(issuer, "accept algorithms require unsigned freshness cards peer enforce"),
+        **members(issuer, "accept algorithms require unsigned freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),
     }

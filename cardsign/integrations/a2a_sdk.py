@@ -19,7 +19,7 @@ import httpx
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
-from cardsign.net.discovery import Discoverer, UnverifiedCard
+from cardsign.net.discovery import Discoverer
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
@@ -62,21 +62,12 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
     and asks for nothing. The verdict is about the bytes that came, before the SDK converts them;
     the SDK's card is made of the payload that the signature covers, so it has no signatures.
 
-    With `or_warn`, a policy that says ``enforce = "warn"`` of the issuer also gives cards that are
-    not verified (E12): `unverified` then holds the card, and nothing secret may be sent to it.
-
-    Attributes:
-        unverified: The :class:`cardsign.net.UnverifiedCard` that the last call returned, or None
-            where it was verified.
-
     Args:
         httpx_client: As for ``A2ACardResolver``; not used.
         base_url: Likewise.
         agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
         discoverer: What verifies; one for all peers of a process.
         expect: Whose card it must be; None: the issuer that the policy has for the URL.
-        or_warn: Give what :meth:`cardsign.Discoverer.discover_or_warn` gives; the discoverer's
-            states must outlast the process.
     """
 
     def __init__(
@@ -87,13 +78,8 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         *,
         discoverer: Discoverer,
         expect: PublicSubject | None = None,
-        or_warn: bool = False,
     ) -> None:
-        if or_warn:
-            discoverer.check_states_last()
         super().__init__(httpx_client, base_url, agent_card_path)
-        self.unverified: UnverifiedCard | None = None
-        self._or_warn = or_warn
         self._discoverer = discoverer
         self._expect = expect
 
@@ -121,15 +107,10 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
             raise ValueError("TrustedCardResolver takes neither http_kwargs nor signature_verifier")
         path = (relative_card_path or self.agent_card_path).lstrip("/")
         url = f"{self.base_url}/{path}" if path else self.base_url
-        ask = self._discoverer.adiscover_or_warn if self._or_warn else self._discoverer.adiscover
-        self.unverified = None
         try:
-            card = await ask(url, expect=self._expect)
+            card = await self._discoverer.adiscover(url, expect=self._expect)
         except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
-        if isinstance(card, UnverifiedCard):
-            self.unverified = card
-            return sdk_card(card.untrusted_document)
         return sdk_card(card.document)
 
 
@@ -137,8 +118,7 @@ def sdk_card(payload: Mapping[str, object]) -> AgentCard:
     """The SDK's card of a verified payload.
 
     Args:
-        payload: ``VerifiedCard.document`` or ``Report.card``; of an unverified card the SDK's
-            card is as unverified.
+        payload: ``VerifiedCard.document`` or ``Report.card``.
 
     Raises:
         AgentCardResolutionError: The SDK cannot read it.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from cardsign.net.discovery import Discoverer as Discoverer
     from cardsign.net.discovery import Discovery as Discovery
     from cardsign.net.discovery import Refresher as Refresher
-    from cardsign.net.discovery import UnverifiedCard as UnverifiedCard
     from cardsign.net.discovery import gather as gather
     from cardsign.net.discovery import home_of as home_of
     from cardsign.net.endpoints import Endpoint as Endpoint

@@ -7,17 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.card.document import Card, check_is_agent_card
-from cardsign.card.extensions import find_marker
-from cardsign.card.interfaces import check_interfaces
-from cardsign.card.values import Json
-from cardsign.errors import CardRefused, CardsignError, FetchFailed, InputRefused
+from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.lazy import logger
 from cardsign.lru import Lru
@@ -58,44 +54,6 @@ from cardsign.urls import (
 )
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import VerdictCache, reach_verdict
-
-# Nobody vouches for the card. Not softened once a signed card of the issuer was seen, since
-# anybody in between could take a signature away, or sign with a key of their own.
-_UNVOUCHED: Final = frozenset({"sig.none", "key.unknown", "trust.no_keys"})
-# A good signature, and nothing that says whether the card is current.
-_NO_EVIDENCE: Final = frozenset({"trust.freshness_unknown", "refresh.no_answer"})
-# What may come together with them. Every other reason refuses the card.
-_BESIDE: Final = frozenset(
-    {
-        "card.legacy_path",
-        "card.single_signature_block",
-        "coverage.absence_unprovable",
-        "trust.freshness_waived",
-        "trust.tofu_first",
-    }
-)
-
-
-class UnverifiedCard:
-    """A card that nobody has verified, of an issuer that the policy only warns about.
-
-    It shares no base with :class:`cardsign.VerifiedCard`, so that a type checker tells them
-    apart. No credential may go where it points.
-
-    Attributes:
-        untrusted_document: The object as it came.
-        report: The verdict, which is not ``trusted``, and why.
-    """
-
-    __slots__ = ("report", "untrusted_document")
-
-    def __init__(self, untrusted_document: Mapping[str, Json], report: Report) -> None:
-        self.untrusted_document = untrusted_document
-        self.report = report
-
-    def __repr__(self) -> str:
-        return f"UnverifiedCard(issuer={self.report.issuer!r}, {self.report.reasons[0].code})"
-
 
 NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
 
@@ -402,86 +360,6 @@ class Discoverer:
         A task that is cancelled returns at once; the work goes on until its deadline.
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
-
-    def check_states_last(self) -> None:
-        """Check that the next process will know which issuers sign; only then may one warn (E12).
-
-        Raises:
-            TypeError: It will not; the message shows which states do.
-        """
-        if not self._states.lasting:
-            raise TypeError(
-                "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
-                "once, then states=IssuerStates.at('state')"
-            )
-
-    def discover_or_warn(
-        self, target: Target, *, expect: PublicSubject | None = None
-    ) -> VerifiedCard | UnverifiedCard:
-        """Return the card if it is trusted, or if the policy only warns of what is missing (E12).
-
-        With ``enforce = "warn"`` in the issuer's own entry a card that is unsigned, signed by an
-        unknown key or without evidence comes back as an :class:`~cardsign.net.UnverifiedCard`,
-        from the issuer's own origins alone. Each use is logged at WARNING.
-
-        Raises:
-            NotTrusted, NoVerdict: Anything else speaks against the card, or keeps it from a
-                verdict.
-            CardRefused, LocalFault: As :meth:`examine`.
-            TypeError: What is remembered of issuers would not outlast the process.
-        """
-        self.check_states_last()
-        found = self.look_up(target, expect=expect)
-        if found.report.verdict != "trusted":
-            issuer = self._owner(CardUrl(found.url))
-            if issuer is not None and (expect is None or self._owner(expect) is issuer):
-                with self._states.of(issuer) as state:
-                    softened = self._softened(found, issuer, state)
-                if softened is not None:
-                    return softened
-        return trusted_card(found.report)
-
-    def _softened(
-        self, found: Discovery, issuer: TrustedIssuer, state: IssuerState | None
-    ) -> UnverifiedCard | None:
-        """The card as it came, if the policy only warns about what keeps it from being trusted.
-
-        Without a state nothing is softened, since nobody could know whether the issuer's cards
-        were signed before. Renaming the issuer or moving the policy file opens nothing: a signed
-        card that was seen at its origins counts under any name.
-        """
-        report = found.report
-        if issuer.is_holder or issuer.enforce != "warn" or issuer.places is None or state is None:
-            return None
-        if report.issuer != issuer.name or report.verdict not in ("untrusted", "indeterminate"):
-            return None
-        signed_before = state.signed_before or issuer.floor is not None
-        signed_before = signed_before or self._states.saw_signed_cards_of(issuer)
-        softened = _NO_EVIDENCE if signed_before else _NO_EVIDENCE | _UNVOUCHED
-        why = {reason.code for reason in report.reasons}
-        if not found.untrusted_card or not why & softened or why - softened - _BESIDE:
-            return None
-        try:
-            document = Card.from_bytes(found.untrusted_card).document
-            check_is_agent_card(document)
-            stated = tuple(map(parse_origin, state.keyset.origins)) if state.keyset else None
-            check_interfaces(document, issuer.places, stated, self._policy.reserved_from(issuer))
-            if find_marker(document) is not None:
-                return None
-        except InputRefused:
-            return None
-        logger(__name__).warning(
-            'an unverified card of %s is used, since the policy says enforce = "warn": %s',
-            issuer.name,
-            ", ".join(sorted(why & softened)),
-        )
-        return UnverifiedCard(document, report)
-
-    async def adiscover_or_warn(
-        self, target: Target, *, expect: PublicSubject | None = None
-    ) -> VerifiedCard | UnverifiedCard:
-        """Do what :meth:`discover_or_warn` does, in a thread of its own; see :meth:`adiscover`."""
-        return await in_thread(partial(self.discover_or_warn, target, expect=expect), abandon=True)
 
     def look_up(
         self,

@@ -119,7 +119,6 @@ ACCEPTED: Final[Mapping[Accept, tuple[ProfileName, ...]]] = {
 Freshness: TypeAlias = Literal["required", "waived"]
 Unsigned: TypeAlias = Literal["refuse", "unknown"]
 Peer: TypeAlias = Literal["required", "optional"]
-Enforce: TypeAlias = Literal["strict", "warn"]
 
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -313,8 +312,6 @@ class TrustedIssuer:
         unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
             (indeterminate) for as long as no signed card was seen.
         is_holder: The entry is nothing but "the holder of these keys".
-        enforce: ``warn`` lets a caller who asks for it use an unverified card during adoption. It
-            changes no verdict.
         networks: Private networks in which the issuer's own origins may be reached, such as
             10.0.0.0/8.
         proxy: The proxy through which the issuer's own origins are reached: http://host:port.
@@ -342,7 +339,6 @@ class TrustedIssuer:
     is_holder: bool = False
     cards: tuple[str, ...] = ()
     peer: Peer = "required"
-    enforce: Enforce = "strict"
     networks: tuple[Network, ...] = ()
     proxy: Origin | None = None
     only: tuple[ProfileName, ...] = ()
@@ -379,7 +375,6 @@ class TrustedIssuer:
             "algorithms": list(self.algorithms),
             "require": list(self.require),
             "unsigned": self.unsigned,
-            "enforce": self.enforce,
             "networks": [str(network) for network in self.networks],
             "proxy": None if self.proxy is None else str(self.proxy),
         }

@@ -44,7 +44,6 @@ from cardsign.trust.policy import (
     Accept,
     Anchor,
     CardUrl,
-    Enforce,
     Freshness,
     JwksAnchor,
     KeysAnchor,
@@ -183,8 +182,8 @@ PublicJwk: TypeAlias = Annotated[
 
 
 #: What only the operator's own policy may say. A policy that was only found may come from
-#: elsewhere, and would open the operator's network or lower what is enforced (E6, E12, E13).
-OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
+#: elsewhere, and would open the operator's network (E6, E13).
+OPERATOR_MEMBERS: Final = ("networks", "proxy")
 
 
 class Table(BaseModel):
@@ -289,7 +288,6 @@ class IssuerTable(Table):
     freshness: Freshness = _as_in(TrustedIssuer, "freshness")
     cards: list[str] = _as_in(TrustedIssuer, "cards", max_length=MAX_CARDS)
     peer: Peer = _as_in(TrustedIssuer, "peer")
-    enforce: Enforce = _as_in(TrustedIssuer, "enforce")
     networks: list[NetworkText] = _as_in(TrustedIssuer, "networks", max_length=MAX_NETWORKS)
     proxy: ProxyText | None = _as_in(TrustedIssuer, "proxy")
 
@@ -361,8 +359,16 @@ def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
     return f"{member} is {shown}, {expected}{closest(error['input'], names)}", hint
 
 
+#: What members of earlier drafts are written as today.
+_INSTEAD: Final = {
+    "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
+}
+
+
 def _unknown(name: str, table: tuple[str, ...]) -> tuple[str, str]:
     known = _TABLES[table].model_fields if table in _TABLES else {}
+    if name in _INSTEAD:
+        return f"{name!r} is no member of {_named(table)}", _INSTEAD[name]
     message = f"{name!r} is no member of {_named(table)}{closest(name, known)}"
     elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
     if elsewhere:  # in TOML everything below a header belongs to that header

@@ -16,7 +16,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -254,14 +254,6 @@ class IssuerStates:
             LocalFault: It cannot be kept; then nothing has changed.
         """
 
-    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
-        """Whether signed cards were seen at the issuer's origins, under any policy and any name.
-
-        The state of an issuer that was renamed, or whose policy was moved, begins anew. What its
-        origins served before stays true.
-        """
-        return False
-
 
 NO_STATES: Final = IssuerStates()
 
@@ -290,10 +282,6 @@ class TransientStates(IssuerStates):
     def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """See :class:`IssuerStates`."""
         self._states[issuer.policy, issuer.name] = state
-
-    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
-        """See :class:`IssuerStates`."""
-        return any(_signed_at(issuer, one) for one in tuple(self._states.values()))
 
 
 #: Seconds to wait for another process that verifies a card of the same issuer.
@@ -459,20 +447,13 @@ class DirectoryStates(IssuerStates):
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """(name, policy) of every issuer of which there is readable state, sorted."""
-        return tuple(sorted((name, state.policy) for name, state in self._every() if state))
-
-    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
-        """See :class:`IssuerStates`; what a file that cannot be read held counts as one."""
-        return any(state is None or _signed_at(issuer, state) for _, state in self._every())
-
-    def _every(self) -> Iterator[tuple[str, IssuerState | None]]:
-        """Each file's issuer, and what it holds; None where it cannot be read."""
+        names = []
         for file in self.path.glob(f"*{_ENDING}"):
             name = file.name.removesuffix(_ENDING).rpartition(".")[0]
-            try:
-                yield name, read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name)
-            except (FileFault, InputRefused):
-                yield name, None
+            with suppress(FileFault, InputRefused):
+                state = read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name)
+                names.append((name, state.policy))
+        return tuple(sorted(names))
 
     def file(self, policy: str, name: str) -> Path:
         """Where an issuer of a policy is remembered."""
@@ -515,14 +496,6 @@ _WAYS_OUT: Final = (
     "compare its digest with the issuer."
 )
 _HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
-
-
-def _signed_at(issuer: TrustedIssuer, state: IssuerState) -> bool:
-    """Whether a signed card was seen at an origin of the issuer, whatever its path."""
-    origins = {str(place.origin) for place in issuer.places or ()}
-    return state.signed_before and any(
-        str(parse_place(place).origin) in origins for place in state.origins
-    )
 
 
 def _other(name: str, state: IssuerState, issuer: TrustedIssuer) -> str:

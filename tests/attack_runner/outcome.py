@@ -39,7 +39,6 @@ class Outcome:
         answers: The four answers by name; empty where there is no verdict.
         subject: Whom the verdict is about, in the policy's words.
         card: What the caller gets; None unless trusted.
-        unverified: The caller may have the card as it came, because the policy only warns.
         traffic: What went over the network; None where nothing can have.
     """
 
@@ -49,7 +48,6 @@ class Outcome:
     subject: str | None = None
     card: Any = None
     traffic: Traffic | None = None
-    unverified: bool = False
 
 
 Verifier: TypeAlias = Callable[[Case], Iterable[Outcome]]
@@ -85,8 +83,6 @@ def _differences(case: Case, expect: Mapping[str, Any], outcome: Outcome) -> Ite
         yield "the subject", outcome.subject, expect["subject"]
     if "card" in expect and outcome.card != json.loads(case.input(expect["card"])):
         yield "what the caller gets", outcome.card, f"that of {expect['card']}"
-    if outcome.unverified != expect.get("unverified", False):
-        yield "an unverified card", outcome.unverified, not outcome.unverified
     if outcome.traffic is not None:
         yield from _strayings(expect, outcome.traffic)
     if outcome.verdict != "trusted" and outcome.card is not None:

@@ -24,7 +24,6 @@ from cardsign.net import (
     Discoverer,
     DocumentFetcher,
     FetchSettings,
-    UnverifiedCard,
 )
 from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
@@ -49,7 +48,6 @@ from cardsign.trust import (
 from cardsign.verify import (
     Report,
     VerdictCache,
-    VerificationError,
     examine_extended,
     reach_verdict,
 )
@@ -282,7 +280,6 @@ def play(
     def start() -> Discoverer:
         return Discoverer(policy, memory, fetcher=asking(settings, now=clocks.now), now=clocks.now)
 
-    warns = any(one.enforce == "warn" for one in policy.issuers)
     verifier = start()
     for step in case.steps:
         world.change(step)
@@ -291,7 +288,7 @@ def play(
             shutil.rmtree(folder)
         if step.get("restart") or step.get("lost"):
             verifier = start()
-        told = [_told(verifier, step, nth, warns=warns) for nth in range(step.get("repeat", 1))]
+        told = [_told(verifier, step, nth) for nth in range(step.get("repeat", 1))]
         yield replace(_in_common(told), traffic=world.traffic())
 
 
@@ -308,23 +305,14 @@ def _settings(world: World, clocks: Clocks, certificates: Certificates) -> Fetch
     )
 
 
-def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int, *, warns: bool) -> Outcome:
+def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int) -> Outcome:
     expect = subject_of(step["subject"]) if "subject" in step else None
     url = step["url"].replace("{n}", str(nth))
     try:
         report = verifier.examine(url, expect=expect)
     except LocalFault as fault:
         return Outcome("none", (fault.code,))
-    unverified = warns and _is_handed_out(verifier, url, expect)
-    return replace(_outcome(report), unverified=unverified)
-
-
-def _is_handed_out(verifier: Discoverer, url: str, expect: PublicSubject | None) -> bool:
-    """Whether a caller who asks for it gets the card without a good verdict."""
-    try:
-        return isinstance(verifier.discover_or_warn(url, expect=expect), UnverifiedCard)
-    except VerificationError:
-        return False
+    return _outcome(report)
 
 
 def _in_common(told: Sequence[Outcome]) -> Outcome:

@@ -1,4 +1,4 @@
-"""What only the operator's own policy may say: how strict it is, and how an issuer is reached."""
+"""What only the operator's own policy may say: how an issuer is reached."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from tests.cli.conftest import Cardsign
 from tests.trust.policies import policy_text
 
 MEMBERS = {
-    "enforce": 'enforce = "warn"',
     "networks": 'networks = ["10.0.0.0/8"]',
     "proxy": 'proxy = "http://proxy.example:3128"',
 }
 ADDED = {
-    "enforce": ("--enforce", "warn"),
     "networks": ("--network", "10.0.0.0/8"),
     "proxy": ("--proxy", "http://proxy.example:3128"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +28,7 @@ from cardsign.trust import (
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
-from tests.support import PORTABLE, LastingStates, put
+from tests.support import PORTABLE, put
 
 pytestmark = pytest.mark.needs_a2a
 
@@ -364,39 +363,3 @@ def test_other_peoples_signatures_stay(policy: Policy) -> None:
     signed = card_signer([key("card")])(card_signer([key("card")])(card))
     assert len(signed.signatures) == 2
     assert len(Card.from_bytes(sign(PORTABLE, key("registry"))).signatures) == 1
-
-
-def test_the_resolver_gives_an_unverified_card_only_where_both_say_so(
-    network: Network, policy: Policy, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The policy, by ``enforce = "warn"``, and the program, by `or_warn`."""
-    from cardsign.integrations import CardNotTrusted, TrustedCardResolver
-
-    network.host("tides.example", {PATH: http(json.dumps(PUBLIC).encode())})
-    warned = Policy((replace(policy.issuers[0], enforce="warn"),))
-
-    def resolver(by: Policy, or_warn: bool) -> TrustedCardResolver:
-        fetcher = DocumentFetcher(network.settings(), now=now)
-        found = Discoverer(by, LastingStates(), fetcher=fetcher, now=now)
-        return TrustedCardResolver(client, HOST, discoverer=found, or_warn=or_warn)
-
-    client = httpx.AsyncClient()
-    for by, or_warn in ((policy, True), (warned, False)):
-        refusing = resolver(by, or_warn)
-        with pytest.raises(CardNotTrusted):
-            asyncio.run(refusing.get_agent_card())
-        assert refusing.unverified is None
-    giving = resolver(warned, True)
-    with caplog.at_level("WARNING", "cardsign"):
-        assert asyncio.run(giving.get_agent_card()).name == "Tide tables"
-    assert giving.unverified is not None
-    assert "unverified card of tides" in caplog.text
-    network.hosts["tides.example"].answers = {PATH: http(sign(PUBLIC, key("card")))}
-    trusted = resolver(warned, True)
-    asyncio.run(trusted.get_agent_card())
-    assert trusted.unverified is None
-    fetcher = DocumentFetcher(network.settings(), now=now)
-    forgetful = Discoverer(warned, TransientStates(), fetcher=fetcher, now=now)
-    with pytest.raises(TypeError, match=r"IssuerStates\.create"):
-        TrustedCardResolver(client, HOST, discoverer=forgetful, or_warn=True)
-    asyncio.run(client.aclose())

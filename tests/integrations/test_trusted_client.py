@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from peers import LOCAL, http
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.net import Credential, CredentialSource, CredentialStore
-from cardsign.trust import KeysAnchor, Policy, TransientStates, TrustedIssuer
+from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
@@ -218,15 +217,3 @@ def test_the_client_ends_with_the_verdict(
         talk(network, use, now=lambda: times.pop(0))
     assert caught.value.code == "call.verdict_over"
     assert host.targets == [f"GET {PATH}", "POST /a2a"]
-
-
-def test_a_policy_that_only_warns_changes_nothing_here(network: Network) -> None:
-    """A client of an unverified card is not given."""
-    from cardsign.integrations import CardNotTrusted
-
-    host = serve(network, json.dumps(SECURED).encode())
-    warned = Policy((replace(policy().issuers[0], enforce="warn"),))
-    with pytest.raises(CardNotTrusted):
-        talk(network, policy=warned, states=TransientStates(), credentials=store(HOST))
-    assert host.targets == [f"GET {PATH}"]
-    assert network.told(TOKEN.encode()) == set()

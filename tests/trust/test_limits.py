@@ -91,7 +91,6 @@ def test_every_word_of_a_policy_is_in_its_digest() -> None:
         {"algorithms": ("ES256",)},
         {"require": ("harbour",)},
         {"unsigned": "unknown"},
-        {"enforce": "warn"},
         {"networks": (ip_network("10.0.0.0/8"),)},
         {"proxy": parse_origin("http://proxy.example:3128")},
     ]

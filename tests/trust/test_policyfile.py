@@ -277,7 +277,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         6,
         "exclude one another",
     ),
-    "a third way to enforce": (policy_text('enforce = "off"'), 5, "expected 'strict' or 'warn'"),
+    "a member that went": (policy_text('enforce = "warn"'), 5, "'enforce' is no member"),
     "one name twice": (
         policy_text() + policy_text(origins='["https://b.example"]').replace("format = 1\n", ""),
         9,
@@ -318,8 +318,6 @@ def test_a_pipe_is_read_where_the_operator_names_it() -> None:
 
 
 OPERATORS = {
-    "enforce": 'enforce = "warn"',
-    "enforce, said to be strict": 'enforce = "strict"',
     "networks": 'networks = ["10.0.0.0/8", "fd12::/16"]',
     "proxy": 'proxy = "http://proxy.example:3128"',
 }
@@ -327,7 +325,7 @@ OPERATORS = {
 
 @pytest.mark.parametrize("member", OPERATORS.values(), ids=OPERATORS)
 def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
-    """A policy that was merely found is refused with the line and the way out (E6, E12, E13)."""
+    """A policy that was merely found is refused with the line and the way out (E6, E13)."""
     text = policy_text(member)
     assert parse_policy(text).issuers
 
@@ -342,15 +340,15 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
 
 def test_how_an_issuer_is_reached() -> None:
     """Networks of both versions, or a proxy; by default neither."""
-    one = only(policy_text('networks = ["10.0.0.0/8", "fd12::/16"]', 'enforce = "warn"'))
+    one = only(policy_text('networks = ["10.0.0.0/8", "fd12::/16"]'))
     assert [str(network) for network in one.networks] == ["10.0.0.0/8", "fd12::/16"]
-    assert (one.enforce, one.proxy) == ("warn", None)
+    assert one.proxy is None
 
     proxied = only(policy_text('proxy = "http://proxy.example:3128"'))
     assert str(proxied.proxy) == "http://proxy.example:3128"
 
     plain = only(policy_text())
-    assert (plain.enforce, plain.networks, plain.proxy) == ("strict", (), None)
+    assert (plain.networks, plain.proxy) == ((), None)
 
 
 def refused_key(members: str, *others: str) -> UsageFault:
