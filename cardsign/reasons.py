@@ -493,7 +493,7 @@ _TABLE: Final = (
     ("doctor.no_active_key", "No key of the key store signs cards.",
      "A key waits: cardsign keys rotate --root-keystore DIR. None does: cardsign keys generate."),
     ("doctor.still_trusted", "Verifiers still trust a revoked key.",
-     "cardsign keys rotate --root-keystore DIR; it says what is missing."),
+     "cardsign keys rotate, with --root-keystore DIR if roots have to sign. It says what is left."),
     ("doctor.ended", "The issuer has ended: every card and release key was revoked as ceased.",
      "Serve what is published until the newest release has ended. Nothing else is left to do."),
     ("doctor.due", "A step of the key rotation is due.",

@@ -329,6 +329,7 @@ def renew_cards(work: Work) -> None:
             names = ", ".join(card.url or card.name for card in cards)
             what = f"sign these published cards again, and publish them: {names}"
             command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+            command += "" if config.publish else " -o DIR"
             work.needs(key_holder("card"), what, until=until, command=command)
     renew_listing(work, to_list(config.cards) if signed else ())
     if signed is None or config.publish is None or is_card_withdrawn(store):

@@ -26,6 +26,8 @@ from cardsign.errors import (
 )
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import Work
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
 from cardsign.keys.doctor import Concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.model import KeyRecord
@@ -296,11 +298,9 @@ def examine_publication(work: Work) -> Iterator[Concern]:
         return
     with suppress(StoreFault, FileFault):
         state, keyset = store.load(), kept_keyset(store)
-        kept = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
-        if kept and not has_ended(state, keyset):
-            names = ", ".join(one.named for one in kept)
-            message = f"verifiers still trust {names}: nothing that is published revokes them yet"
-            yield Concern("doctor.still_trusted", "alarm", message)
+        trusted = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
+        if trusted and not has_ended(state, keyset):
+            yield Concern("doctor.still_trusted", "alarm", explain_trust(work, trusted)[0])
 
 
 def published_extended(directory: Path | None) -> tuple[Path, ...]:
@@ -404,6 +404,9 @@ def check_publishable(
 
 def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
     """The keys that are revoked in the store, but in nothing that verifiers are given."""
+    state = work.store.load()
+    found = [state.find(record.thumbprint) for record in records]
+    revoked = [key for key in found if key.state == "revoked"]
     try:
         published = published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish have said
@@ -413,9 +416,44 @@ def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
     if published is not None and published.keysets:
         keyset, release = published.keysets[-1], published.release
     if keyset is None:
-        return []
+        return _in_key_sets(work, revoked)
     trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
     trusted -= release.revoked if release is not None else frozenset()
-    state = work.store.load()
-    found = [state.find(record.thumbprint) for record in records]
-    return [key for key in found if key.state == "revoked" and key.thumbprint in trusted]
+    return [key for key in revoked if key.thumbprint in trusted]
+
+
+def _in_key_sets(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
+    """The revoked keys in a published key set; without statements nothing else revokes them."""
+    published = _published_keys(work.config.publish)
+    return [
+        key
+        for key in revoked
+        if key.public in published
+        or ("card" in key.roles and key.times.prepublished and not key.times.dropped)
+    ]
+
+
+def _published_keys(directory: Path | None) -> tuple[PublicKey, ...]:
+    """The keys of the published key set."""
+    generation = newest_generation(directory)
+    return JwkSet.from_bytes(generation.jwks).keys if generation else ()
+
+
+def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
+    """Say why verifiers still trust these revoked keys, and the command that ends it."""
+    names = ", ".join(key.named for key in keys)
+    state = work.store.state
+    if kept_keyset(work.store) is not None:
+        why = f"verifiers still trust {names}: nothing that is published revokes them yet"
+        return why, work.again
+    published = _published_keys(work.config.publish)
+    if not state.publications and all(key.public not in published for key in keys):
+        why = f"verifiers may still trust {names}: key sets that were given to them hold it"
+        return why, "cardsign keys jwks -o jwks.json; then give that file to all who have the old"
+    why = f"verifiers still trust {names}: the published key set holds it"
+    if any(one.generation == 0 for one in state.newest_publications()):
+        command = "cardsign keys jwks -o jwks.json; publish that file; then cardsign keys look"
+        return why, f"{command} CARD_URL --jwks URL"
+    if work.config.publish is None:
+        return why, "cardsign publish SIGNED -o DIR"
+    return why, work.again

@@ -32,7 +32,7 @@ from cardsign.issuer.keyset import (
     review_keyset,
     sign_keyset,
 )
-from cardsign.issuer.publishing import check_ours, still_trusted
+from cardsign.issuer.publishing import check_ours, explain_trust, still_trusted
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import take_up_published
 from cardsign.issuer.tasks import (
@@ -86,7 +86,7 @@ def rotate_keys(work: Work, *, only_cards: bool = False) -> Progress:
     """
     leave_out_strangers(work)
     progress = rotate(work, only_cards=only_cards)
-    if progress.renewal is None:  # without a keyset, or at the end, there is nothing to wait for
+    if has_ended(work.store.load(), kept_keyset(work.store)):
         return progress
     return warned(work, progress, work.store.state.keys)
 
@@ -141,7 +141,6 @@ def rotate(work: Work, *, only_cards: bool = False) -> Progress:
 
 def warned(work: Work, progress: Progress, records: Sequence[KeyRecord]) -> Progress:
     """Add which revoked keys verifiers still trust, and until when if nobody goes on."""
-    command = progress.left[0].command if progress.left else work.again
     release, until = StatementHistory.of(work.store).newest_release(), work.keyset_ends
     kept: dict[datetime | None, list[KeyRecord]] = {}
     for key in still_trusted(work, records):
@@ -151,9 +150,8 @@ def warned(work: Work, progress: Progress, records: Sequence[KeyRecord]) -> Prog
         kept.setdefault(end, []).append(key)
     told: list[Task] = []
     for end, keys in kept.items():
-        names = ", ".join(key.named for key in keys)
-        what = f"verifiers still trust {names}: nothing that is published revokes them yet"
-        told.append(Task("you", what, command, end))
+        what, command = explain_trust(work, keys)
+        told.append(Task("you", what, progress.left[0].command if progress.left else command, end))
     return replace(progress, left=(*progress.left, *told))
 
 

@@ -177,7 +177,10 @@ def until_destruction(state: StoreState, key: KeyRecord, settings: TimelineSetti
     if "card" not in key.roles or key.times.prepublished is None:
         return _NOTHING
     if key.times.dropped is None:
-        return Waiting("keystore.not_seen", "a newest publication still holds it", None)
+        what = "a newest publication still holds it"
+        if not state.publications:
+            what = "no key set without it has been written: run cardsign keys jwks -o FILE"
+        return Waiting("keystore.not_seen", what, None)
     until = key.times.dropped + settings.as_published(state).propagation
     return Waiting("keystore.too_early", "caches may still hold it", until)
 
@@ -458,6 +461,30 @@ def record_publication(state: StoreState, publication: Publication) -> NewState:
     return _marked(after, max(one.at for one in after.newest_publications())), (event,)
 
 
+def record_key_set(state: StoreState, *, now: datetime) -> NewState:
+    """Note that a key set without the stolen keys was written, where no publication says so."""
+    gone = [
+        key.at(dropped=_second(now))
+        for key in state.keys
+        if key.times.dropped is None and _was_given_out(state, key)
+    ]
+    if not gone:
+        return state, ()
+    event = AuditEvent("key-set-written", None, {"without": [key.kid for key in gone]})
+    return state.replacing(gone), (event,)
+
+
+def _was_given_out(state: StoreState, key: KeyRecord) -> bool:
+    """Whether a stolen key may be in key sets of which no publication is on record."""
+    return (
+        key.revoked_because == "compromised"
+        and "card" in key.roles
+        and key.times.prepublished is not None
+        and state.statements.keyset is None
+        and not state.publications
+    )
+
+
 def withdraw(state: StoreState, series: str, *, now: datetime) -> NewState:
     """Forget the publications of cards that are no longer served, so that nothing waits for them.
 
@@ -538,6 +565,8 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
     # ended key stay as they were, but for `dropped`.
     def marked(key: KeyRecord) -> KeyRecord:
         times = key.times
+        if _was_given_out(state, key):
+            return key
         if key.state in ENDED:
             gone = all(key.kid not in one.kids for one in newest)
             return key.at(dropped=_since(times.dropped, gone, at))

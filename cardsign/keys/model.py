@@ -192,7 +192,8 @@ class KeyTimes:
         relieved: Since when every published card is signed by its successor, and none by it.
         retired: When it left the JWK Set in good order.
         revoked: When it was revoked.
-        dropped: Since when no newest publication holds it any more.
+        dropped: Since when no newest publication holds it any more; of a stolen key without any on
+            record, since when a key set without it has been written.
         destroyed: When its private key was destroyed.
     """
 

@@ -35,6 +35,7 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
+from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.drafts import DRAFT_FILE
@@ -92,6 +93,7 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
     sequence = store.state.jwks_sequence()
     jwks = JwkSet.of([key.public for key in listed])
     write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
+    store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
     for key in published:
         if key not in listed:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")

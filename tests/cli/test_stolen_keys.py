@@ -1,0 +1,161 @@
+"""A theft in a key store without roots: who still trusts the key is said until nobody does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cardsign, Ended
+from tests.support import PORTABLE
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+STOLEN = ("--keystore", "stolen")
+
+
+@pytest.fixture
+def robbed(cardsign: Cardsign) -> Cardsign:
+    """A signed card, the key set for its verifiers, a standby, and a thief's copy of all keys."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    shutil.copytree("keys", "stolen")
+    return cardsign
+
+
+def kids(cardsign: Cardsign) -> list[str]:
+    """The keys of the thief: the active one, and the standby."""
+    return [key["kid"] for key in cardsign("keys", "list", "--json", *STOLEN).json]
+
+
+def revoke(cardsign: Cardsign, *names: str) -> Ended:
+    """Revoke keys as stolen."""
+    return cardsign("keys", "revoke", *names, "--reason", "compromised", "--yes")
+
+
+def is_forgery_trusted(cardsign: Cardsign, jwks: str | Path) -> bool:
+    """Whether verifiers with this key set trust a card that the thief has made."""
+    Path("evil.json").write_text(json.dumps({**PORTABLE, "name": "Evil"}))
+    assert cardsign("sign", "evil.json", "-o", "forged.json", *STOLEN).status == 0
+    return cardsign("verify", "forged.json", "--jwks", jwks).status == 0
+
+
+def published_keys() -> Path:
+    """The key set that is published now."""
+    number = json.loads(Path("public/current").read_text())["generation"]
+    return Path(f"public/{number:06d}/jwks.json")
+
+
+def alarms(cardsign: Cardsign) -> list[str]:
+    """What doctor raises an alarm for."""
+    return [
+        one["code"] for one in cardsign("keys", "doctor", "--json").json if one["level"] == "alarm"
+    ]
+
+
+def test_a_stolen_key_is_in_the_key_set_of_before_until_another_is_written(
+    robbed: Cardsign,
+) -> None:
+    """Nobody knows who has the file: each command says so until there is one to hand out."""
+    told = revoke(robbed, *kids(robbed))
+
+    assert (told.status, "Do this: cardsign keys jwks -o jwks.json" in told.err) == (1, True)
+    assert is_forgery_trusted(robbed, "jwks.json")
+    for _ in range(2):
+        assert alarms(robbed) == ["doctor.still_trusted"]
+        again = robbed("keys", "rotate")
+        assert (again.status, "may still trust card key" in again.err) == (1, True)
+
+    assert robbed("keys", "jwks", "-o", "jwks.json").status == 0
+
+    assert not is_forgery_trusted(robbed, "jwks.json")
+    assert robbed("keys", "rotate").status == 0
+    assert alarms(robbed) == []
+
+
+def test_a_second_theft_asks_for_another_key_set(robbed: Cardsign) -> None:
+    """The one that was written after the first theft holds the second key."""
+    active, standby = kids(robbed)
+    revoke(robbed, active)
+    assert robbed("keys", "jwks", "-o", "jwks.json").status == 0
+
+    assert revoke(robbed, standby).status == 1
+    assert alarms(robbed) == ["doctor.still_trusted"]
+    assert robbed("keys", "jwks", "-o", "jwks.json").status == 0
+    assert alarms(robbed) == []
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["active", "standby"])
+def test_a_stolen_key_in_a_folder_that_the_settings_do_not_name_is_not_forgotten(
+    robbed: Cardsign, which: int
+) -> None:
+    """`publish -o` has recorded the key set, so it is known that it holds the key."""
+    assert robbed("publish", "signed.json", "-o", "public").status == 0
+    stolen = kids(robbed)[which]
+    told = revoke(robbed, stolen)
+
+    assert told.status == 1
+    assert f"verifiers still trust card key {stolen[:8]}" in told.err
+    assert "cardsign publish SIGNED -o DIR" in told.err
+    assert "doctor.still_trusted" in alarms(robbed)
+    assert robbed("keys", "rotate").status == 1
+    assert robbed("keys", "jwks").status == 0  # writing a key set is not publishing it
+    assert "doctor.still_trusted" in alarms(robbed)
+
+    assert robbed("sign", "card.json", "-o", "signed.json").status == 0
+    assert robbed("publish", "signed.json", "-o", "public").status == 0
+
+    assert stolen not in published_keys().read_text()
+    assert alarms(robbed) == []
+
+
+def test_a_stolen_key_leaves_the_folder_of_the_settings_at_once(robbed: Cardsign) -> None:
+    """Without the passphrase too, so that nothing new can be signed."""
+    Path("cardsign.toml").write_text('format = 1\npublish = "public"\n')
+    assert robbed("publish", "signed.json").status == 0
+    assert is_forgery_trusted(robbed, published_keys())
+
+    words = ("keys", "revoke", *kids(robbed), "--reason", "compromised", "--yes")
+    robbed(*words, CARDSIGN_PASSPHRASE=None)
+
+    assert not is_forgery_trusted(robbed, published_keys())
+    assert "doctor.still_trusted" not in alarms(robbed)
+
+
+OBSTACLES: dict[str, Callable[[], object]] = {
+    "a stranger's file": lambda: Path("public/notes.txt").write_text("x"),
+    "a store-only revocation": lambda: None,
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_keeps_a_stolen_key_published_is_said_until_it_is_gone(
+    robbed: Cardsign, obstacle: str
+) -> None:
+    """Whatever the publication was hindered by, the record of it says which keys it holds."""
+    Path("cardsign.toml").write_text('format = 1\npublish = "public"\n')
+    assert robbed("publish", "signed.json").status == 0
+    OBSTACLES[obstacle]()
+    words = ("keys", "revoke", kids(robbed)[1], "--reason", "compromised", "--yes")
+    only = ("--store-only",) if "store-only" in obstacle else ()
+
+    assert robbed(*words, *only).status == (0 if only else 2)
+    assert is_forgery_trusted(robbed, published_keys())
+    assert "doctor.still_trusted" in alarms(robbed)
+    Path("public/notes.txt").unlink(missing_ok=True)
+    assert robbed("keys", "rotate").status == 0
+    assert alarms(robbed) == []
+
+
+@pytest.mark.parametrize("reason", ["superseded", "ceased"])
+def test_a_key_that_nobody_has_stolen_asks_for_nothing(robbed: Cardsign, reason: str) -> None:
+    """The honest twin: in a key set of before it harms nobody."""
+    told = robbed("keys", "revoke", *kids(robbed), "--reason", reason, "--yes")
+
+    assert (told.status, alarms(robbed)) == (0, [])
