@@ -41,7 +41,7 @@ from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import PrivateKey, base64url
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify import Report
-from tests.card.plain_coverage import places_in
+from tests.card.places import places_in
 
 
 def schema_names() -> set[str]:

@@ -17,7 +17,7 @@ from cardsign.card import (
     jcs,
 )
 from cardsign.errors import CanonicalizationError, InputRefused
-from tests.card.plain_coverage import places_in
+from tests.card.places import places_in
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
 

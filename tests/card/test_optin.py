@@ -18,7 +18,7 @@ from cardsign.card import (
     uncovered_parts,
 )
 from cardsign.errors import CanonicalizationError
-from tests.card.plain_coverage import places_in
+from tests.card.places import places_in
 
 SCOPE, SDK_0_3, LEGACY, JS = OPT_IN_PROFILES
 

@@ -10,7 +10,7 @@ from support import OLD, PORTABLE, put
 from cardsign.card import canonicalize, upgrade
 from cardsign.card import tree as tree
 from cardsign.errors import CanonicalizationError
-from tests.card.plain_coverage import places_in
+from tests.card.places import places_in
 
 MAIN = {"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3.0"}
 

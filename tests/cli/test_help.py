@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 import click
 import pytest
 
-import cardsign as package
 from cardsign import REASONS
 from cardsign.cli import command_line as cli
 from cardsign.errors import CardsignError
@@ -43,11 +41,6 @@ def test_help_loads_no_command() -> None:
         "cardsign.lazy",
     }
     assert not loaded & {"json", "logging", "difflib", "unicodedata", "cryptography"}
-
-
-def test_a_command_that_is_loaded_is_seen() -> None:
-    """The probe can fail."""
-    assert "cardsign.cli.keys" in modules_after(KEYS_HELP)
 
 
 VERIFIER = ("diff", "explain", "fetch", "lint", "trust", "verify")
@@ -113,13 +106,6 @@ def test_every_command_has_examples_that_it_understands(path: str) -> None:
     assert found
     for line in map(str.strip, shown.strip().splitlines()):
         assert parse(line) == path
-
-
-@pytest.mark.parametrize("line", ["cardsign verfy card.json", "cardsign verify --jwsk f card.json"])
-def test_a_line_with_a_mistake_is_not_understood(line: str) -> None:
-    """The test above can fail."""
-    with pytest.raises(click.UsageError):
-        parse(line)
 
 
 @pytest.mark.parametrize("path", LEAVES)
@@ -244,79 +230,6 @@ def test_a_shell_gets_completions(cardsign: Cardsign) -> None:
 
     assert (commands.status, commands.text) == (0, "plain,verify\n")
     assert (options.status, options.text) == (0, "plain,--jwks\n")
-
-
-MENTION = re.compile(r"\bcardsign((?: [a-z]+)+)((?: (?:--?[a-z][\w-]*|[A-Z][\w|/=.-]*|'-'))*)")
-
-
-#: What follows the program's name where a sentence is about the program.
-NO_COMMANDS = {
-    *("accepts", "alone", "and", "checks", "command", "counts", "did", "does", "has", "import"),
-    *(
-        "itself",
-        "knows",
-        "may",
-        "never",
-        "notices",
-        "raises",
-        "reads",
-        "signs",
-        "that",
-        "writes",
-        "wrote",
-    ),
-}
-
-
-def misnamed(text: str) -> list[str]:
-    """Commands and options that a text names and that are not there."""
-    wrong = []
-    for mention in MENTION.finditer(text):
-        path, command = "cardsign", cli
-        words = mention[1].split()
-        while words and isinstance(command, click.Group):
-            below = command.get_command(CONTEXT, words[0])
-            if below is None:
-                break
-            command, path = below, f"{path} {words.pop(0)}"
-        if path == "cardsign":
-            wrong += [f"cardsign {words[0]}"] if words[0] not in NO_COMMANDS else []
-            continue
-        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
-        known |= {"-h", "--help"}
-        wrong += [
-            f"{path} {word}" for word in mention[2].split() if word[0] == "-" and word not in known
-        ]
-        if isinstance(command, click.Group) and words and "-" in mention[2]:
-            wrong.append(f"{path} {words[0]}")
-    return wrong
-
-
-def test_every_command_that_the_program_names_is_there() -> None:
-    """In messages, hints, help and docstrings, with its options."""
-    wrong = {}
-    for file in Path(package.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found = misnamed(" ".join(node.value.split()))
-                if found:
-                    wrong[f"{file.name}, line {node.lineno}"] = found
-    assert wrong == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Run cardsign keys revok --yes now.",
-        "See cardsign verify --jwksy FILE; then go on.",
-        "next: cardsign recover",
-    ],
-    ids=["a command of a group", "an option", "a command"],
-)
-def test_a_command_that_is_not_there_is_seen(text: str) -> None:
-    """The test above can fail; and what is there passes."""
-    assert misnamed(text)
-    assert not misnamed("See cardsign keys revoke KID --yes; cardsign verify CARD --jwks FILE.")
 
 
 @pytest.mark.parametrize("words", [(), ("verify",), ("trust", "add")], ids=" ".join)
