@@ -10,8 +10,9 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from copy import copy
 from pathlib import Path
 from textwrap import fill, indent
 from typing import Any, Literal, get_args, get_origin
@@ -30,6 +31,9 @@ from cardsign.trust.policyfile import TrustFile
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
+#: An option of so many commands is described once.
+MANY = 5
+COMMON = "A command that takes one of these names it below its own options. All take `--help`."
 LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
     "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. The exit status is 1 if "
@@ -50,13 +54,40 @@ LINT_INTRODUCTION = (
 
 
 def commands() -> str:
-    """docs/reference/cli.md: the help of each command, groups before their members."""
-    sections = [NOTE, "# Commands"]
+    """docs/reference/cli.md: the help of each command; options of many commands stand once."""
     settings = {**cli.context_settings, "terminal_width": WIDTH}
-    for context in walk(click.Context(cli, info_name="cardsign", **settings)):
-        text = context.command.get_help(context)
-        sections.append(f"## {context.command_path}\n\n```text\n{text}\n```")
+    contexts = list(walk(click.Context(cli, info_name="cardsign", **settings)))
+    times = Counter(record for context in contexts for record in options(context).values())
+    common = [record for record, count in times.most_common() if count >= MANY]
+    formatter = click.HelpFormatter(width=WIDTH)
+    formatter.write_dl([*common, ("-h, --help", "Show this message and exit.")])
+    shared = f"```text\n{formatter.getvalue()}```"
+    sections = [NOTE, "# Commands", "## Options of many commands", COMMON, shared]
+    for context in contexts:
+        sections.append(f"## {context.command_path}\n\n```text\n{help_of(context, common)}\n```")
     return "\n\n".join(sections) + "\n"
+
+
+def options(context: click.Context) -> dict[str, tuple[str, str]]:
+    """The options of a command by their parameters' names, as its help shows them."""
+    return {
+        str(param.name): record
+        for param in context.command.params
+        if isinstance(param, click.Option) and (record := param.get_help_record(context))
+    }
+
+
+def help_of(context: click.Context, common: list[tuple[str, str]]) -> str:
+    """The help of a command, with the names alone of what it shares with many others."""
+    command = copy(context.command)
+    records = options(context)
+    shared = {name: record[0] for name, record in records.items() if record in common}
+    command.params = [param for param in command.params if param.name not in shared]
+    command.add_help_option = False
+    command.epilog = None
+    text = command.get_help(context)
+    names = [name.split(",")[-1].split()[0] for name in shared.values()]
+    return text + (f"\n\nAlso: {', '.join(names)}" if names else "")
 
 
 def walk(context: click.Context) -> Iterator[click.Context]:
@@ -70,20 +101,21 @@ def walk(context: click.Context) -> Iterator[click.Context]:
 
 
 def reasons() -> str:
-    """docs/reference/reasons.md: a table for each group of codes."""
+    """docs/reference/reasons.md: each code, in its group."""
     sections = [
         NOTE,
         "# Reason codes",
         "Every error, verdict and HTTP refusal carries one of these. A code keeps its meaning "
-        "for ever; none is removed.",
+        "for ever; none is removed. Each is an error unless it says otherwise.",
     ]
-    for group, codes in groupby(REASONS.values(), key=lambda one: one.code.partition(".")[0]):
-        rows = [
-            f"| `{one.code}` | {severity_of(one.code)} | {_cell(one.meaning)} | {_cell(one.hint)} |"
-            for one in codes
-        ]
-        table = ["| code | severity | what it says | what to do |", "|---|---|---|---|", *rows]
-        sections.append(f"## {group}\n\n" + "\n".join(table))
+    groups: dict[str, list[str]] = {}
+    for one in REASONS.values():
+        severity = severity_of(one.code)
+        told = f" ({severity})" if severity != "error" else ""
+        line = f"- `{one.code}`{told}: {one.meaning} {one.hint}"
+        groups.setdefault(one.code.partition(".")[0], []).append(line)
+    for group, lines in groups.items():
+        sections.append(f"## {group}\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
 
@@ -93,23 +125,21 @@ def wrapped(paragraph: str) -> str:
 
 
 def lint() -> str:
-    """docs/reference/lint.md: the groups, and a table of the rules of each."""
+    """docs/reference/lint.md: the rules of each group."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
-        rows = []
-        for one in RULES.values():
-            if one.group == name:
-                bad = f"`{_cell(shown_example(one.bad))}`" if one.bad else ""
-                texts = " | ".join(map(_cell, (one.summary, one.why, one.fix)))
-                rows.append(f"| `{one.id}` | {one.severity} | {texts} | {bad} | {one.reference} |")
-        head = "| rule | severity | what it finds | why | what to do | such as | from |"
-        table = [head, "|---|---|---|---|---|---|---|", *rows]
-        sections.append("\n\n".join([f"## {name}", f"Of {about}.", "\n".join(table)]))
+        rules = [one for one in RULES.values() if one.group == name]
+        why, count = Counter(one.why for one in rules).most_common(1)[0]
+        shared = why if count > 1 else ""
+        lines = []
+        for one in rules:
+            texts = " ".join(text for text in (one.summary, one.why, one.fix) if text != shared)
+            bad = f" Such as `{shown_example(one.bad)}`." if one.bad else ""
+            source = f" From {one.reference}." if one.reference else ""
+            lines.append(f"- `{one.id}` ({one.severity}): {texts}{bad}{source}")
+        why = f" Unless a rule gives another reason: {shared}" if shared else ""
+        sections.append("\n\n".join([f"## {name}", f"Of {about}.{why}", "\n".join(lines)]))
     return "\n\n".join(sections) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def trust_schema() -> str:
