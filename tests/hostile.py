@@ -55,6 +55,47 @@ def _long(size: int) -> str:
     return "n" * (size * 5 // 8)  # so that the values have the rest
 
 
+def _named(name: str, levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = {name: inner}
+    return inner
+
+
+def _nested_in(keyword: str, levels: int) -> Any:
+    inner: Any = {"const": 1}
+    for _ in range(levels // 2):
+        inner = {keyword: [inner, inner]}
+        if len(json.dumps(inner)) > 50_000:
+            break
+    return inner
+
+
+def _schema(fields: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:
+    whole = {"type": "object", "properties": fields, "$defs": definitions or {}}
+    return {
+        "skills": [
+            {
+                "id": "iam.check_tides",
+                "skill_id": "iam.check_tides",
+                "name": "Tides",
+                "description": "d",
+                "tags": ["sea"],
+                "input_schema": whole,
+                "output_schema": {"type": "object"},
+            }
+        ]
+    }
+
+
+#: A class of all characters in both cases, which takes a third of a second to compile.
+_SLOW: Final = "(?i)[\x00-\U0010ffff]"
+#: The beginnings of credentials, each without its end.
+_ALMOST: Final = (
+    *("AKIA", "ghp_", "github_pat_", "glpat-", "xoxa-", "sk_live_", "sk-ant-", "AIza", "npm_"),
+    *("pypi-AgEI", "SG.", "SK", "AccountKey=", "eyJaaaaaaaa.eyJaaaaaaaa."),
+)
+
+
 #: What fills the card; from about how many bytes it has to make.
 SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
     "a long name over an array": lambda size: {_long(size): [0] * _many(size * 3 // 16)},
@@ -119,6 +160,59 @@ SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
     ),
     "many markers": lambda size: {
         "capabilities": {"extensions": [{"uri": EXTENDED_URI}] * _many(size // 55, 2)}
+    },
+    "a long name over members": lambda size: {
+        _long(size): {f"{at:x}": None for at in range(_many(size // 32))}
+    },
+    "a long name over empty skills": lambda size: {
+        "skills": [{_long(size): [{}] * _many(size // 8)}]
+    },
+    "long names in one another": lambda size: {
+        "x": _named("n" * (size // 40), 24, {f"{at:x}": None for at in range(_many(size // 40))})
+    },
+    "names of astral characters": lambda size: {
+        "\N{GRINNING FACE}" * 8 + f"{at:x}": "" for at in range(_many(size // 104))
+    },
+    "astral names in one another": lambda size: {
+        "x": _named(
+            "\N{GRINNING FACE}" * (size // 600),
+            24,
+            {f"{at:x}": None for at in range(_many(size // 40))},
+        )
+    },
+    "texts like tokens": lambda size: {"description": "-eyJ" * (size // 4)},
+    "texts like secrets": lambda size: {
+        "description": "".join(f"{one} -----BEGIN A B " for one in _ALMOST) * (size // 300)
+    },
+    "a url of braces": lambda size: {"supportedInterfaces": [{"url": "{" * size}]},
+    "a url of parameters": lambda size: {"documentationUrl": "https://a/?" + "a=b&" * (size // 4)},
+    "names like secrets": lambda size: {"_a" * (size // 4) + "_password": "x1" * (size // 8)},
+    "addresses": lambda size: {"description": "http://10.1 http://[:::: " * (size // 25)},
+    "patterns that compile for long": lambda size: _schema(
+        {f"{at:x}": {"type": "string", "pattern": _SLOW} for at in range(_many(size // 80, 3))}
+    ),
+    "a pattern that matches for long": lambda size: _schema(
+        {
+            "x": {"type": "string", "pattern": "a?" * 64 + "a" * 64},
+            "y": {"const": "n" * (size // 2)},
+        }
+    ),
+    "schemas that refer to one another": lambda size: _schema(
+        {"x": {"$ref": "#/$defs/n0"}, "y": {"const": "n" * (size // 2)}},
+        {f"n{at}": {"allOf": [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(24)}
+        | {"n24": {}},
+    ),
+    "alternatives of alternatives": lambda size: _schema(
+        {"x": _nested_in("anyOf", 24)}, {"a": {"enum": ["n" * (size // 2)]}}
+    ),
+    "a schema of many fields": lambda size: _schema(
+        {f"{at:x}": {"type": 1} for at in range(_many(size // 24, 2))}
+    ),
+    "a schema of a long name": lambda size: _schema(
+        {_long(size): {"properties": {f"{at:x}": {} for at in range(_many(size // 32))}}}
+    ),
+    "skills of many tags": lambda size: {
+        "skills": [{"id": f"{at:x}", "tags": ["a"] * 8} for at in range(_many(size // 64, 11))]
     },
 }
 SIGNATURES: Final = 16

@@ -60,7 +60,7 @@ class Uncovered:
 
     @property
     def pointer(self) -> str:
-        """The JSON pointer of that value, however long."""
+        """The JSON pointer of that value."""
         return self.source.pointer
 
 

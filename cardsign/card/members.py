@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from cardsign.card.document import A2aVersion
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
 from cardsign.card.values import Json, pointer
-
-_Tokens: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +15,19 @@ class MemberProblem:
     """One member that does not fit the schema.
 
     Attributes:
-        pointer: JSON pointer of the member; for a missing one, where it should stand.
+        tokens: The reference tokens of the member; of a missing one, where it should stand.
         missing: It is REQUIRED and absent; otherwise it has the wrong JSON type.
         message: What was expected.
     """
 
-    pointer: str
+    tokens: tuple[str, ...]
     missing: bool
     message: str
+
+    @property
+    def pointer(self) -> str:
+        """The place as a JSON pointer."""
+        return pointer(*self.tokens)
 
 
 def check_members(
@@ -44,7 +46,7 @@ def check_members(
     return tuple(dict.fromkeys(problems))
 
 
-def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[MemberProblem]:
+def _of_message(value: Json, message: Message, where: tuple[str, ...]) -> Sequence[MemberProblem]:
     if not isinstance(value, dict):
         return _wrong("an object", where)
     found: list[MemberProblem] = []
@@ -52,8 +54,7 @@ def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[Membe
         child = value.get(name)
         if child is None:
             if field.required:
-                there = pointer(*where, name)
-                found.append(MemberProblem(there, True, "a REQUIRED member is missing"))
+                found.append(MemberProblem((*where, name), True, "a REQUIRED member is missing"))
         elif field.shape == "one":
             if type(child) is not str or field.kind != "string":  # as most are
                 found += _of_value(child, field, (*where, name))
@@ -63,16 +64,16 @@ def _of_message(value: Json, message: Message, where: _Tokens) -> Sequence[Membe
         else:
             for key, one in child.items() if isinstance(child, dict) else enumerate(child):
                 if type(one) is not str or field.kind != "string":
-                    found += _of_value(one, field, (*where, name, key))
+                    found += _of_value(one, field, (*where, name, str(key)))
     return found
 
 
-def _of_value(value: Json, field: Field, where: _Tokens) -> Sequence[MemberProblem]:
+def _of_value(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[MemberProblem]:
     if field.message is not None:
         return _of_message(value, field.message, where)
     kind, wanted = JSON_TYPES[field.kind]
     return () if isinstance(value, kind) else _wrong(wanted, where)
 
 
-def _wrong(wanted: str, where: _Tokens) -> Sequence[MemberProblem]:
-    return (MemberProblem(pointer(*where), False, f"expected {wanted}"),)
+def _wrong(wanted: str, where: tuple[str, ...]) -> Sequence[MemberProblem]:
+    return (MemberProblem(where, False, f"expected {wanted}"),)

@@ -22,9 +22,6 @@ from cardsign.errors import CanonicalizationError
 
 #: Pointers that a report lists of one card; more of them help nobody, and their number is told.
 MAX_LISTED: Final = 100
-#: Characters of one token in a listed pointer; a member name may be as long as the card.
-MAX_TOKEN: Final = 64
-_CUT: Final = "..."
 
 
 class Source:
@@ -51,19 +48,8 @@ class Source:
 
     @property
     def pointer(self) -> str:
-        """The JSON pointer (RFC 6901), however long."""
+        """The JSON pointer (RFC 6901), cut as :func:`cardsign.card.values.append` says."""
         return pointer(*self.tokens)
-
-    @property
-    def shown(self) -> str:
-        """The pointer with each token of more than :data:`MAX_TOKEN` characters cut to that."""
-        return pointer(*map(_cut, self.tokens))
-
-
-def _cut(token: str | int) -> str | int:
-    if isinstance(token, int) or len(token) <= MAX_TOKEN:
-        return token
-    return token[: MAX_TOKEN - len(_CUT)] + _CUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,7 @@ class Listed:
     """What a report shows of the places that were found.
 
     Attributes:
-        pointers: The first :data:`MAX_LISTED`, as :attr:`Source.shown` writes them.
+        pointers: The first :data:`MAX_LISTED`, as :attr:`Source.pointer` writes them.
         count: How many there are, those left out included.
     """
 
@@ -87,7 +73,7 @@ class Listed:
 def listed(sources: Iterable[Source]) -> Listed:
     """Write the places that a report shows; the one way in which reports write many pointers."""
     remaining = iter(sources)
-    pointers = tuple(source.shown for source in islice(remaining, MAX_LISTED))
+    pointers = tuple(source.pointer for source in islice(remaining, MAX_LISTED))
     return Listed(pointers, len(pointers) + sum(1 for _ in remaining))
 
 

@@ -5,23 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
-# JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document.
+# JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document. A name may
+# be as long as the card and stand over all of its values, so what is shown of it is bounded here,
+# for every report. Code that looks a place up keeps its tokens.
+
+#: Characters of one token in a pointer.
+MAX_TOKEN: Final = 64
+#: Characters of a pointer behind which no further token is shown.
+MAX_POINTER: Final = 240
+#: Characters of one message of a report.
+MAX_MESSAGE: Final = 400
+_CUT: Final = "..."
+_STRAY_TILDE: Final = re.compile(r"~(?![01])")
 
 
-_STRAY_TILDE = re.compile(r"~(?![01])")
+def cut(text: str, limit: int) -> str:
+    """Return the text, shortened to a number of characters."""
+    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
 
 
 def append(base: str, token: str | int) -> str:
-    """The pointer to `token`, a member name or array index, inside the value at `base`."""
-    return f"{base}/{str(token).replace('~', '~0').replace('/', '~1')}"
+    """Return the pointer to `token`, a member name or array index, inside the value at `base`.
+
+    A long token is cut, and a long pointer ends with ``/...`` in place of further tokens.
+    """
+    if len(base) > MAX_POINTER:
+        return base if base.endswith(f"/{_CUT}") else f"{base}/{_CUT}"
+    shown = cut(token, MAX_TOKEN) if isinstance(token, str) else str(token)
+    return f"{base}/{shown.replace('~', '~0').replace('/', '~1')}"
 
 
 def pointer(*tokens: str | int) -> str:
-    """The pointer that leads through `tokens` from the root; the root itself is ``""``."""
+    """Return the pointer that leads through `tokens` from the root; the root itself is ``""``.
+
+    It is cut as by :func:`append`.
+    """
     base = ""
     for token in tokens:
         base = append(base, token)

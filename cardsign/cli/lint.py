@@ -30,7 +30,7 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_card
-from cardsign.lint.rules import Example, Finding, LintSettings
+from cardsign.lint.rules import Example, Finding, LintSettings, listed
 from cardsign.reasons import Severity
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ("text", "json", "sarif", "junit", "github")
 SCHEMA: Final = "cardsign.lint/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)  # the heaviest first
-_MAX_PLACES: Final = 6  # lines for one rule; --json has them all
+_MAX_PLACES: Final = 6  # lines for one rule; --json has more
 _WIDTH: Final = 96  # columns, whatever the terminal has
 _GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -180,7 +180,7 @@ def _check_together(
 def _say_fixed(result: FixResult) -> None:
     fixed = done("fixed", "fix")
     say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    for one in result.fixed if is_dry_run() else ():
+    for one in listed(result.fixed) if is_dry_run() else ():
         say(f"{fixed} {safe(one.pointer, limit=120)}: {safe(one.message)} ({one.rule.id})")
     if result.signatures_removed:
         say(
@@ -204,7 +204,7 @@ def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str
         ],
     }
     if fixed is not None:
-        answer["fixed"] = [finding.to_json() for finding in fixed.fixed]
+        answer["fixed"] = [finding.to_json() for finding in listed(fixed.fixed)]
         answer["signatures_removed"] = fixed.signatures_removed
     return answer
 
@@ -250,13 +250,16 @@ def _escaped(text: str, limit: int) -> str:
 def _lines(report: CardReport) -> Iterator[str]:
     """What was found in a card."""
     name, findings = safe(report.name), report.findings
-    accepted = f"; {len(report.waived)} waived" if report.waived else ""
+    accepted = f"; {sum(one.count for one, _ in report.waived)} waived" if report.waived else ""
     if not findings:
         yield f"clean: {name}{accepted}"
         return
-    counts = [(sum(one.severity == level for one in findings), level) for level in _SEVERITIES]
+    counts = [
+        (sum(one.count for one in findings if one.severity == level), level)
+        for level in _SEVERITIES
+    ]
     weights = ", ".join(counted(number, level) for number, level in counts if number)
-    fixable = sum(one.fixable for one in findings)
+    fixable = sum(one.count for one in findings if one.fixable)
     offer = f"; --fix fixes {fixable}" if fixable else ""
     yield f"{weights}: {name}{offer}{accepted}"
     yield from finding_lines(findings)
@@ -271,12 +274,13 @@ def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Itera
     for key in sorted(groups, key=lambda key: key[0]):
         places, rule = groups[key], groups[key][0].rule
         yield f"  {places[0].severity}: {rule.id}"
-        for one in places[:_MAX_PLACES]:
+        shown = [one for one in places[:_MAX_PLACES] if one.count == 1]
+        for one in shown:
             where = safe(one.pointer, limit=120) or whole
             line = f" (line {one.line})" if one.line else ""
             yield f"    {where}{line}  {safe(one.message)}"
-        if len(places) > _MAX_PLACES:
-            yield f"    and {len(places) - _MAX_PLACES} more; see --json"
+        if more := sum(one.count for one in places) - len(shown):
+            yield f"    and {more:,} more; see --json"
         yield _wrapped("why", rule.why)
         yield _wrapped("fix", rule.fix)
 

@@ -205,7 +205,7 @@ class _Reading:
         for source, held in found.items():
             if held:
                 held.sort(key=lambda one: one[0].pointer)
-                pointers = tuple(at.shown for at, _ in held)
+                pointers = tuple(at.pointer for at, _ in held)
                 places[source] = HeldAt(pointers, shown(write(held[0][1])))
             else:
                 places[source] = None if self.fate(source) is None else HeldAt((), "")
@@ -232,16 +232,16 @@ def _partings(received: Payloads, payloads: Sequence[Payload]) -> tuple[tuple[Pa
         rule, why = (finding.rule.id, finding.rule.summary) if finding else ("", "")
         held = {profile: found[source] for profile, found in places.items()}
         around = members_around(received.members, tokens)
-        listed.append(Parting(source.shown, rule, why, held, around))
+        listed.append(Parting(source.pointer, rule, why, held, around))
     for source in made_up[: MAX_PARTINGS - len(listed)]:
         held = {}
         for payload in payloads:
             try:
                 value = shown(value_at(payload.value, source.tokens))
-                held[payload.profile] = HeldAt((source.shown,), value)
+                held[payload.profile] = HeldAt((source.pointer,), value)
             except KeyError:
                 held[payload.profile] = None
-        listed.append(Parting(source.shown, "", "", held, ()))
+        listed.append(Parting(source.pointer, "", "", held, ()))
     return tuple(listed), left_out
 
 

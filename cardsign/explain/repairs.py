@@ -20,7 +20,7 @@ from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
 from cardsign.card.spots import walk
 from cardsign.card.tree import Source
-from cardsign.card.values import Json, append, children_of, count_values, elements_of, split
+from cardsign.card.values import Json, children_of, count_values, elements_of, pointer
 from cardsign.errors import CanonicalizationError, JsonRefused, SignatureRefused
 from cardsign.explain.report import Edit, Signed, shown
 from cardsign.jose.jws import Entry, check_entry
@@ -145,15 +145,17 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
     for spot in walk(card):
         yield Edit(spot.pointer, None, shown(spot.value)), _changed(card, spot.tokens, _Absent)
     schema = CARD_0_3 if is_0_3 else CARD_1_0
-    absent = list(_absent(card, schema, ""))
+    absent = list(_absent(card, schema, ()))
     for wanted in (True, False):
-        for parent, field, default in absent:
+        for above, field, default in absent:
             if field.required is wanted:
-                pointer = append(parent, field.name)
-                yield Edit(pointer, shown(default), None), _changed(card, split(pointer), default)
+                tokens = (*above, field.name)
+                yield Edit(pointer(*tokens), shown(default), None), _changed(card, tokens, default)
 
 
-def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, Field, Json]]:
+def _absent(
+    value: Json, message: Message, tokens: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Field, Json]]:
     """Members that an object of the schema might have besides, and their defaults."""
     if not isinstance(value, dict):
         return
@@ -162,18 +164,18 @@ def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, 
         if name in value or field.snake_name in value:
             if field.message is None:
                 continue
-            where = append(pointer, name if name in value else field.snake_name)
+            where = (*tokens, name if name in value else field.snake_name)
             if field.shape == "one":
                 yield from _absent(child, field.message, where)
             else:
                 for token, below in children_of(child):
-                    yield from _absent(below, field.message, append(where, token))
+                    yield from _absent(below, field.message, (*where, str(token)))
         elif not field.oneof and name != "signatures":
-            yield pointer, field, _default(field, pointer, message)
+            yield tokens, field, _default(field, tokens, message)
 
 
-def _default(field: Field, pointer: str, message: Message) -> Json:
-    if message is CARD_0_3 and not pointer and field.name in _DEFAULTS_0_3:
+def _default(field: Field, tokens: tuple[str, ...], message: Message) -> Json:
+    if message is CARD_0_3 and not tokens and field.name in _DEFAULTS_0_3:
         return _DEFAULTS_0_3[field.name]
     if field.shape != "one":
         return [] if field.shape == "list" else {}
@@ -338,7 +340,7 @@ def differences(signed: Json, received: Json) -> Iterator[Edit]:
     """
     for source, *values in differing(signed, received, Source()):
         before, after = (None if value is _Absent else shown(value) for value in values)
-        yield Edit(source.shown, before, after)
+        yield Edit(source.pointer, before, after)
 
 
 def differing(signed: Json, received: Json, at: Source) -> Iterator[_Difference]:

@@ -25,6 +25,7 @@ from cardsign.lint.rules import (
     Tokens,
     add_rule,
     asked,
+    listed,
     rules_of,
 )
 from cardsign.lint.rules import RULES as RULES
@@ -56,7 +57,7 @@ class CardReport:
 
     Attributes:
         name: The file or URL.
-        findings: In the order of the groups, then of the rules.
+        findings: In the order of the groups, then of the rules, as :func:`listed` lists them.
         waived: Findings that a waiver accepts, each with the reason.
         document: The card; None where it cannot be read in one way.
     """
@@ -88,8 +89,12 @@ def lint_card(
         document = Card.from_bytes(untrusted_bytes).document
     except (JsonRefused, CardRefused) as refusal:
         return _sorted_out(name, [meaning.unreadable(refusal)], settings, None)
-    findings = lint_document(document, settings)
-    return _sorted_out(name, placed(findings, untrusted_bytes), settings, document)
+    report = _sorted_out(name, lint_document(document, settings), settings, document)
+    findings = placed([*report.findings, *(one for one, _ in report.waived)], untrusted_bytes)
+    count = len(report.findings)
+    reasons = (reason for _, reason in report.waived)
+    waived = tuple(zip(findings[count:], reasons, strict=True))
+    return replace(report, findings=findings[:count], waived=waived)
 
 
 def lint_document(
@@ -158,22 +163,23 @@ def _sorted_out(
     settings: LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
-    """Leave out what is ignored, weigh the rest, and set aside what is waived."""
+    """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
     left: list[Finding] = []
-    waived: list[tuple[Finding, str]] = []
+    waived: dict[str, list[Finding]] = {}
     for one in findings:
         if settings.ignore & {one.rule.id, one.rule.group}:
             continue
         finding = replace(one, set_severity=settings.severities.get(one.rule.id))
         reason, ended = _waiver(finding, settings)
         if reason is not None:
-            waived.append((finding, reason))
+            waived.setdefault(reason, []).append(finding)
         elif ended:
             message = f"{finding.message} (its waiver ended on {ended})"
             left.append(replace(finding, message=message))
         else:
             left.append(finding)
-    return CardReport(name, tuple(left), tuple(waived), document)
+    accepted = ((one, reason) for reason, found in waived.items() for one in listed(found))
+    return CardReport(name, listed(left), tuple(accepted), document)
 
 
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:

@@ -87,7 +87,7 @@ def missing(subject: Subject) -> Iterator[Found]:
     is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
     for problem in subject.problems:
         if problem.missing:
-            tokens = tuple(split(problem.pointer))
+            tokens = problem.tokens
             if is_said and tokens in _ENDPOINTS:
                 continue  # meaning.no-interface says what that comes to
             other = snake(tokens[-1])
@@ -112,7 +112,7 @@ def wrong_type(subject: Subject) -> Iterator[Found]:
     """Held against the schema of the card's version; of both where it is of both."""
     for problem in subject.problems:
         if not problem.missing:
-            yield tuple(split(problem.pointer)), problem.message
+            yield problem.tokens, problem.message
 
 
 @card_rule(
@@ -179,7 +179,7 @@ _KNOWN_MODES: Final = {
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 # Hosts that documents use as examples (RFC 2606), and what templates leave open.
 _EXAMPLE_HOST: Final = re.compile(r"(?:.*\.)?(?:example\.(?:com|org|net)|your-[a-z-]+\..*)")
-_TEMPLATE: Final = re.compile(r"[<{$][^>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHANGEME\b|\bTODO\b")
+_TEMPLATE: Final = re.compile(r"[<{$][^<{$>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHANGEME\b|\bTODO\b")
 
 
 # Interfaces.

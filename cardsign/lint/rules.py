@@ -7,7 +7,7 @@ every value of a card) or :func:`card_rule` (asked once about a card). The examp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.spots import Spot, walk
-from cardsign.card.values import Json, objects_in, pointer, split, value_at
+from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, split, value_at
 from cardsign.reasons import Severity
 
 Tokens: TypeAlias = tuple[str, ...]
@@ -107,11 +107,12 @@ class Finding:
     Attributes:
         rule: The rule, which says why and how to fix it.
         tokens: The reference tokens (RFC 6901) of the member or element; () for the whole card.
-        message: What was found there, without a final period.
+        message: What was found there, without a final period; cut where it is long.
         fixable: :func:`cardsign.lint.fix` fixes it.
         set_severity: What the project's settings say of the rule.
         line: Line of the place in the input, from 1; None where it is not known.
         column: Column in characters, from 1.
+        count: How many findings it stands for: over 1 in place of those that are not listed.
     """
 
     rule: Rule
@@ -121,6 +122,10 @@ class Finding:
     set_severity: Severity | None = None
     line: int | None = None
     column: int | None = None
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
 
     @property
     def severity(self) -> Severity:
@@ -129,7 +134,7 @@ class Finding:
 
     @property
     def pointer(self) -> str:
-        """The place as a JSON pointer; made anew each time."""
+        """The place as a JSON pointer, cut where it is long; made anew each time."""
         return pointer(*self.tokens)
 
     def to_json(self) -> dict[str, Json]:
@@ -144,6 +149,32 @@ class Finding:
             "fix": self.rule.fix,
             "fixable": self.fixable,
         }
+
+
+#: Findings of one rule that a report of one card lists, and of all rules.
+MAX_OF_RULE: Final = 50
+MAX_FINDINGS: Final = 200
+
+
+def listed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that a report lists, in order; at the end the number of the others.
+
+    The first of each rule is listed, however many there are of other rules.
+    """
+    kept: list[Finding] = []
+    counts: dict[tuple[str, bool], int] = {}
+    left_out: dict[tuple[str, bool], Finding] = {}
+    for one in findings:
+        kind = one.rule.id, one.fixable
+        counts[kind] = counts.get(kind, 0) + one.count
+        if counts[kind] == 1 or (counts[kind] <= MAX_OF_RULE and len(kept) < MAX_FINDINGS):
+            kept.append(one)
+            continue
+        count = one.count + (left_out[kind].count if kind in left_out else 0)
+        left_out[kind] = Finding(
+            one.rule, (), f"{count:,} more", one.fixable, one.set_severity, count=count
+        )
+    return (*kept, *left_out.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -438,8 +438,10 @@ _TOKENS: Final[dict[str, re.Pattern[str]]] = {
     "a SendGrid key": re.compile(r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     "a Twilio key": re.compile(r"\bSK[0-9a-f]{32}\b"),
     "an Azure storage key": re.compile(r"AccountKey=[A-Za-z0-9+/=]{60,}"),
+    # Where it may begin inside of a word, its first part is bounded: no text is read over and over.
     "a signed JSON Web Token": re.compile(
-        r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{20,}"),
+        r"(?:(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+|(?<=-)eyJ[A-Za-z0-9_-]{8,200}+)"
+        r"\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{20}"),
 }
 # fmt: on
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")

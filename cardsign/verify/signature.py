@@ -313,7 +313,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Rea
     message += f", which leaves {unsigned} unsigned" if unsigned else ""
     hint = ""
     if if_accepted.fails:
-        part = if_accepted.first[0].source.shown
+        part = if_accepted.first[0].source.pointer
         hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
     return Reason.of("sig.other_profile", message, path, hint)
 
@@ -379,7 +379,7 @@ def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> 
 def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     for part in opened.first:
-        where = part.source.shown
+        where = part.source.pointer
         code, what = "coverage.uncovered", "is not signed"
         if part.security:
             code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"

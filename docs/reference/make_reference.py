@@ -37,7 +37,8 @@ COMMON = "A command that takes one of these names it below its own options. All 
 LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
     "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. The exit status is 1 if "
-    "a finding is at least a warning; `--fail-on` names another severity.",
+    "a finding is at least a warning; `--fail-on` names another severity. Of one card 50 findings "
+    "of a rule are listed, and 200 in all; the number of the others follows.",
     "`--group` chooses groups. `[lint]` in "
     "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign lint "
     "--explain RULE` shows a rule with its two examples, which are also its tests.",

@@ -15,6 +15,7 @@ from cardsign.card import (
     MemberProblem,
     Message,
     check_members,
+    split,
 )
 
 
@@ -89,7 +90,7 @@ def test_a_missing_required_member(card: dict[str, Any], pointer: str) -> None:
     """Named by the place where it should stand; null counts as missing."""
     for lacking in (without(card, pointer), put(card, pointer, None)):
         assert problems(lacking) == {
-            pointer: MemberProblem(pointer, True, "a REQUIRED member is missing")
+            pointer: MemberProblem(split(pointer), True, "a REQUIRED member is missing")
         }
 
 

@@ -48,7 +48,21 @@ def test_a_place_that_a_document_has_not(text: str) -> None:
         value_at({"a": [7]}, split(text))
 
 
-@given(st.lists(st.text()))
+@given(st.lists(st.text(max_size=64), max_size=3))
 def test_split_undoes_pointer(tokens: list[str]) -> None:
-    """Any names survive the way there and back."""
+    """Any names survive the way there and back, unless they are long."""
     assert split(pointer(*tokens)) == tuple(tokens)
+
+
+def test_a_long_name_is_cut() -> None:
+    """It may be as long as the card, and stand over thousands of values; a short one is whole."""
+    assert pointer("n" * 64, "x") == f"/{'n' * 64}/x"
+    assert pointer("n" * 65, "x") == f"/{'n' * 61}.../x"
+    assert split(pointer("~" * 65)) == ("~" * 61 + "...",)
+
+
+def test_a_long_pointer_is_cut_behind_a_token() -> None:
+    """However deep a value stands, its place is a pointer of bounded length."""
+    found = pointer(*("n" * 60 for _ in range(32)))
+    assert found == f"/{'n' * 60}" * 4 + "/..."
+    assert append(found, "x") == found

@@ -144,6 +144,38 @@ def test_two_tokens_in_one_text_are_both_named() -> None:
     assert (one.rule.id, one.message) == ("secrets.token", "an AWS access key and a GitHub token")
 
 
+#: Made up, in the form of a JSON Web Token.
+JWT = "eyJhbGciOiJub25l." + "eyJzdWIiOiJhbGlj." + "c2lnbmF0dXJlIG9mIG5vYm9keQ"
+
+
+@pytest.mark.parametrize("before", ["", "Bearer ", "token=", "session-", "-eyJ" * 1000 + " "])
+def test_a_token_is_found_wherever_it_begins(before: str) -> None:
+    """The twin of texts that only begin like one, over and over."""
+    assert found({**PORTABLE, "description": before + JWT}) == ["secrets.token"]
+    assert found({**PORTABLE, "description": before + JWT.replace(".eyJ", ".")}) == []
+
+
+@pytest.mark.parametrize("url", ["https://{host}/a", "https://a/<id", "$${host}", "{{{x>"])
+def test_a_template_is_found_behind_any_number_of_braces(url: str) -> None:
+    """As long as one of them is closed."""
+    card = put(PORTABLE, "/supportedInterfaces/0/url", url)
+    is_closed = "}" in url or ">" in url
+    assert ("meaning.placeholder" in found(card)) is is_closed
+
+
+def test_many_findings_of_one_rule_hide_no_other() -> None:
+    """A stranger's card may break a rule thousands of times; the others are told all the same."""
+    card = {**PORTABLE, "defaultInputModes": [0] * 5000, "clientSecret": "qv81-Xw0-plo9"}
+    findings = lint_card(json.dumps(card).encode()).findings
+    assert len(findings) < 120
+    assert "secrets.password" in {one.rule.id for one in findings}
+    types = [one for one in findings if one.rule.id == "members.type"]
+    assert sum(one.count for one in types) == 5000
+    assert (types[-1].pointer, types[-1].message) == ("", "4,950 more")
+    few = lint_card(json.dumps({**PORTABLE, "defaultInputModes": [0] * 50}).encode()).findings
+    assert {one.count for one in few} == {1}
+
+
 def test_groups_can_be_chosen() -> None:
     """A card with a finding of each kind."""
     card = put(put(PORTABLE, "/x", 1), "/version", "two")
@@ -373,7 +405,6 @@ def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
         {"type": "object", "required": ""},
         {"type": "array", "items": [SOUND]},
         {"$schema": "http://json-schema.org/draft-04/schema#", "type": "string"},
-        {"type": "string", "pattern": "("},
         "string",
     ],
 )
@@ -382,6 +413,12 @@ def test_B8_schemas_are_json_schemas(schema: Any) -> None:
     assert "contract.schema" in contract_findings({IN: schema})
     draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [SOUND]}
     assert "contract.schema" not in contract_findings({IN: draft_7})
+
+
+@pytest.mark.parametrize("pattern", ["^[a-z]+$", "(", "(?i)[\x00-\U0010ffff]" * 100])
+def test_no_pattern_of_a_schema_is_compiled(pattern: str) -> None:
+    """Whether it is a regular expression cannot be told, and nothing is said of it."""
+    assert "contract.schema" not in contract_findings({IN: {**SOUND, "pattern": pattern}})
 
 
 def test_of_several_faults_in_a_schema_the_first_place_is_told() -> None:
