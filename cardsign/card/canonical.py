@@ -49,7 +49,7 @@ from cardsign.card.profiles.js_client import as_js_client
 from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
 from cardsign.card.profiles.sdk_0_3 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.serialize import base64url, jcs, python_json, python_json_of_doubles
+from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
 from cardsign.card.tree import Node
 from cardsign.card.values import Json, split
 from cardsign.errors import CanonicalizationError
@@ -158,11 +158,6 @@ class Payload:
     def is_whole_card(self) -> bool:
         """Whether the profile changed nothing, so that all of the card is covered."""
         return self.rewritten is None
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """`data` as it is signed."""
-        return base64url(self.data)
 
     @property
     def sha256(self) -> str:

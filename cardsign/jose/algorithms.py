@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, get_args
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
+from typing import Final, Literal, TypeAlias, get_args
 
 from cardsign.errors import UsageFault
 
@@ -49,38 +42,6 @@ class Algorithm:
     crv: str = ""
     alias: str = ""
 
-    def fits(self, key: Any, signing_input: bytes, signature: bytes) -> bool:
-        """Whether a sound key of this algorithm signed these bytes; `cryptography` decides.
-
-        Args:
-            key: As `cryptography` holds it.
-            signing_input: ``protected.payload``, both base64url (RFC 7515 5.2).
-            signature: Of a length that the key can have.
-        """
-        try:
-            if self.kty == "OKP":
-                key.verify(signature, signing_input)
-            elif self.kty == "EC":
-                half = len(signature) // 2
-                r, s = int.from_bytes(signature[:half]), int.from_bytes(signature[half:])
-                key.verify(encode_dss_signature(r, s), signing_input, _ECDSA[self.name])
-            elif self.name.startswith("PS"):
-                salted = PSS(MGF1(self.hash), self.hash.digest_size)
-                key.verify(signature, signing_input, salted, self.hash)
-            else:
-                key.verify(signature, signing_input, PKCS1v15(), self.hash)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
-
-    @property
-    def hash(self) -> HashAlgorithm:
-        """What it hashes with, by the number in its name; Ed25519 has its own way."""
-        return _HASHES[self.name[2:]]
-
-
-_HASHES: Final[dict[str, HashAlgorithm]] = {"256": SHA256(), "384": SHA384(), "512": SHA512()}
-_ECDSA: Final = {name: ec.ECDSA(_HASHES[name[2:]]) for name in ("ES256", "ES384", "ES512")}
 
 #: By name, in the order in which refusals list them.
 ALGORITHMS: Final[dict[str, Algorithm]] = {
@@ -108,15 +69,6 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
     Raises:
         UsageFault: ``usage.conflict``: no name at all, or one that nobody may accept.
     """
-    return _chosen(tuple(names))
-
-
-#: Choices of algorithms kept; a policy has one or two.
-MAX_ALGORITHM_SETS: Final = 64
-
-
-@lru_cache(maxsize=MAX_ALGORITHM_SETS)
-def _chosen(names: tuple[str, ...]) -> tuple[Algorithm, ...]:
     refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
     if refused or not names:
         raise UsageFault(

@@ -8,14 +8,14 @@ RSA. Unknown members are ignored; what a key says about its purpose is obeyed.
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias, cast
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
@@ -126,8 +126,8 @@ _Y8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _FIELD - 1, _Y8, _FIELD - _Y8})
 
 
-def read_key(encoded: bytes) -> Ed25519PublicKey:
-    """The key that the bytes of ``x`` encode (RFC 8032 5.1.3, RFC 8037 2).
+def check_point(encoded: bytes) -> None:
+    """Check the bytes of ``x`` of an Ed25519 key (RFC 8032 5.1.3, RFC 8037 2).
 
     Raises:
         KeyRefused: ``key.malformed``: another length, a y that is not reduced, no point of the
@@ -142,7 +142,6 @@ def read_key(encoded: bytes) -> Ed25519PublicKey:
         _malformed("x", "is no point of the curve Ed25519")
     if y in _SMALL_ORDER_Y:
         _malformed("x", "is a point of small order, under which anybody can sign")
-    return Ed25519PublicKey.from_public_bytes(encoded)
 
 
 def _is_on_curve(y: int) -> bool:
@@ -152,6 +151,7 @@ def _is_on_curve(y: int) -> bool:
 
 
 NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
+JoseKey: TypeAlias = ECKey | OKPKey | RSAKey
 NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
 
 _CURVES: Final[dict[str, ec.EllipticCurve]] = {
@@ -159,7 +159,6 @@ _CURVES: Final[dict[str, ec.EllipticCurve]] = {
     "P-384": ec.SECP384R1(),
     "P-521": ec.SECP521R1(),
 }
-_CURVE_NAMES: Final = {curve.name: crv for crv, curve in _CURVES.items()}
 # Of every registered key type; `priv` is that of AKP.
 _PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv")
 _PRIMES: Final = ("p", "q", "dp", "dq", "qi")
@@ -230,8 +229,18 @@ def _alternatives(names: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(names))
 
 
+def jose_key(native: NativePublicKey, alg: str) -> JoseKey:
+    """Return a key of `cryptography` as joserfc holds it; an RSA key serves `alg` alone."""
+    match native:
+        case ec.EllipticCurvePublicKey():
+            return ECKey.import_key(native)
+        case rsa.RSAPublicKey():
+            return RSAKey.import_key(native, {"alg": alg})
+    return OKPKey.import_key(native)
+
+
 def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
-    """The key that the public numbers of an EC, OKP or RSA JWK make.
+    """Return the key that the public numbers of an EC, OKP or RSA JWK make.
 
     Raises:
         KeyRefused: ``key.malformed`` or ``key.weak_rsa``.
@@ -240,7 +249,9 @@ def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
         case "EC":
             return _ec_key(untrusted_jwk)
         case "OKP":
-            return read_key(_decoded(untrusted_jwk, "x"))
+            check_point(_decoded(untrusted_jwk, "x"))
+            members = _members(untrusted_jwk, "kty", "crv", "x")
+            return cast(Ed25519PublicKey, OKPKey.import_key(members).public_key)
     return _rsa_key(untrusted_jwk)
 
 
@@ -254,9 +265,6 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
         KeyRefused: ``key.malformed``, also where the private key does not belong to the
             public one; ``key.weak_rsa``; ``key.unsupported`` (more than two primes).
     """
-    from joserfc.errors import JoseError
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
-
     public = native_public_key(jwk)
     members = {name: jwk[name] for name in _NUMBERS if name in jwk}
     reader: type[ECKey | RSAKey | OKPKey]
@@ -277,7 +285,7 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
         _decoded(jwk, "d")
     try:
         private: NativePrivateKey = reader.import_key(members).private_key  # type: ignore[assignment, arg-type]
-        if public_numbers(private.public_key()) != public_numbers(public):
+        if private.public_key() != public:
             raise ValueError
     except (JoseError, ValueError) as exc:
         raise KeyRefused(
@@ -286,35 +294,13 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
     return private
 
 
-def public_numbers(native: NativePublicKey) -> dict[str, str]:
-    """The members that RFC 7518 6 and RFC 8037 2 require of a public JWK, and no others."""
-    if isinstance(native, Ed25519PublicKey):
-        return {
-            "kty": "OKP",
-            "crv": "Ed25519",
-            "x": base64url.encode(native.public_bytes_raw()),
-        }
-    values = native.public_numbers()
-    if isinstance(values, ec.EllipticCurvePublicNumbers):
-        size = coordinate_bytes(values.curve)
-        x, y = (base64url.encode(value.to_bytes(size)) for value in (values.x, values.y))
-        return {"kty": "EC", "crv": _CURVE_NAMES[values.curve.name], "x": x, "y": y}
-    n, e = (
-        base64url.encode(value.to_bytes((value.bit_length() + 7) // 8))
-        for value in (values.n, values.e)
-    )
-    return {"kty": "RSA", "n": n, "e": e}
-
-
 def coordinate_bytes(curve: ec.EllipticCurve) -> int:
     """The bytes of a coordinate or scalar, which JWK and JWS write at full length."""
     return (curve.key_size + 7) // 8
 
 
-def thumbprint_of(numbers: Mapping[str, str]) -> str:
-    """The SHA-256 thumbprint (RFC 7638) of what :func:`public_numbers` returned."""
-    text = json.dumps(dict(numbers), sort_keys=True, separators=(",", ":"))
-    return base64url.encode(hashlib.sha256(text.encode("ascii")).digest())
+def _members(untrusted_jwk: Mapping[str, Json], *names: str) -> dict[str, str | list[str]]:
+    return {name: text_member(untrusted_jwk, name) for name in names}
 
 
 def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
@@ -357,16 +343,16 @@ def _malformed(name: str, fault: str) -> NoReturn:
 
 def _ec_key(untrusted_jwk: Mapping[str, Json]) -> ec.EllipticCurvePublicKey:
     crv = text_member(untrusted_jwk, "crv")
-    curve = _CURVES[crv]
-    x, y = (scalar_member(untrusted_jwk, name, curve) for name in ("x", "y"))
-    point = ec.EllipticCurvePublicNumbers(x, y, curve)
+    for name in ("x", "y"):
+        scalar_member(untrusted_jwk, name, _CURVES[crv])
+    members = _members(untrusted_jwk, "kty", "crv", "x", "y")
     try:
-        key = point.public_key()
-    except ValueError as exc:
+        key = ECKey.import_key(members).public_key
+    except (JoseError, ValueError) as exc:
         raise KeyRefused(
             "key.malformed", f"x and y are no point of the curve {crv}", path="/x"
         ) from exc
-    if key.public_numbers() != point:  # OpenSSL reduces a coordinate that is not below the prime
+    if ECKey.import_key(key).as_dict() != members:  # OpenSSL reduces a coordinate beyond the prime
         raise KeyRefused("key.malformed", f"x or y lies outside the field of {crv}", path="/x")
     return key
 
@@ -377,4 +363,4 @@ def _rsa_key(untrusted_jwk: Mapping[str, Json]) -> rsa.RSAPublicKey:
         raise weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
     modulus, exponent = (number_member(untrusted_jwk, name) for name in ("n", "e"))
     refuse_weak(modulus, exponent)
-    return rsa.RSAPublicNumbers(exponent, modulus).public_key()
+    return RSAKey.import_key(_members(untrusted_jwk, "kty", "n", "e")).public_key

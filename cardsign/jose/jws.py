@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 
 from cardsign.card.strictjson import parse_object
@@ -22,11 +20,13 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import (
     ALGORITHMS,
     SIGNING_ALGORITHMS,
+    Algorithm,
     VerifyAlg,
     choose,
     named,
 )
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, check_answer
+from cardsign.jose.signature import MAX_HEADER_BYTES
 
 # The headers of one signature: what they may say, and what makes a signature refused.
 
@@ -41,13 +41,8 @@ TYP_COMPAT: Final = "cardsign-compat+jws"
 #: may count for a card with none of a token's claims; ``compat`` never counts.
 EntryKind: TypeAlias = Literal["full", "jwt", "compat"]
 
-#: Bytes of the header's JSON. Ours have about 100, as have those of public cards; a signer may
-#: add a certificate or two, which count for nothing.
-MAX_HEADER_BYTES: Final = 4 * 1024
 #: Levels of the header's JSON: a chain inside a JWK inside the header, with room to spare.
 MAX_HEADER_DEPTH: Final = 8
-#: Headers kept that were read: an issuer writes the same one for each of its cards.
-MAX_HEADERS: Final = 64
 
 # Media types are compared without regard to case (RFC 7515 4.1.9, RFC 2045 5.1).
 _KINDS: Final[dict[str, EntryKind]] = {
@@ -58,7 +53,6 @@ _KINDS: Final[dict[str, EntryKind]] = {
 }
 # What decides how a signature is checked, or what it means, must itself be signed.
 _PROTECTED_ONLY: Final = ("alg", "kid", "typ")
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +75,8 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
-@lru_cache(maxsize=MAX_HEADERS)
-def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
+def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
-    algorithms = choose(accepted)
     members = header_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
@@ -107,7 +99,7 @@ def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> Prot
         typ, kind = None, "full"
     if kind is None or not isinstance(typ, str | None):
         raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
-    return ProtectedHeader(algorithm.name, kid, typ, kind, MappingProxyType(members))
+    return ProtectedHeader(algorithm.name, kid, typ, kind, members)
 
 
 def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
@@ -231,23 +223,18 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
             ``sig.b64``; ``sig.header_overlap``; ``sig.alg_forbidden``; ``sig.kid_missing``;
             ``sig.kid_form``; ``sig.typ_forbidden``. ``path`` is a JSON pointer into the entry.
     """
-    choose(algorithms)
+    accepted = choose(algorithms)
     if not isinstance(untrusted_entry, dict):
         raise SignatureRefused("sig.shape", "the entry is no object")
     protected = _text(untrusted_entry, "protected")
     signature = decode_part(_text(untrusted_entry, "signature"), "signature")
-    header = _read_protected(protected, tuple(algorithms))
-    # A caller who changed a list in a header that is kept would change the next reader's.
-    if not _SCALARS.issuperset(map(type, header.members.values())):
-        header = _read_protected.__wrapped__(protected, tuple(algorithms))
+    header = _read_protected(protected, accepted)
     if (unprotected := untrusted_entry.get("header")) is not None:
         _check_unprotected(unprotected, header)
     return Entry(protected, signature, header)
 
 
-def check_entry(
-    entry: Entry, payload: bytes, key: PublicKey, *, encoded: bytes | None = None
-) -> None:
+def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
     """Check that `key` made this signature over `payload` (RFC 7515 5.2, detached).
 
     Not checked: that the entry's kid is the key's, whose the key is, and what the typ means.
@@ -256,7 +243,6 @@ def check_entry(
         entry: From :func:`read_entry`, which has seen to it that its algorithm is allowed.
         payload: The bytes that a profile gives, before base64url.
         key: The one key to try; its algorithm is the one used.
-        encoded: The payload in base64url without padding, where that is at hand.
 
     Raises:
         SignatureRefused: ``key.alg_mismatch`` or ``sig.bad``.
@@ -267,7 +253,7 @@ def check_entry(
             f"the header says {entry.header.alg}, the key is for {key.alg}",
             path="/protected",
         )
-    key.check(_signing_input(entry.protected, payload, encoded), entry.signature)
+    key.check(entry.protected, payload, entry.signature)
 
 
 def sign_payload(
@@ -276,7 +262,6 @@ def sign_payload(
     *,
     typ: str,
     kid: str | None = None,
-    encoded: bytes | None = None,
     will_verify: bool = False,
 ) -> dict[str, str]:
     """Sign `payload`; returned is what goes into ``signatures`` (A2A 1.0 8.4.2).
@@ -289,7 +274,6 @@ def sign_payload(
         signer: Holds a private key for ES256, RS256 or EdDSA.
         typ: What the payload is; each kind of document has its own.
         kid: What the header calls the key; by default as it is published.
-        encoded: The payload in base64url without padding, where that is at hand.
         will_verify: The caller verifies this very signature before anybody gets it. Then only
             what a signer outside of this process answers is verified here.
 
@@ -314,7 +298,7 @@ def sign_payload(
             f"expected at most {MAX_EMITTED_HEADER_CHARS}",
             path="/kid",
         )
-    signing_input = _signing_input(protected, payload, encoded)
+    signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
     signature = signer.sign(signing_input)
     if not (will_verify and type(signer) is PrivateKey):
         check_answer(key, signing_input, signature)
@@ -326,8 +310,3 @@ def _text(untrusted_entry: dict[str, Json], name: str) -> str:
     if not isinstance(value, str):
         raise SignatureRefused("sig.shape", f"`{name}` is missing or no string", path=f"/{name}")
     return value
-
-
-def _signing_input(protected: str, payload: bytes, encoded: bytes | None = None) -> bytes:
-    encoded = encoded or base64url.encode(payload).encode("ascii")
-    return b"%b.%b" % (protected.encode("ascii"), encoded)

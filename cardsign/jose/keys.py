@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
+from cardsign.jose import base64url
 from cardsign.jose.algorithms import (
     ALGORITHMS,
     SIGNING_ALGORITHMS,
@@ -38,19 +38,20 @@ from cardsign.jose.jwk import (
     EXPONENT,
     NEW_MODULUS_BITS,
     SIGNATURE_BYTES,
+    JoseKey,
     NativePrivateKey,
     NativePublicKey,
+    check_point,
     check_purpose,
     coordinate_bytes,
+    jose_key,
     native_private_key,
     native_public_key,
-    public_numbers,
-    read_key,
     refuse_private_members,
     refuse_weak,
     text_member,
-    thumbprint_of,
 )
+from cardsign.jose.signature import is_signature_good
 
 # ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
 
@@ -72,6 +73,7 @@ def raw_from_der(der: bytes, *, size: int) -> bytes:
     raise ValueError("expected DER in its shortest form")
 
 
+_NUMBERS: Final = ("kty", "crv", "x", "y", "n", "e")
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
 #: It is opaque otherwise, and no path: ``../../etc/passwd`` is a kid.
 KID_FORM: Final = re.compile(r"[\x20-\x7e]{1,256}")
@@ -94,15 +96,13 @@ class PublicKey:
         alg: Of :data:`~cardsign.jose.algorithms.ALGORITHMS`; RSA has 2048 to 8192 bits and the
             exponent 65537, whichever of its algorithms this is.
         thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
-        numbers: ``kty, crv, x, y``, ``kty, crv, x`` or ``kty, n, e``, as JWK writes them.
-        native: The key as `cryptography` holds it.
+        jose: The key as joserfc holds it.
     """
 
     kid: str
     alg: VerifyAlg
     thumbprint: str
-    numbers: Mapping[str, str] = field(repr=False, compare=False)
-    native: NativePublicKey = field(repr=False, compare=False)
+    jose: JoseKey = field(repr=False, compare=False)
 
     @classmethod
     def from_jwk(
@@ -150,22 +150,32 @@ class PublicKey:
                 refuse_weak(public_key.public_numbers().n, public_key.public_numbers().e)
                 return cls._of(public_key, "RS256", kid)
             case Ed25519PublicKey() if "EdDSA" in algorithms:
-                return cls._of(read_key(public_key.public_bytes_raw()), "EdDSA", kid)
+                check_point(public_key.public_bytes_raw())
+                return cls._of(public_key, "EdDSA", kid)
         ed25519 = ", an Ed25519 key" if "EdDSA" in algorithms else ""
         expected = f"expected a key on the curve P-256{ed25519} or an RSA key"
         raise KeyRefused("key.unsupported", expected)
 
     @classmethod
     def _of(cls, native: NativePublicKey, alg: VerifyAlg, kid: str | None) -> PublicKey:
-        numbers = public_numbers(native)
-        thumbprint = thumbprint_of(numbers)
         if kid is not None and not KID_FORM.fullmatch(kid):
             raise KeyRefused(
                 "key.malformed", "the kid is not 1 to 256 printable ASCII characters", path="/kid"
             )
-        return cls(
-            thumbprint if kid is None else kid, alg, thumbprint, MappingProxyType(numbers), native
-        )
+        key = jose_key(native, alg)
+        thumbprint = key.thumbprint()
+        return cls(thumbprint if kid is None else kid, alg, thumbprint, key)
+
+    @property
+    def native(self) -> NativePublicKey:
+        """The key as `cryptography` holds it."""
+        return cast(NativePublicKey, self.jose.public_key)
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """``kty, crv, x, y``, ``kty, crv, x`` or ``kty, n, e``, as JWK writes them."""
+        members = self.jose.as_dict()
+        return {name: str(members[name]) for name in _NUMBERS if name in members}
 
     @property
     def signature_bytes(self) -> int:
@@ -181,14 +191,15 @@ class PublicKey:
         """The key as a JWK, built anew: numbers, ``kid``, ``use`` and ``alg``, nothing else."""
         return {**self.numbers, "kid": self.kid, "use": "sig", "alg": self.alg}
 
-    def check(self, signing_input: bytes, signature: bytes) -> None:
-        """Check that this key signed exactly `signing_input`.
+    def check(self, protected: str, payload: bytes, signature: bytes) -> None:
+        """Check that this key made a signature over a header and a payload; joserfc decides.
 
         Both halves of the ECDSA range are accepted, as RFC 7518 3.4 does: a holder of one
         signature can make the other, so no signature may serve as an identity.
 
         Args:
-            signing_input: ``protected.payload``, both base64url (RFC 7515 5.2).
+            protected: The header, base64url (RFC 7515 5.2), whose ``alg`` is this key's.
+            payload: The bytes before base64url.
             signature: On P-256, P-384 and P-521 r and s at full length, never DER. RSA: PKCS #1
                 v1.5, or PSS with a salt as long as the hash (RFC 7518 3.5). Ed25519: R and S.
 
@@ -196,8 +207,7 @@ class PublicKey:
             SignatureRefused: ``sig.bad``.
         """
         self.check_length(signature)
-        fits = ALGORITHMS[self.alg].fits(self.native, signing_input, signature)
-        if not fits:
+        if not is_signature_good(protected, payload, signature, self.jose):
             raise SignatureRefused(
                 "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
             )
@@ -372,16 +382,21 @@ _PSS: Final = PSS(MGF1(SHA256()), PSS.AUTO)
 
 
 def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: bytes) -> None:
-    """Check that `untrusted_answer` is the signature of `signing_input` that JWS wants.
+    """Check that `untrusted_answer` is the signature of ``protected.payload`` that JWS wants.
 
     Raises:
         SignerFault: ``signer.wrong_key``, saying what the answer is if that can be seen.
     """
     try:
-        public.check(signing_input, untrusted_answer)
+        _check_input(public, signing_input, untrusted_answer)
     except SignatureRefused as exc:
         seen = _recognised(public, signing_input, untrusted_answer) or exc.message
         raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {seen}") from exc
+
+
+def _check_input(public: PublicKey, signing_input: bytes, signature: bytes) -> None:
+    protected, _, encoded = signing_input.decode("ascii").partition(".")
+    public.check(protected, base64url.decode(encoded), signature)
 
 
 def _recognised(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
@@ -392,7 +407,7 @@ def _recognised(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
             except ValueError:
                 return ""
             try:
-                public.check(signing_input, raw)
+                _check_input(public, signing_input, raw)
             except SignatureRefused:
                 return "the signature is in DER, and by another key"
             return "the signature is in DER, expected r and s of 32 bytes each"

@@ -297,7 +297,7 @@ def _reusable(card: Card, payload: Payload, signer: Signer) -> Json:
         try:
             entry = read_entry(untrusted_entry)
             if dict(entry.header.members) == header:
-                check_entry(entry, payload.data, key, encoded=payload.encoded)
+                check_entry(entry, payload.data, key)
                 return untrusted_entry
         except SignatureRefused:
             continue
@@ -315,9 +315,7 @@ def _new(payload: Payload, signer: Signer) -> Json:
     """A new signature. Full ones are verified later, those of compat here: no outsider does."""
     typ = _typ(payload)
     will_verify = typ == TYP_JOSE  # by `self_check`
-    new = sign_payload(
-        payload.data, signer, typ=typ, encoded=payload.encoded, will_verify=will_verify
-    )
+    new = sign_payload(payload.data, signer, typ=typ, will_verify=will_verify)
     return {**new}
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cardsign.statements.envelope import TYP_RELEASE as TYP_RELEASE
     from cardsign.statements.envelope import Counted as Counted
     from cardsign.statements.envelope import Envelope as Envelope
-    from cardsign.statements.envelope import GoodSignatures as GoodSignatures
     from cardsign.statements.envelope import StatementRefused as StatementRefused
     from cardsign.statements.envelope import Typ as Typ
     from cardsign.statements.envelope import check_past as check_past

@@ -22,30 +22,7 @@ from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
-from cardsign.lru import Lru
 from cardsign.times import away, second
-
-#: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.
-CAPACITY: Final = 4096
-
-
-class GoodSignatures:
-    """Signatures that were found good before, bounded, for any number of threads.
-
-    The same octets by the same key stay good, so nothing is lost by not verifying them again.
-    """
-
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self._good: Lru[bytes, bool] = Lru(capacity)
-
-    def check(self, key: PublicKey, signing_input: bytes, signature: bytes) -> None:
-        """As :meth:`PublicKey.check`, at most once for what is good."""
-        who = f"{key.alg} {key.thumbprint} {len(signature)}\n".encode("ascii")
-        matter = hashlib.sha256(who + signature + signing_input).digest()
-        if not self._good.get(matter):
-            key.check(signing_input, signature)
-            self._good.put(matter, True)
-
 
 Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]
 TYP_KEYSET: Final = "cardsign-keyset+jws"
@@ -59,8 +36,6 @@ MAX_SIGNATURES: Final = 64
 MAX_STATEMENT_DEPTH: Final = 8
 #: Bytes of a protected header: a kid that is written in escapes, and the rest.
 _MAX_HEADER_BYTES: Final = 2 * 1024
-
-_GOOD: Final = GoodSignatures()
 
 
 class StatementRefused(InputRefused):
@@ -174,7 +149,6 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
     Not checked: whose the keys are, and whether there are enough of them.
     """
     known = {key.thumbprint: key for key in keys}
-    encoded = base64url.encode(envelope.payload)
     good, bad, unknown = set[str](), list[str](), list[str]()
     for signature in envelope.signatures:
         if (key := known.get(signature.kid)) is None:
@@ -183,7 +157,7 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
         try:
             if signature.alg != key.alg:
                 raise SignatureRefused("key.alg_mismatch", f"the key is for {key.alg}")
-            _GOOD.check(key, f"{signature.protected}.{encoded}".encode("ascii"), signature.value)
+            key.check(signature.protected, envelope.payload, signature.value)
         except SignatureRefused:
             bad.append(key.thumbprint)
         else:

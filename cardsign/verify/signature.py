@@ -210,7 +210,7 @@ def matching_payload(
 
 def _fits(entry: Entry, payload: Payload, key: PublicKey) -> bool:
     try:
-        check_entry(entry, payload.data, key, encoded=payload.encoded)
+        check_entry(entry, payload.data, key)
     except SignatureRefused as refusal:
         if refusal.code != "sig.bad":
             raise

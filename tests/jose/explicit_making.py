@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card import Json
-from cardsign.jose import ALGORITHMS, PublicKey
+from cardsign.jose import ALGORITHMS, PublicKey, base64url
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
 HEADER_ALGS = ("Ed25519", "ES384", "ES512", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -76,3 +77,15 @@ def made(alg: str) -> Made:
         case "ES512":
             return Made(alg, ECKey.generate_key("P-521"))
     return Made(alg, rsa_key())
+
+
+def input_of(key: PublicKey, payload: bytes = PAYLOAD) -> bytes:
+    """What a signature by this key signs: a header of nothing but its algorithm, and a payload."""
+    protected = json.dumps({"alg": key.alg}).encode()
+    return f"{base64url.encode(protected)}.{base64url.encode(payload)}".encode()
+
+
+def check_input(key: PublicKey, signing_input: bytes, signature: bytes) -> None:
+    """Check a signature of ``protected.payload``; SignatureRefused if it does not fit."""
+    protected, _, payload = signing_input.decode().partition(".")
+    key.check(protected, base64url.decode(payload), signature)

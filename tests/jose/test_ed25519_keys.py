@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from explicit_making import check_input, input_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -142,4 +143,4 @@ def test_every_real_key_is_read(seed: bytes) -> None:
     private = Ed25519PrivateKey.from_private_bytes(seed)
     x = base64url.encode(private.public_key().public_bytes_raw())
     key = PublicKey.from_jwk({"kty": "OKP", "crv": "Ed25519", "x": x}, algorithms=ALGORITHMS)
-    key.check(b"a.b", private.sign(b"a.b"))
+    check_input(key, input_of(key), private.sign(input_of(key)))

@@ -11,6 +11,7 @@ import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from explicit_making import check_input, input_of
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card import Json
@@ -42,7 +43,7 @@ def private_jwk(key: PrivateKey) -> dict[str, Json]:
 def test_generate(key: PrivateKey) -> None:
     """A new key signs what its public half confirms, under the kid asked for."""
     assert key.public.kid in ("es", "rs")
-    key.public.check(b"a.b", key.sign(b"a.b"))
+    check_input(key.public, input_of(key.public), key.sign(input_of(key.public)))
 
 
 def test_a_new_rsa_key_is_strong_for_years() -> None:

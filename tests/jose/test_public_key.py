@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, paddin
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_private_key
+from explicit_making import PAYLOAD, check_input, input_of
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card import Json
@@ -249,21 +250,21 @@ def test_from_cryptography_ed25519() -> None:
 
 def test_confirms_its_own(key: PrivateKey) -> None:
     """A signature fits the bytes that were signed, and no others."""
-    signature = key.sign(b"a.b")
-    key.public.check(b"a.b", signature)
-    _refuses(key.public, signature, signing_input=b"a.c")
+    signature = key.sign(input_of(key.public))
+    check_input(key.public, input_of(key.public), signature)
+    _refuses(key.public, signature, payload=b"another")
 
 
 def test_confirms_no_other_keys(es256: PrivateKey) -> None:
     """Another key of the same kind does not confirm it."""
-    _refuses(PrivateKey.generate("ES256").public, es256.sign(b"a.b"))
+    _refuses(PrivateKey.generate("ES256").public, es256.sign(input_of(es256.public)))
 
 
 def test_both_halves_of_the_range(es256: PrivateKey) -> None:
     """(r, n-s) is as good as (r, s), in either direction (RFC 7518 3.4)."""
-    r, s = _halves(es256.sign(b"a.b"))
-    es256.public.check(b"a.b", _joined(r, s))
-    es256.public.check(b"a.b", _joined(r, ORDER - s))
+    r, s = _halves(es256.sign(input_of(es256.public)))
+    check_input(es256.public, input_of(es256.public), _joined(r, s))
+    check_input(es256.public, input_of(es256.public), _joined(r, ORDER - s))
 
 
 ES256_FORGERIES: dict[str, Callable[[int, int], bytes]] = {
@@ -286,7 +287,7 @@ ES256_FORGERIES: dict[str, Callable[[int, int], bytes]] = {
 @pytest.mark.parametrize("forged", ES256_FORGERIES.values(), ids=ES256_FORGERIES)
 def test_es256_forgery(es256: PrivateKey, forged: Callable[[int, int], bytes]) -> None:
     """Whatever is not r and s of this input, at full length, is refused."""
-    _refuses(es256.public, forged(*_halves(es256.sign(b"a.b"))))
+    _refuses(es256.public, forged(*_halves(es256.sign(input_of(es256.public)))))
 
 
 RS256_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
@@ -303,14 +304,14 @@ RS256_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("forged", RS256_FORGERIES.values(), ids=RS256_FORGERIES)
 def test_rs256_forgery(rs256: PrivateKey, forged: Callable[[bytes], bytes]) -> None:
     """Whatever is not the signature, at the length of the modulus, is refused."""
-    _refuses(rs256.public, forged(rs256.sign(b"a.b")))
+    _refuses(rs256.public, forged(rs256.sign(input_of(rs256.public))))
 
 
 def test_wrong_length_is_named(key: PrivateKey) -> None:
     """A signature of the wrong length, DER most of all, is told apart from a wrong one."""
     expected = key.public.signature_bytes
     with pytest.raises(SignatureRefused, match=f"has 70 bytes, expected {expected} for"):
-        key.public.check(b"a.b", bytes(70))
+        check_input(key.public, input_of(key.public), bytes(70))
 
 
 def test_pss_is_not_rs256(rs256: PrivateKey) -> None:
@@ -319,13 +320,17 @@ def test_pss_is_not_rs256(rs256: PrivateKey) -> None:
     assert isinstance(native, rsa.RSAPrivateKey)
     _refuses(
         rs256.public,
-        native.sign(b"a.b", padding.PSS(padding.MGF1(SHA256()), SHA256.digest_size), SHA256()),
+        native.sign(
+            input_of(rs256.public),
+            padding.PSS(padding.MGF1(SHA256()), SHA256.digest_size),
+            SHA256(),
+        ),
     )
 
 
-def _refuses(key: PublicKey, signature: bytes, *, signing_input: bytes = b"a.b") -> None:
+def _refuses(key: PublicKey, signature: bytes, *, payload: bytes = PAYLOAD) -> None:
     with pytest.raises(SignatureRefused) as refusal:
-        key.check(signing_input, signature)
+        check_input(key, input_of(key, payload), signature)
     assert refusal.value.code == "sig.bad"
 
 

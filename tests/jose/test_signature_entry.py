@@ -9,6 +9,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from explicit_making import check_input, input_of
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jws
@@ -471,15 +472,16 @@ def test_garbage_is_bad(es256: PrivateKey, signature: bytes) -> None:
 def test_cryptography_agrees(es256: PrivateKey, payload: bytes, other: bytes) -> None:
     """The library beneath joserfc says the same of a signature, over its bytes and over others."""
     assert isinstance(es256.public.native, ec.EllipticCurvePublicKey)
-    signature = es256.sign(payload)
+    signature = es256.sign(input_of(es256.public, payload))
     for data in (payload, other):
+        signed = input_of(es256.public, data)
         try:
-            es256.public.native.verify(der_from_raw(signature), data, ec.ECDSA(SHA256()))
+            es256.public.native.verify(der_from_raw(signature), signed, ec.ECDSA(SHA256()))
         except InvalidSignature:
             with pytest.raises(SignatureRefused):
-                es256.public.check(data, signature)
+                check_input(es256.public, signed, signature)
         else:
-            es256.public.check(data, signature)
+            check_input(es256.public, signed, signature)
 
 
 JSON = st.recursive(

@@ -49,9 +49,10 @@ RFC_EXAMPLES: dict[str, tuple[dict[str, str], str, str]] = {
 def test_rfc_7515(jwk: dict[str, str], protected: str, signature: str) -> None:
     """The examples verify, and not with one character of the payload changed."""
     key, made = PublicKey.from_jwk(jwk), base64url.decode(signature)
-    key.check(f"{protected}.{RFC_PAYLOAD}".encode(), made)
+    payload = base64url.decode(RFC_PAYLOAD)
+    key.check(protected, payload, made)
     with pytest.raises(SignatureRefused, match=r"sig\.bad"):
-        key.check(f"{protected}.f{RFC_PAYLOAD[1:]}".encode(), made)
+        key.check(protected, b"x" + payload[1:], made)
 
 
 def served_as_is(card: dict[str, Any]) -> bytes:

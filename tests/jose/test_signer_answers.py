@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
 from cryptography.hazmat.primitives.hashes import SHA256
+from explicit_making import input_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import SignerFault
 from cardsign.jose import PrivateKey, check_answer, raw_from_der
 from tests.support import der_from_raw
-
-DATA = b"protected.payload"
 
 
 @given(st.binary(min_size=64, max_size=64))
@@ -43,18 +42,19 @@ def test_what_is_not_der_is_refused(der: str) -> None:
 def test_the_usual_wrong_answers_are_recognised() -> None:
     """DER, PSS and another key's are said to be that; the right answer passes."""
     elliptic, rsa, other = (PrivateKey.generate(alg) for alg in ("ES256", "RS256", "ES256"))
-    pss = rsa._native.sign(DATA, PSS(MGF1(SHA256()), 32), SHA256())
+    of_elliptic, of_rsa = input_of(elliptic.public), input_of(rsa.public)
+    pss = rsa._native.sign(of_rsa, PSS(MGF1(SHA256()), 32), SHA256())
     for key in (elliptic, rsa):
-        check_answer(key.public, DATA, key.sign(DATA))
+        check_answer(key.public, input_of(key.public), key.sign(input_of(key.public)))
     for key, answer, words in (
-        (elliptic, der_from_raw(elliptic.sign(DATA)), "in DER, expected r and s"),
-        (elliptic, der_from_raw(other.sign(DATA)), "in DER, and by another key"),
-        (elliptic, other.sign(DATA), "does not fit"),
+        (elliptic, der_from_raw(elliptic.sign(of_elliptic)), "in DER, expected r and s"),
+        (elliptic, der_from_raw(other.sign(of_elliptic)), "in DER, and by another key"),
+        (elliptic, other.sign(of_elliptic), "does not fit"),
         (elliptic, b"", "0 bytes, expected 64"),
         (rsa, pss, "padded by PSS"),
-        (rsa, rsa.sign(DATA)[1:], "383 bytes, expected 384"),
-        (rsa, rsa.sign(DATA + b"."), "does not fit"),
+        (rsa, rsa.sign(of_rsa)[1:], "383 bytes, expected 384"),
+        (rsa, rsa.sign(of_rsa + b"."), "does not fit"),
     ):
         with pytest.raises(SignerFault, match=words) as caught:
-            check_answer(key.public, DATA, answer)
+            check_answer(key.public, input_of(key.public), answer)
         assert caught.value.code == "signer.wrong_key"

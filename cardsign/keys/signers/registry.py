@@ -26,8 +26,8 @@ from cardsign import programs
 from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
-from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PrivateKey, PublicKey, check_answer
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     import_private_key,
@@ -214,7 +214,7 @@ def check_possession(signer: Signer) -> None:
     Raises:
         SignerFault: ``signer.wrong_key``, or what the signer itself raises.
     """
-    check_answer(signer.public, CHALLENGE, signer.sign(CHALLENGE))
+    sign_payload(CHALLENGE, signer, typ="cardsign-challenge")
 
 
 def custody_of(uri: str) -> str:
