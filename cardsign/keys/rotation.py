@@ -191,10 +191,6 @@ Phase = Literal[
     "signs_on",
     "verifies",
     "stands",
-    "trusts",
-    "refuses",
-    "fooled",
-    "lost",
 ]
 
 _ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
@@ -208,8 +204,7 @@ class Span:
         phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
             and signs nothing; ``signs``: it is active; ``signs_on``: with its successor;
             ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
-            believed. Of a peer: ``trusts`` or ``refuses`` the honest card; ``fooled``: trusts
-            it and a thief's; ``lost``: a thief's alone.
+            believed.
         end: None where nobody can know.
         ahead: Whether it has not begun yet: a forecast, by the timeline.
     """
@@ -222,13 +217,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A row of the picture: a key, a statement by its number, or a peer.
+    """A row of the picture: a key, or a statement by its number.
 
     Attributes:
         what: ``ES256 card``, ``keyset``.
         spans: In order; the last one without an end may go on for ever.
         due: When something is to be done with it, or None.
-        ended: When it was retired or revoked, until when a peer was asked, or None.
+        ended: When it was retired or revoked, or None.
     """
 
     name: str

@@ -197,7 +197,7 @@ READ_ONLY = {
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
     *("keyset show", "keyset verify", "release show", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
-    *("keyset draft", "help", "build", "keys rehearse", "mcp"),
+    *("keyset draft", "help", "build", "mcp"),
 }
 
 

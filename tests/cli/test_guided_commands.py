@@ -354,32 +354,6 @@ def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: b
     assert listed() == [ISSUER + CARD_PATH]
 
 
-def test_a_theft_is_rehearsed_without_any_passphrase(issuer: Cardsign) -> None:
-    """It says until when each peer believes the thief, and draws it; nothing is changed."""
-    before = files()
-    words = ("keys", "rehearse", "--revoke", active("card"))
-    told = run(issuer(*words, "--json", CARDSIGN_PASSPHRASE=None)).json
-    fooled = {name: [one["believes_thief"] for one in said] for name, said in told["peers"].items()}
-    assert fooled["pinned keys"][-1]
-    assert not fooled["JWK Set"][-1]
-    assert not fooled["keyset"][-1]
-    assert files() == before
-    text = run(issuer(*words, "--svg", "theft.svg", CARDSIGN_PASSPHRASE=None)).text
-    assert "pinned keys: " in text
-    assert "believes the thief to the end" in text
-    picture = Path("theft.svg").read_text()
-    assert "believes the thief" in picture
-    assert "prefers-color-scheme: dark" in picture
-
-
-def test_a_rehearsal_counts_releases_from_the_newest_on(issuer: Cardsign) -> None:
-    """A number that was given long ago would not be found again in the real statements."""
-    newest = read_release(load_current(Path("public")).release or b"").seq
-    told = issuer("keys", "rehearse", "--json").json
-    said = [one["what"] for one in told["events"] if one["what"].startswith("signed release")]
-    assert int(said[0].split()[2].rstrip(",")) > newest
-
-
 def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Cardsign) -> None:
     """Replacements wait for the roots; a key more would not help, and nothing is trusted now."""
     _, apart, own = begun_apart(cardsign)

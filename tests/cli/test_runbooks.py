@@ -39,12 +39,12 @@ from cardsign.cli.keys.timeline import draw_svg
 from cardsign.keys import key_rows, lifecycle
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
-from cardsign.rehearsal import Copies, KeysetPeer, Site, believes
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements import read_keyset
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.keys.states import EMPTY, NOON, QUICK, of, public
+from tests.simulation.peers import Copies, KeysetPeer, Site, believes
 from tests.support import PORTABLE
 
 PAGE = Path(__file__).parents[2] / "docs/guides/runbooks.md"
@@ -322,24 +322,6 @@ def extents(picture: bytes) -> list[tuple[str, float, float, float]]:
             x, y = float(one.attrib["x"]), float(one.attrib["y"])
             found.append(("", y + 12, x, x + float(one.attrib["width"])))
     return found
-
-
-@pytest.mark.parametrize("words", ["", "--revoke KID --stored-with"])
-def test_no_word_of_the_picture_of_a_rehearsal_lies_on_another_or_on_a_bar(
-    words: str, cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not even where keys end at the edge of the picture, as at a theft long after the keys."""
-    story = Story(cardsign, Clock(monkeypatch))
-    story.begin()
-    story.clock.sleep(59 * DAY)
-    story.run(f"cardsign keys rehearse {words} --svg picture.svg")
-
-    drawn = extents(Path("picture.svg").read_bytes())
-
-    for text, y, start, end in drawn:
-        beside = [one for one in drawn if one[1] == y and one[2] < end and start < one[3]]
-        assert not text or beside == [(text, y, start, end)]
-        assert end <= 960
 
 
 def test_no_word_leaves_the_picture_of_an_old_store() -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from cardsign.keys import TimelineSettings
-from cardsign.rehearsal import Site
+from tests.simulation.peers import Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3600

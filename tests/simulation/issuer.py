@@ -37,7 +37,6 @@ from cardsign.keys import (
     keyset_due,
     note_keyset,
 )
-from cardsign.rehearsal import MemoryStore
 from cardsign.statements import (
     TYP_KEYSET,
     KeysetStatement,
@@ -48,6 +47,7 @@ from cardsign.statements import (
 )
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
+from tests.simulation.peers import MemoryStore
 from tests.support import PORTABLE, dump
 
 URL = HOME + CARD

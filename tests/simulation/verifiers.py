@@ -1,13 +1,13 @@
-"""Random verifiers with a keyset anchor and a memory; `cardsign.rehearsal` has what they do."""
+"""Random verifiers with a keyset anchor and a memory."""
 
 from __future__ import annotations
 
-from cardsign.rehearsal import Copies, KeysetPeer
 from cardsign.statements import KeysetId, RootAnchor, read_keyset, read_release
 from cardsign.trust import raise_floor
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import Report, VerdictCache
 from tests.simulation.clockwork import CARD, HOME, Clockwork, at
+from tests.simulation.peers import Copies, KeysetPeer
 
 URL = HOME + CARD
 NAME = "tides"

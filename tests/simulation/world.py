@@ -13,13 +13,13 @@ from cardsign import sign_card
 from cardsign.card import Card
 from cardsign.jose import PrivateKey
 from cardsign.keys import ReleasePlan, card_digest, draft_following
-from cardsign.rehearsal import Demand, believes
 from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
 from cardsign.trust import REFRESH_INTERVAL
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at
 from tests.simulation.issuer import URL, Issuer, document
+from tests.simulation.peers import Demand, believes
 from tests.simulation.verifiers import Rooted, ended
 
 RULES: tuple[Demand, ...] = ("one good signature", "every signature")

@@ -24,7 +24,7 @@ from cardsign.cli.keys.custody import (
     restore_,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keys.timeline import rehearse_, timeline
+from cardsign.cli.keys.timeline import timeline
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import counted, is_json, print_table, printed, safe, say
 from cardsign.cli.views import audit_json, finding_json, key_json, say_finding
@@ -222,7 +222,7 @@ def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[s
 _IN_ORDER: Final = (
     *(generate, import_, export, list_, show),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, backup, restore_, move, jwks, timeline, rehearse_, audit, doctor),
+    *(passwd, backup, restore_, move, jwks, timeline, audit, doctor),
 )
 
 

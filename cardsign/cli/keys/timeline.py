@@ -1,4 +1,4 @@
-"""``cardsign keys timeline`` and ``rehearse``: keys, statements and peers as lines or a picture.
+"""``cardsign keys timeline``: keys and statements as lines or a picture.
 
 The picture is an SVG for light and dark pages; it needs no script, font or style.
 """
@@ -8,25 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import wrap
 from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import moment, option, write_output
+from cardsign.cli.arguments import option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import printed, safe, say
 from cardsign.cli.views import members
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.keys import short_kid
 from cardsign.keys.drafts import keyset_due
 from cardsign.keys.history import StatementHistory, has_ended
 from cardsign.keys.model import StoreState
-from cardsign.keys.rotation import Phase, Span, TimelineRow, extent, key_rows, statement_rows, steps
-from cardsign.rehearsal.run import Belief, Rehearsal, rehearse
+from cardsign.keys.rotation import Phase, TimelineRow, extent, key_rows, statement_rows, steps
 from cardsign.times import minute, second
 
 #: Of each phase: its mark in a line, what it means, and its colour on a light page and a dark one.
@@ -37,10 +33,6 @@ _PHASES: Final[dict[Phase, tuple[str, str, str, str]]] = {
     "signs_on": ("▓", "signs along with its successor", "#63a88b", "#2f7d60"),
     "verifies": ("░", "only verifies", "#d9c9a3", "#6e6140"),
     "stands": ("═", "a statement is valid", "#8f7fb5", "#8d7cc0"),
-    "trusts": ("+", "trusts the issuer's card", "#2a5db0", "#7fb0f0"),
-    "refuses": ("-", "refuses the issuer's card", "#d08700", "#e0a030"),
-    "fooled": ("!", "believes the issuer and the thief", "#d9655f", "#ffb4ab"),
-    "lost": ("x", "refuses the issuer's card, believes the thief", "#b3261e", "#ff6f64"),
 }
 
 
@@ -152,121 +144,6 @@ def _row_json(row: TimelineRow) -> dict[str, Any]:
         about = members(key, "kid alg roles state")
     spans = [members(span, "phase start end ahead") for span in row.spans]
     return {**about, "spans": spans, **members(row, "due ended")}
-
-
-# ``cardsign keys rehearse``: what peers would say through the next rotation, or after a theft.
-
-
-@command(
-    "rehearse",
-    short_help="Show what peers would say through the next rotation or a theft.",
-    example="cardsign keys rehearse --revoke vzTO",
-)
-@option(
-    "--revoke KID...",
-    "Rehearse the theft of this key instead of a rotation. May be repeated.",
-    into="stolen",
-)
-@option("--stored-with", "Rehearse the theft of the keys that were stored with them too.")
-@option("--svg FILE", "Write a picture as well.")
-@keystore_options
-def rehearse_(
-    stolen: tuple[str, ...],
-    stored_with: bool,
-    svg: str | None,
-    keystore: KeystoreOptions,
-) -> int:
-    """Simulate the next rotation of this key store, or a theft, hour by hour.
-
-    Other keys stand in for its own, so it asks for no passphrase and changes nothing. It
-    assumes that cron has the passphrase of release keys alone, and that a person does within a
-    day what cron asks for. Three peers look: one that pinned today's keys, one with the oldest
-    copies that [timeline] allows, and one that follows the keysets.
-
-    Exit status 1: a peer that asks again would refuse an honest card, or still trust a stolen key.
-    """
-    if stored_with and not stolen:
-        raise UsageFault("usage.conflict", "--stored-with goes with --revoke KID")
-    config, store = project_config(), keystore.open()
-    with TemporaryDirectory() as folder:
-        told = rehearse(
-            store,
-            config,
-            now=moment(),
-            folder=Path(folder),
-            revoke=stolen,
-            stored_with=stored_with,
-        )
-    lines = list(_lines(told))
-    if svg is not None:
-        rows = (*told.rows, *_peers(told))
-        said = lines[-len(told.beliefs) :]
-        title = "Rehearsal of a theft" if stolen else "Rehearsal of a rotation"
-        until = told.end if stolen else None  # a theft is a matter of hours
-        write_output(svg, draw_svg(rows, told.start, said=said, until=until, title=title))
-        say(f"wrote {svg}")
-    if not printed(_rehearsal_json(told)):
-        for line in lines:
-            click.echo(safe(line, limit=400))
-    return EXIT_OK if told.holds else EXIT_NOT_TRUSTED
-
-
-def _lines(told: Rehearsal) -> Iterator[str]:
-    for event in told.events:
-        if not event.what.startswith("signed release"):  # cron does that all the time
-            yield f"{_when(event.at, told)}  {event.who:<6}  {event.what}"
-    for what in told.left:
-        yield f"left for a person: {what}"
-    yield ""
-    for peer, beliefs in told.beliefs.items():
-        yield f"{peer}: {'; '.join(_verdict(beliefs, told))}"
-
-
-def _verdict(beliefs: tuple[Belief, ...], told: Rehearsal) -> Iterator[str]:
-    def until(end: datetime) -> str:
-        return "to the end" if end == told.end else f"until {_when(end, told)}"
-
-    refused = [one for one in beliefs if not one.honest]
-    if not refused:
-        yield "trusts the issuer's card all the time"
-    for one in refused:
-        yield f"refuses the issuer's card from {_when(one.start, told)} {until(one.end)}"
-    if fooled := [one for one in beliefs if one.thief]:
-        yield f"believes the thief {until(fooled[-1].end)}"
-
-
-def _when(moment: datetime, told: Rehearsal) -> str:
-    """A time, with how long after the beginning it is."""
-    hours, rest = divmod(int((moment - told.start).total_seconds()), 3600)
-    days, hours = divmod(hours, 24)
-    after = f"{days} d {hours} h" if days else f"{hours} h {rest // 60} min"
-    return f"{minute(moment)} (+{after})"
-
-
-def _peers(told: Rehearsal) -> Iterator[TimelineRow]:
-    phases: dict[tuple[bool, bool], Phase] = {
-        (True, False): "trusts",
-        (False, False): "refuses",
-        (True, True): "fooled",
-        (False, True): "lost",
-    }
-    for name, beliefs in told.beliefs.items():
-        spans = tuple(Span(phases[one.honest, one.thief], one.start, one.end) for one in beliefs)
-        yield TimelineRow(name, "peer:", spans, ended=told.end)
-
-
-def _rehearsal_json(told: Rehearsal) -> dict[str, Any]:
-    def belief(one: Belief) -> dict[str, Any]:
-        why = {"why": one.why} if one.why else {}
-        answers = {"trusts_issuer": one.honest, "believes_thief": one.thief}
-        return {**members(one, "start end"), **answers, **why}
-
-    return {
-        **members(told, "start end holds"),
-        "events": [members(one, "at who what") for one in told.events],
-        "peers": {name: [belief(one) for one in beliefs] for name, beliefs in told.beliefs.items()},
-        "left": list(told.left),
-    }
 
 
 # The picture.
@@ -395,7 +272,7 @@ class _Canvas:
             width = round(max(end - x, 1.5), 1)
             yield f'<rect x="{x}" y="{top}" width="{width}" height="{_BAR}" rx="2" class="{how}"/>'
         if row.ended is not None and (row.key or row.ended < self.end) and row.ended <= self.end:
-            x, word = self.x(row.ended), row.key.state if row.key else "rehearsed until here"
+            x, word = self.x(row.ended), row.key.state if row.key else "ended"
             fill = "red" if word == "revoked" else "grey"
             if x + 5 + len(word) * _CHARACTER <= _WIDTH:
                 yield _text(x + 5, top + 12, word, fill)

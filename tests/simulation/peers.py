@@ -1,50 +1,41 @@
-"""The world of a rehearsal: a site, caches before it, verifiers behind them, and key stores.
+"""What a world is made of: a site, caches before it, verifiers behind them, and a key store.
 
 A moment is a number of seconds since any beginning; nobody here asks a clock. Some verifiers have a
-key set alone, and others follow the keysets. The stores are in memory.
+key set alone, and others follow the keysets. The store is in memory.
 """
 
 from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from cardsign.card.canonical import canonicalize
-from cardsign.card.document import Card
-from cardsign.errors import PassphraseFault, SignatureRefused
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import Entry, Signer, check_entry, read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import lifecycle
-from cardsign.keys.audit import AuditEvent
-from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
-from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.model import KeyRecord, Role, StatementsHeld, StoreState, file_custody
+from cardsign.card import Card, canonicalize
+from cardsign.errors import SignatureRefused
+from cardsign.jose import JwkSet, PrivateKey, PublicKey
+from cardsign.jose.jws import Entry, check_entry, read_entry
+from cardsign.keys import AuditEvent, KeyRecord, StoreState, lifecycle
 from cardsign.keys.stores.base import KeyStore, Number, StatementKind
-from cardsign.statements.envelope import TYP_KEYSET
-from cardsign.statements.keyset import (
-    KeysetId,
-    KeysetStatement,
-    Quorum,
-    RootAnchor,
-    RootKey,
-    read_keyset,
+from cardsign.statements import KeysetId, RootAnchor
+from cardsign.trust import (
+    NO_STATEMENTS,
+    CardUrl,
+    FetchResult,
+    IssuerState,
+    KeysetAnchor,
+    Limits,
+    Policy,
+    SuppliedStatements,
+    TransientStates,
+    TrustedIssuer,
+    refresh_issuer,
 )
-from cardsign.statements.signing import sign_statement
-from cardsign.times import utc
-from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, refresh_issuer
-from cardsign.trust.state import IssuerState, TransientStates
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
-from cardsign.verify.report import Report
-from cardsign.verify.verdict import VerdictCache, reach_verdict
+from cardsign.verify import Report, VerdictCache, reach_verdict
 
 
 class Site:
@@ -87,19 +78,16 @@ class Copies:
 Demand = Literal["one good signature", "every signature"]
 Check = Callable[[Entry, bytes, PublicKey], None]
 
-#: Cards kept that were read, and key sets; a rehearsal has some hundred versions of each.
-MAX_READ: Final = 4096
 
-
-@functools.lru_cache(maxsize=MAX_READ)
-def read_card(card: bytes) -> tuple[bytes, tuple[Entry, ...]]:
+@functools.cache
+def _read_card(card: bytes) -> tuple[bytes, tuple[Entry, ...]]:
     """The payload and the signatures of a card."""
     read = Card.from_bytes(card)
     payload = canonicalize(read.document, "served-as-is").data
     return payload, tuple(map(read_entry, read.signatures))
 
 
-@functools.lru_cache(maxsize=MAX_READ)
+@functools.cache
 def _read_jwks(jwks: bytes) -> JwkSet:
     return JwkSet.from_bytes(jwks)
 
@@ -115,7 +103,7 @@ def believes(
         rule: Whether one good signature is enough.
         check: Checks one signature.
     """
-    payload, entries = read_card(card)
+    payload, entries = _read_card(card)
     keys = _read_jwks(jwks)
     found = []
     for entry in entries:
@@ -189,7 +177,7 @@ class KeysetPeer:
     def remembered(self) -> IssuerState:
         """What it remembers of the issuer."""
         with self.memory.of(self.policy.issuers[0]) as state:
-            assert state is not None  # noqa: S101  a transient memory is never lost
+            assert state is not None
             return state
 
     def _refresh(self, t: int, *, fresh: bool) -> SuppliedStatements:
@@ -218,26 +206,21 @@ class KeysetPeer:
         return brought.supplied
 
 
-# A key store in memory, and one whose keys stand in for those of a real store.
-
-
 class MemoryStore(KeyStore):
     """A key store in memory, for one thread. It keeps no log, and encrypts nothing.
 
     Attributes:
         kept: The statements.
         private: The private keys by thumbprint.
-        locked: The roles whose keys cannot be used for now, as without their passphrase.
     """
 
-    __slots__ = ("kept", "locked", "private")
+    __slots__ = ("kept", "private")
     place = log_place = "memory"
 
     def __init__(self) -> None:
         super().__init__(None)
         self.kept: dict[StatementKind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
         self.private: dict[str, PrivateKey] = {}
-        self.locked = frozenset[Role]()
 
     def load(self, *, moved: bool = False) -> StoreState:
         return self.state
@@ -262,8 +245,6 @@ class MemoryStore(KeyStore):
         return self.state.find(private.public.thumbprint)
 
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
-        if not self.locked.isdisjoint(record.roles):
-            raise PassphraseFault("passphrase.none", "only a person has this passphrase")
         return self.private[record.thumbprint]
 
     def statement_place(self, kind: StatementKind, number: Number) -> str:
@@ -276,7 +257,7 @@ class MemoryStore(KeyStore):
         return max(self.kept[kind].items(), default=None)
 
     def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
-        assert number not in self.kept[kind]  # noqa: S101  the history asks first
+        assert number not in self.kept[kind]
         self.kept[kind][number] = data
 
     def adding_statements(self) -> AbstractContextManager[None]:
@@ -293,105 +274,3 @@ class MemoryStore(KeyStore):
 
     read = write = read_private = private_keys = private_place = _nothing
     make = replace_private = _nothing
-
-
-def stand_in(store: KeyStore) -> tuple[MemoryStore, MemoryStore]:
-    """A store in memory in the state of another, with fresh keys under the same kids.
-
-    So a rotation can be rehearsed without any passphrase. Of the statements only the newest
-    keyset stands in, under its number and with its own times; releases are not taken over.
-
-    Args:
-        store: The real store; it is only read.
-
-    Returns:
-        The store, and one with the root keys that the real one does not hold.
-    """
-    copy, roots = MemoryStore(), MemoryStore()
-    state = store.load()
-    names = dict[str, str]()
-    keys = []
-    for record in state.keys:
-        private = _fresh(record.alg, record.kid)
-        name = private.public.thumbprint
-        names[record.thumbprint] = name
-        copy.private[name] = private
-        custody = file_custody(name) if record.custody.startswith("file:") else record.custody
-        keys.append(replace(record, public=private.public, custody=custody))
-    counted = StatementsHeld(release_seq=state.statements.release_seq)
-    copy.state = replace(state, keys=tuple(keys), statements=counted, moved=None)
-    newest = kept_keyset(store)
-    if newest is not None:
-        _keep(newest, names, copy, roots)
-    return copy, roots
-
-
-def _fresh(alg: str, kid: str) -> PrivateKey:
-    return PrivateKey.generate(next(one for one in SIGNING_ALGORITHMS if one == alg), kid=kid)
-
-
-def _keep(
-    newest: KeysetStatement, names: dict[str, str], copy: MemoryStore, roots: MemoryStore
-) -> None:
-    """Keep a statement in both stores that says of the stand-ins what `newest` says."""
-    begun = utc(newest.iat)
-    made = dict[str, PrivateKey]()
-    recovery = newest.recovery.keys if newest.recovery else ()
-    listed = [(key.public, key.holder) for key in newest.keys]
-    listed += [(key.public, key.holder) for key in (*newest.root.keys, *recovery)]
-    root_names = {key.public.thumbprint for key in newest.root.keys}
-    for old, holder in listed:
-        if old.thumbprint in names:
-            continue
-        private = made[old.thumbprint] = _fresh(old.alg, old.kid)
-        names[old.thumbprint] = private.public.thumbprint
-        if old.thumbprint in root_names:
-            roots.add_key(private, b"", now=begun, roles=("root",), holder=holder)
-    private_keys = {**copy.private, **{key.public.thumbprint: key for key in made.values()}}
-
-    def quorum(given: Quorum) -> Quorum:
-        keys = (
-            RootKey(private_keys[names[key.public.thumbprint]].public, key.holder)
-            for key in given.keys
-        )
-        return Quorum(given.threshold, tuple(keys))
-
-    plan = replace(
-        KeysetPlan.of(newest),
-        root=quorum(newest.root),
-        recovery=quorum(newest.recovery) if newest.recovery else None,
-        keys=tuple(
-            replace(key, public=private_keys[names[key.public.thumbprint]].public)
-            for key in newest.keys
-        ),
-        revoked=frozenset(names.get(name, name) for name in newest.revoked),
-    )
-    signers = [private_keys[key.public.thumbprint] for key in plan.root.keys]
-    for statement in _history(newest, plan, signers, _fresh("ES256", "recovery")):
-        for one in (copy, roots):
-            StatementHistory.of(one).keep_keyset(statement, write_draft(statement))
-            note_keyset(one, statement, now=begun)
-
-
-def _history(
-    newest: KeysetStatement, plan: KeysetPlan, signers: Sequence[Signer], recovering: PrivateKey
-) -> Iterator[KeysetStatement]:
-    """Statements that say `plan`, up to the number of `newest` and with its times.
-
-    A recovery opened each epoch but the first. `recovering` stands in for the keys that did, since
-    the newest statement may have given them up.
-    """
-    begun = utc(newest.iat)
-    lifetime = utc(newest.exp) - begun
-    before = replace(plan, recovery=Quorum(1, (RootKey(recovering.public, "recovery"),)))
-    statement: KeysetStatement | None = None
-    while statement is None or statement.number < newest.number:
-        epoch = min(statement.epoch + 1, newest.epoch) if statement else 1
-        says = plan if epoch == newest.epoch else before
-        if statement is None or statement.epoch == epoch:
-            draft, by = draft_next(says, statement, now=begun, lifetime=lifetime), signers
-        else:
-            draft = draft_next(says, statement, now=begun, lifetime=lifetime, recovery=True)
-            by = [*signers, recovering]
-        statement = read_keyset(sign_statement(draft.envelope.payload, by, TYP_KEYSET))
-        yield statement
