@@ -107,10 +107,10 @@ class KeystoreOptions:
             return place
 
         def copy(_: Path, target: Path) -> None:
-            from cardsign.keys.backup import pack, restore, unpack
+            from cardsign.keys.moving import copy_store
 
             if is_taken(place):
-                restore(unpack(pack(open_store(place))), target, now=moment())
+                copy_store(open_store(place), target, now=moment())
 
         return to_change(Path(str(place)), copy=copy)
 

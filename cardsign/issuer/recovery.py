@@ -58,7 +58,7 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
             "keystore.corrupt",
             "it holds another key than it says",
             path=str(file),
-            hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+            hint="Put back the copy that you keep of it.",
         )
     return private
 

@@ -292,7 +292,7 @@ def _sign_next(
     return signed, True
 
 
-# A key store that was restored from an older backup lacks what was published since.
+# A key store of which an older copy was put back lacks what was published since.
 
 
 def take_up_published(work: Work) -> TakenUp:

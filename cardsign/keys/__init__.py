@@ -10,12 +10,6 @@ if TYPE_CHECKING:
     from cardsign.keys.audit import check_vouched as check_vouched
     from cardsign.keys.audit import extend as extend
     from cardsign.keys.audit import verify_chain as verify_chain
-    from cardsign.keys.backup import decrypt as decrypt
-    from cardsign.keys.backup import encrypt as encrypt
-    from cardsign.keys.backup import move_store as move_store
-    from cardsign.keys.backup import pack as pack
-    from cardsign.keys.backup import restore as restore
-    from cardsign.keys.backup import unpack as unpack
     from cardsign.keys.doctor import Concern as Concern
     from cardsign.keys.doctor import Examined as Examined
     from cardsign.keys.doctor import coming_findings as coming_findings
@@ -72,6 +66,7 @@ if TYPE_CHECKING:
     from cardsign.keys.model import dump_state as dump_state
     from cardsign.keys.model import file_custody as file_custody
     from cardsign.keys.model import load_state as load_state
+    from cardsign.keys.moving import move_store as move_store
     from cardsign.keys.rotation import Span as Span
     from cardsign.keys.rotation import Step as Step
     from cardsign.keys.rotation import extent as extent

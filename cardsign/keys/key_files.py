@@ -287,7 +287,7 @@ def _malformed(message: str) -> StoreFault:
     return StoreFault(
         "keystore.corrupt",
         message,
-        hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+        hint="Put back the copy that you keep of it.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands with a key store in a PostgreSQL server: keys, statements, backups, doctor."""
+"""The commands with a key store in a PostgreSQL server: keys, statements, moves, doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import socket
 from pathlib import Path
 
-import pyrage
 import pytest
 
 from cardsign.cli.options import actor
@@ -250,18 +249,12 @@ def test_an_issuer_is_not_set_up_over_another(issuer: Cardsign) -> None:
 def test_a_database_moves_to_a_directory_and_back(
     issuer: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By backup and restore: all keys, the log, and the statements, without which none signs."""
-    identity = pyrage.x25519.Identity.generate()
-    Path("identity").write_text(f"{identity}\n")
-    Path("identity").chmod(0o600)
-    recipient = str(identity.to_public())
+    """All keys, the log, and the statements, without which none signs."""
     kids = [key["kid"] for key in issuer("keys", "list", "--json").json]
 
     for number, place in enumerate(["moved", postgres.new_url()]):
-        file = f"{number}.age"
-        well(issuer("keys", "backup", "-r", recipient, "-o", file))
+        well(issuer("keys", "move", place))
         monkeypatch.setenv("CARDSIGN_KEYSTORE", place)
-        well(issuer("keys", "restore", file, "-i", "identity"))
         assert [key["kid"] for key in issuer("keys", "list", "--json").json] == kids
         well(issuer("keys", "audit", "verify"))
         well(issuer("sign", "card.json", "-o", "signed.json"))

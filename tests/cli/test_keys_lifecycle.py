@@ -22,7 +22,7 @@ from cardsign.keys.stores import DirectoryStore
 from cardsign.net import FetchSettings
 from cardsign.net import fetch as fetching
 from cardsign.trust import FetchResult
-from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
 AT_ONCE = """\
@@ -311,57 +311,6 @@ def test_public_halves_are_free(cardsign: Cardsign, keystore: DirectoryStore) ->
     for wrong in (("--private",), ("--private", "--as", "jwk", "-o", "x"), ("--as", "pkcs8")):
         ended = cardsign("keys", "export", kid, *wrong)
         assert (ended.status, ended.out) == (2, b"")
-
-
-# --- backup -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def identity() -> tuple[Path, str]:
-    """An age identity in a file, and its recipient."""
-    pyrage = pytest.importorskip("pyrage")
-    made = pyrage.x25519.Identity.generate()
-    path = Path("identity.txt")
-    path.write_text(f"# made for a test\n{made}\n")
-    path.chmod(0o600)
-    return path, str(made.to_public())
-
-
-def test_a_store_survives_in_its_backup(
-    cardsign: Cardsign, keystore: DirectoryStore, identity: tuple[Path, str]
-) -> None:
-    """Its keys sign, its log is whole; only the identity opens it, and nothing is overwritten."""
-    file, recipient = identity
-    assert cardsign("keys", "backup", "-r", recipient, "-o", "store.age").status == 0
-    restored = cardsign("keys", "restore", "store.age", "-i", file, "--keystore", "back")
-
-    assert restored.status == 0
-    back = DirectoryStore.open(Path("back"))
-    assert back.state == keystore.state
-    assert back.signer(back.state.keys[0], PASSPHRASE.encode()).sign(b"x")
-    assert cardsign("keys", "audit", "verify", "--keystore", "back").status == 0
-    again = cardsign("keys", "restore", "store.age", "-i", file, "--keystore", "back")
-    assert (again.status, "keystore.exists" in again.err) == (2, True)
-
-
-def test_a_backup_that_cannot_be_used_makes_no_store(
-    cardsign: Cardsign, keystore: DirectoryStore, identity: tuple[Path, str]
-) -> None:
-    """Damaged, for somebody else, or none at all."""
-    import pyrage
-
-    file, recipient = identity
-    to_us = pyrage.x25519.Recipient.from_str(recipient)
-    Path("junk.age").write_bytes(pyrage.encrypt(b"{}", [to_us]))
-    other = pyrage.x25519.Identity.generate().to_public()
-    Path("foreign.age").write_bytes(pyrage.encrypt(b"{}", [other]))
-    for name, code in (("junk", "backup.malformed"), ("foreign", "backup.identity")):
-        ended = cardsign("keys", "restore", f"{name}.age", "-i", file, "--keystore", "back")
-        assert (ended.status, code in ended.err) == (2, True)
-    bad = cardsign("keys", "backup", "-r", "age1nobody", "-o", "store.age")
-    assert (bad.status, "backup.recipient" in bad.err) == (2, True)
-    assert not Path("back").exists()
-    assert not Path("store.age").exists()
 
 
 # --- doctor, audit ------------------------------------------------------------------------

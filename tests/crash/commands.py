@@ -7,7 +7,6 @@ does it: by the command line, in a folder of its own.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 from collections.abc import Callable
@@ -169,7 +168,6 @@ def typed(line: str) -> Step:
 
 
 IMPORTED = "--import-passphrase-file export-passphrase"
-RESTORE = "keys restore store.age -i identity --keystore back"
 INIT = "init --issuer https://tides.example --recovery-out recovery.key"
 
 
@@ -230,19 +228,12 @@ def replacing(root: Path) -> None:
 
 
 def with_files(root: Path) -> None:
-    """Beside a live issuer: an age identity, a passphrase for exports, a key to import."""
+    """Beside a live issuer: a passphrase for exports, and a key to import."""
     live(root)
-    for name, content in (("identity", f"{_age()[0]}\n"), ("export-passphrase", PASSPHRASE)):
-        (root / name).write_text(content)
-        (root / name).chmod(0o600)
+    (root / "export-passphrase").write_text(PASSPHRASE)
+    (root / "export-passphrase").chmod(0o600)
     private = export_private(THREE, "pkcs8", PASSPHRASE.encode(), random=os.urandom)
     (root / "elsewhere.pem").write_bytes(private)
-
-
-def with_backup(root: Path) -> None:
-    """A backup lies there as well."""
-    with_files(root)
-    backing_up(root)
 
 
 def exporting(root: Path) -> None:
@@ -250,11 +241,6 @@ def exporting(root: Path) -> None:
     kid = DirectoryStore.open(root / "keys").state.active_keys()[0].kid
     options = "--private --export-passphrase-file export-passphrase -o exported.pem"
     run(root, "keys", "export", *options.split(), "--", kid)
-
-
-def backing_up(root: Path) -> None:
-    """All of the store."""
-    run(root, "keys", "backup", "-r", _age()[1], "-o", "store.age")
 
 
 def with_leftovers(root: Path) -> None:
@@ -268,15 +254,6 @@ def with_leftovers(root: Path) -> None:
     ):
         leftover.write_bytes(b"{")
         leftover.chmod(0o600)
-
-
-@functools.cache
-def _age() -> tuple[str, str]:
-    """An age identity, and its recipient."""
-    import pyrage
-
-    identity = pyrage.x25519.Identity.generate()
-    return str(identity), str(identity.to_public())
 
 
 # --- the table ----------------------------------------------------------------------------
@@ -298,7 +275,6 @@ class Case:
 
 
 EXISTS = frozenset({"file.exists"})
-STORE_EXISTS = EXISTS | {"keystore.exists"}
 ONCE = frozenset({"keystore.duplicate_key", "keystore.illegal_transition"})
 RECOVER = (
     "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
@@ -316,8 +292,6 @@ CASES: dict[str, Case] = {
     "revoke": Case(seen, revoking, ONCE),
     "import": Case(with_files, typed(f"keys import elsewhere.pem {IMPORTED}"), ONCE),
     "export --private": Case(with_files, exporting, EXISTS),
-    "backup": Case(with_files, backing_up, EXISTS),
-    "restore": Case(with_backup, typed(RESTORE), STORE_EXISTS),
     "doctor --fix": Case(with_leftovers, typed("keys doctor --fix")),
     "init": Case(nothing, typed(INIT), EXISTS),
     "sign": Case(live, typed("sign card.json -o again.json")),
@@ -356,13 +330,12 @@ def check(root: Path, earlier: Tree, secrets: frozenset[bytes], *, is_done: bool
     tree = read_tree(root)
     for content in tree.values():
         assert not any(secret in (content or b"") for secret in secrets)
-    for name in ("keys", "back"):
-        state_file = f"{name}/keystore.json"
-        if state_file in tree:
-            held = json.loads(earlier.get(state_file) or b'{"keys": []}')
-            _check_store(root / name, held, is_done=is_done)
-        else:
-            assert state_file not in earlier
+    state_file = "keys/keystore.json"
+    if state_file in tree:
+        held = json.loads(earlier.get(state_file) or b'{"keys": []}')
+        _check_store(root / "keys", held, is_done=is_done)
+    else:
+        assert state_file not in earlier
     newest = newest_record(root)
     if "public/current" in tree:
         assert newest <= load_current(root / "public").number

@@ -17,9 +17,6 @@ from cardsign.keys import (
     examine_store,
     lifecycle,
     move_store,
-    pack,
-    restore,
-    unpack,
     verify_chain,
 )
 from cardsign.keys.stores import DirectoryStore, open_store, parse_database_url
@@ -51,7 +48,6 @@ def test_the_new_place_signs_and_the_old_one_names_it(
     for attempt in (
         store.load,
         lambda: open_store(old),
-        lambda: pack(store),
         lambda: store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(20)),
         lambda: store.add(PrivateKey.generate("ES256")),
     ):
@@ -201,16 +197,18 @@ def test_a_store_moves_to_one_place(store: Any, es256: PrivateKey, tmp_path: Pat
     assert DirectoryStore.open(store.path).state.keys
 
 
-def test_a_backup_of_a_store_that_moved_begins_at_the_new_place(
-    store: Any, es256: PrivateKey, tmp_path: Path
+def test_a_key_file_that_holds_another_key_moves_nowhere(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey, tmp_path: Path
 ) -> None:
-    """To another machine goes one file; only a pack for a move has the mark."""
-    store.add(es256)
-    store.leave("other-host:/srv/keys", now=NOON)
-    there = restore(unpack(pack(store, moved=True)), tmp_path / "there", now=after(1))
+    """It would be found only when the key is to sign; the store stays where it is."""
+    one, other = store.add(es256), store.add(another_es256)
+    files = [store.private_file(record.thumbprint) for record in (one, other)]
+    files[0].write_bytes(files[1].read_bytes())
 
-    assert (there.state.moved, len(there.state.keys)) == (None, 1)
-    assert refusal(store.load).code == "keystore.moved"
+    fault = refusal(lambda: move_store(store, tmp_path / "new", now=NOON))
+    assert (fault.code, fault.path) == ("keystore.corrupt", str(files[0]))
+    assert store.load().moved is None
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("to", ["", "a\nb", "x" * 2000])

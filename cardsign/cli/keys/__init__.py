@@ -15,13 +15,11 @@ import click
 from cardsign.cli.arguments import PATH, STDIO, option, write_output
 from cardsign.cli.commands import JSON_OPTION, Group, command, group
 from cardsign.cli.keys.custody import (
-    backup,
     export,
     generate,
     import_,
     move,
     passwd,
-    restore_,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
 from cardsign.cli.keys.timeline import timeline
@@ -222,7 +220,7 @@ def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[s
 _IN_ORDER: Final = (
     *(generate, import_, export, list_, show),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, backup, restore_, move, jwks, timeline, audit, doctor),
+    *(passwd, move, jwks, timeline, audit, doctor),
 )
 
 

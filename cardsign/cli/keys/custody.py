@@ -1,4 +1,4 @@
-"""``cardsign keys generate|import|passwd|export|backup|restore|move``: where private keys lie."""
+"""``cardsign keys generate|import|passwd|export|move``: where private keys lie."""
 
 from __future__ import annotations
 
@@ -35,21 +35,12 @@ from cardsign.cli.options import (
     unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import counted, printed, say
+from cardsign.cli.talk import printed, say
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
-from cardsign.files import create_private, read_bytes, read_secret
+from cardsign.files import create_private
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
-from cardsign.keys.backup import (
-    MAX_BACKUP_BYTES,
-    decrypt,
-    encrypt,
-    move_store,
-    pack,
-    restore,
-    unpack,
-)
 from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     export_private,
@@ -57,6 +48,7 @@ from cardsign.keys.key_files import (
     import_private_key,
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
+from cardsign.keys.moving import move_store
 from cardsign.keys.signers.access import read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.base import KeyStore
@@ -231,7 +223,7 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
 def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
-    If it is interrupted, run it again. Backups keep the old passphrase.
+    If it is interrupted, run it again. Copies keep the old passphrase.
     """
     store = keystore.open()
     records = [
@@ -322,60 +314,7 @@ def export(
         say(f"wrote the private key of {record.kid} to {output}, encrypted")
 
 
-# ``cardsign keys backup``, ``restore`` and ``move``: the whole key store.
-
-MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
-
-
-@command(example="cardsign keys backup -r age1qqqq -o keys.age")
-@option(
-    "-r --recipient AGE1......",
-    "An age recipient who can open the backup alone. May be repeated.",
-    into="recipients",
-    required=True,
-)
-@option("-o --output FILE", "A new file; '-': stdout.", required=True)
-@keystore_options
-def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) -> None:
-    """Write the whole key store to one file, encrypted with age.
-
-    The private keys in it stay encrypted with their passphrases as well. Needs the extra
-    cardsign[backup].
-    """
-    refuse_two_documents(output)
-    store = keystore.open()
-    packed = encrypt(pack(store), recipients)
-    if output == STDIO:
-        write_output(output, packed)
-    else:
-        create_private(Path(output), packed)
-    keys, readers = len(store.state.keys), counted(len(recipients), "recipient")
-    if not printed({"output": output, "keys": keys}):
-        say(f"wrote {counted(keys, 'key')} to {output}, for {readers}")
-
-
-@command("restore", example="cardsign keys restore keys.age -i identity.txt")
-@click.argument("file", type=PATH)
-@option(
-    "-i --identity FILE",
-    "The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
-    type=PATH,
-    required=True,
-)
-@keystore_options
-@dry_run_option
-def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
-    """Make a key store from the backup FILE. There must be none in its place.
-
-    It lacks what was revoked or published after the backup; cardsign keys doctor checks that.
-    """
-    place = keystore.located(create=True)
-    identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
-    packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
-    restored = unpack(packed)
-    restore(restored, place, now=moment(), actor=actor(), heads=user_heads())
-    if not printed({"keystore": str(place), "keys": len(restored.state.keys)}):
-        say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")
+# ``cardsign keys move``: the whole key store.
 
 
 @command(

@@ -213,7 +213,7 @@ def _wait(until: datetime) -> datetime:
 def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
     """Destroy the private key of the key KID, which is retired or revoked. The record stays.
 
-    Copies elsewhere, such as backups, are not touched.
+    Copies elsewhere are not touched.
     """
     settings = project_config().timeline
     store = keystore.open()

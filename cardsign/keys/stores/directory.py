@@ -206,7 +206,7 @@ class DirectoryStore(KeyStore):
         write_atomic(file, data)
 
     def _put_back(self, kind: StatementKind, number: Number, data: bytes) -> None:
-        """Write a statement of a backup, where no key store is yet."""
+        """Write a statement that is copied, where no key store is yet."""
         file = self.statement_file(kind, number)
         make_directory(file.parent)
         if file.exists() and read_bytes(file, max_bytes=MAX_STATEMENT_BYTES) != data:

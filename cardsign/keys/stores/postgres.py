@@ -62,7 +62,7 @@ GENERATION: Final = sa.Table(
     sa.Column(
         "previous", sa.BigInteger, sa.ForeignKey("cardsign_generation.generation"), unique=True
     ),
-    sa.Column("state", sa.Text),  # none before the generation at which a store was restored
+    sa.Column("state", sa.Text),  # none before the generation at which a store was copied
     sa.CheckConstraint("generation = coalesce(previous + 1, 0)", name="cardsign_generation_next"),
 )
 
@@ -310,7 +310,7 @@ class PostgresStore(KeyStore):
             make_tables(connection)
             connection.execute(sa.insert(STORE).values(single=True, layout=LAYOUT))
             if (generation := contents.state.generation) > 0:
-                # The states of the generations before one that is restored are not known.
+                # The states of the generations before one that is copied are not known.
                 earlier = sa.func.generate_series(0, generation - 1).column_valued("earlier")
                 rows = sa.select(earlier, sa.func.nullif(earlier - 1, -1))
                 counted = sa.insert(GENERATION).from_select(("generation", "previous"), rows)
@@ -383,7 +383,7 @@ class PostgresStore(KeyStore):
             connection.execute(row.values(envelope=envelope))
 
     def remove_private(self, thumbprint: str) -> None:
-        # A commit of ours did it already; this is for one that was restored.
+        # A commit of ours did it already; this is for one out of a dump.
         with self._transaction() as connection:
             connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
 
