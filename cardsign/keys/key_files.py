@@ -18,10 +18,8 @@ Keys that were made elsewhere are PEM, PKCS #12 and JWK, read as what they are o
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
@@ -30,11 +28,8 @@ from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.card.strictjson import parse_object
@@ -299,15 +294,6 @@ PrivateForm = Literal["pkcs8", "pkcs12"]
 
 ROUNDS: Final = 600_000  # of PBKDF2: what OWASP asks of HMAC-SHA-256; some 0.15 s a guess
 
-_PBES2: Final = bytes.fromhex("06092a864886f70d01050d")
-_PBKDF2: Final = bytes.fromhex("06092a864886f70d01050c")
-_HMAC_SHA256: Final = bytes.fromhex("06082a864886f70d0209")
-_AES256_CBC: Final = bytes.fromhex("060960864801650304012a")
-_NULL: Final = b"\x05\x00"
-_SEQUENCE: Final = 0x30
-_OCTETS: Final = 0x04
-_INTEGER: Final = 0x02
-
 
 def export_public(key: PublicKey, form: PublicForm) -> bytes:
     """Return the public key as a JWK, or as a PEM SubjectPublicKeyInfo."""
@@ -318,16 +304,20 @@ def export_public(key: PublicKey, form: PublicForm) -> bytes:
     )
 
 
-def export_private(
-    key: PrivateKey, form: PrivateForm, passphrase: bytes, *, random: Callable[[int], bytes]
-) -> bytes:
-    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER.
+def export_private(key: PrivateKey, form: PrivateForm, passphrase: bytes) -> bytes:
+    """Return the private key, encrypted: PKCS #12 (RFC 7292), or PKCS #8 as PEM.
 
-    A PKCS #12 names it by its kid. Not checked: that the passphrase is long enough.
+    A PKCS #12 names it by its kid, and takes :data:`ROUNDS` for a guess at its passphrase. PKCS #8
+    takes what the library gives, 2,048 rounds, so its passphrase has to be a random one. Not
+    checked: the passphrase.
     """
-    if form == "pkcs8":
-        return _pkcs8(key.to_pkcs8_der(), passphrase, random)
     native = serialization.load_der_private_key(key.to_pkcs8_der(), None)
+    if form == "pkcs8":
+        return native.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(passphrase),
+        )
     kinds = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
     assert isinstance(native, kinds)  # noqa: S101
     how = (
@@ -339,32 +329,6 @@ def export_private(
     )
     name = key.public.kid.encode("ascii")
     return pkcs12.serialize_key_and_certificates(name, native, None, None, how)
-
-
-def _pkcs8(plain: bytes, passphrase: bytes, random: Callable[[int], bytes]) -> bytes:
-    salt, nonce = random(_SALT_BYTES), random(algorithms.AES.block_size // 8)
-    derived = PBKDF2HMAC(hashes.SHA256(), 32, salt, ROUNDS).derive(passphrase)
-    padder = PKCS7(algorithms.AES.block_size).padder()
-    encryptor = Cipher(algorithms.AES(derived), modes.CBC(nonce)).encryptor()
-    ciphertext = encryptor.update(padder.update(plain) + padder.finalize()) + encryptor.finalize()
-    rounds = _der(_INTEGER, ROUNDS.to_bytes(3))
-    prf = _der(_SEQUENCE, _HMAC_SHA256, _NULL)
-    kdf = _der(_SEQUENCE, _PBKDF2, _der(_SEQUENCE, _der(_OCTETS, salt), rounds, prf))
-    cipher = _der(_SEQUENCE, _AES256_CBC, _der(_OCTETS, nonce))
-    scheme = _der(_SEQUENCE, _PBES2, _der(_SEQUENCE, kdf, cipher))
-    encoded = base64.b64encode(_der(_SEQUENCE, scheme, _der(_OCTETS, ciphertext))).decode("ascii")
-    label = "ENCRYPTED PRIVATE " + "KEY"
-    lines = [f"-----BEGIN {label}-----", *textwrap.wrap(encoded, 64), f"-----END {label}-----", ""]
-    return "\n".join(lines).encode("ascii")
-
-
-def _der(tag: int, *contents: bytes) -> bytes:
-    """One value of DER (X.690 10.1): tag, length in its shortest form, content."""
-    content = b"".join(contents)
-    if len(content) < 0x80:
-        return bytes([tag, len(content)]) + content
-    length = len(content).to_bytes((len(content).bit_length() + 7) // 8)
-    return bytes([tag, 0x80 | len(length)]) + length + content
 
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB

@@ -254,7 +254,7 @@ def test_a_passphrase_that_only_an_option_gives_is_named(
 ) -> None:
     """That of the file which comes in or goes out is never the store's own."""
     secret = PrivateKey.generate("ES256")
-    locked = export_private(secret, "pkcs8", b"a passphrase of others", random=os.urandom)
+    locked = export_private(secret, "pkcs8", b"a passphrase of others")
     Path("locked.pem").write_bytes(locked)
     kid = DirectoryStore.open(store).state.active_keys()[0].kid
     before = digest()

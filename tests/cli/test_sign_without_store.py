@@ -22,7 +22,7 @@ KID = "card-2026"
 KEY = PrivateKey.generate("ES256", kid=KID)
 OTHER = PrivateKey.generate("ES256", kid="card-2025")
 PLAIN = private_pem(KEY)
-SEALED = export_private(KEY, "pkcs8", PASSPHRASE.encode(), random=lambda size: b"r" * size)
+SEALED = export_private(KEY, "pkcs8", PASSPHRASE.encode())
 JWK = private_jwk(KEY, kid=KID)
 BOTH = b'{"keys": [' + private_jwk(OTHER, kid="card-2025") + b", " + JWK + b"]}"
 

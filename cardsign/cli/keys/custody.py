@@ -260,7 +260,8 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions
 @click.argument("kid")
 @option(
     "--as",
-    "jwk or pem for the public key [default: jwk]; pkcs8 or pkcs12 with --private.",
+    "jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or pkcs8: "
+    "a PEM file, which is easier to guess at, so take a random passphrase.",
     into="form",
     type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
 )
@@ -286,7 +287,7 @@ def export(
     can read.
     """
     refuse_two_documents(output)
-    form = form or ("pkcs8" if private else "jwk")
+    form = form or ("pkcs12" if private else "jwk")
     if private is (form in ("jwk", "pem")):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
     store = keystore.open()
@@ -309,7 +310,7 @@ def export(
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     question = "Passphrase of the exported file: "
     new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)
-    create_private(Path(output), export_private(signer, form, new, random=os.urandom))
+    create_private(Path(output), export_private(signer, form, new))
     if not printed({"kid": record.kid, "as": form, "output": output}):
         say(f"wrote the private key of {record.kid} to {output}, encrypted")
 
