@@ -60,7 +60,6 @@ from cardsign.issuer.keyset import (
     review_keyset,
     show_keyset,
     sign_keyset,
-    verify_keysets,
 )
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.recovery import recover as recover_issuer
@@ -419,7 +418,7 @@ def publish(
     printed({**view, **keyset_json(told.statement)})
 
 
-# ``cardsign keyset show`` and ``verify``.
+# ``cardsign keyset show``.
 
 
 @keyset.command(short_help="Show the newest statement, or a draft.", example="cardsign keyset show")
@@ -445,25 +444,6 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
         click.echo(f"  {whole(change[2:])}")
     for line in signing_lines(shown):
         click.echo(f"signed by {line}")
-
-
-@keyset.command(
-    short_help="Check statements, each by the one before it.",
-    example="cardsign keyset verify keyset-1.1.json keyset-1.2.json",
-)
-@click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
-@keystore_options
-def verify(files: tuple[str, ...], keystore: KeystoreOptions) -> None:
-    """Check each statement by the one before it, and the first by the key store's newest one.
-
-    Nothing is kept.
-
-    Exit status 1: one does not follow from the one before, is a fork, or has too few signatures.
-    """
-    given = verify_keysets(keystore.open(), map(read_statement, files))
-    if not printed([keyset_json(statement) for statement in given]):
-        for one in given:
-            click.echo(f"keyset {one.label} of {safe(one.issuer)}: {one.digest}")
 
 
 # ``cardsign release``: an online key says it, daily and from cron.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.keyset import review_keyset as review_keyset
     from cardsign.issuer.keyset import show_keyset as show_keyset
     from cardsign.issuer.keyset import sign_keyset as sign_keyset
-    from cardsign.issuer.keyset import verify_keysets as verify_keysets
     from cardsign.issuer.publishing import Published as Published
     from cardsign.issuer.publishing import publish_cards as publish_cards
     from cardsign.issuer.recovery import make_recovery_key as make_recovery_key

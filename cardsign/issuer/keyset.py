@@ -6,11 +6,10 @@ root keys; the last one publishes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
 from cardsign.errors import (
@@ -454,27 +453,6 @@ def _is_root_holders(work: Work) -> bool:
 
 
 # Reading.
-
-
-def verify_keysets(
-    store: KeyStore, statements: Iterable[KeysetStatement]
-) -> tuple[KeysetStatement, ...]:
-    """Check statements by the ones kept here, each by the one before; nothing is kept.
-
-    Returns:
-        The given statements, oldest first.
-
-    Raises:
-        StatementRefused: One does not follow, is a fork, or too few have signed it.
-    """
-    history = list(StatementHistory.of(store).keysets())
-    given = sorted(statements, key=attrgetter("number"))
-    for statement in given:
-        is_known = any(one.digest == statement.digest for one in history)
-        newest = history[-1] if history else None
-        check_step(statement, _before(statement, history) if is_known else newest)
-        history += [] if is_known else [statement]
-    return tuple(given)
 
 
 def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> KeysetDraft:

@@ -41,7 +41,7 @@ COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
         ["verify", "signed.json", "--origin", "https://a.example/x"], 2, "card.interface_url",
     ),
     "an issuer without a scheme": (["init", "--issuer", "a.example"], 2, "card.interface_url"),
-    "no such key": (["keys", "show", "absent"], 2, "keystore.unknown_key"),
+    "no such key": (["keys", "export", "absent"], 2, "keystore.unknown_key"),
     "no key store": (["keys", "list", "--keystore", "absent"], 2, "keystore.missing"),
     "a card that is no key": (["keys", "import", "card.json"], 2, "key."),
     "a kid that nobody may have": (

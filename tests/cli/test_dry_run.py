@@ -193,9 +193,9 @@ READ_ONLY = {
     "config schema",
     *("canonicalize", "verify", "fetch", "call", "inspect", "explain", "serve"),
     *("check", "contract check", "diff", "drift"),
-    *("completion", "keys export", "keys list", "keys show", "keys jwks"),
+    *("completion", "keys export", "keys list", "keys jwks"),
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
-    *("keyset show", "keyset verify", "release show", "trust known list"),
+    *("keyset show", "release show", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
     *("keyset draft", "help", "build", "mcp"),
 }

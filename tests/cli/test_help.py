@@ -204,7 +204,7 @@ def test_quiet_leaves_results_and_errors(cardsign: Cardsign) -> None:
     assert (loud.status, loud.err != "") == (0, True)
     assert (quiet.status, quiet.err) == (0, "")
     assert re.fullmatch(r"[\w-]{43}\n", quiet.text)
-    assert cardsign("keys", "show", "none", "-q").err != ""
+    assert cardsign("keys", "export", "none", "-q").err != ""
 
 
 def test_help_says_what_each_exit_status_means() -> None:

@@ -71,8 +71,8 @@ def test_a_key_elsewhere_is_enrolled_by_its_public_half(
 
     assert (done.status, done.text) == (0, "cards-1\n")
     assert elsewhere.ran.read_text() == "ran "
-    shown = cardsign("keys", "show", "cards-1", "--json").json
-    assert (shown["custody"], shown["state"]) == (elsewhere.uri, "active")
+    (listed,) = cardsign("keys", "list", "--json").json
+    assert (listed["custody"], listed["state"]) == (elsewhere.uri, "active")
     assert not (tmp_path / "keys" / "private").exists()
 
 

@@ -38,7 +38,6 @@ from cardsign.issuer import (
     show_keyset,
     sign_keyset,
     successors_due,
-    verify_keysets,
 )
 from cardsign.jose import PrivateKey
 from cardsign.keys.stores import DirectoryStore
@@ -231,7 +230,6 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     assert told.published.withheld == ""
     assert not publish_keyset(made.work(now, publishes=True), signed.statement).is_new
     assert show_keyset(made.store).label == "1.2"
-    assert verify_keysets(made.store, [signed.statement]) == (signed.statement,)
 
 
 def test_too_few_signatures_publish_nothing(made: Made) -> None:

@@ -59,21 +59,6 @@ def list_(keystore: KeystoreOptions) -> None:
     print_table({"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}, rows)
 
 
-@command(example="cardsign keys show vzTO")
-@click.argument("kid")
-@keystore_options
-def show(kid: str, keystore: KeystoreOptions) -> None:
-    """Show one key, by its KID or the beginning of it."""
-    record = keystore.open().state.find(kid)
-    if printed(key_json(record)):
-        return
-    shown = {name: value for name, value in key_json(record).items() if name != "public"}
-    shown |= {name.replace("_", " "): time for name, time in shown.pop("times").items()}
-    for name, value in shown.items():
-        text = ", ".join(value) if isinstance(value, list) else str(value)
-        click.echo(f"{name:<13} {safe(text)}")
-
-
 @command(example="cardsign keys jwks -o jwks.json")
 @option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
 @keystore_options
@@ -218,7 +203,7 @@ def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[s
 
 
 _IN_ORDER: Final = (
-    *(generate, import_, export, list_, show),
+    *(generate, import_, export, list_),
     *(activate, rotate, retire, revoke, destroy, look),
     *(passwd, move, jwks, timeline, audit, doctor),
 )
