@@ -221,28 +221,22 @@ class Comparison:
     """What the user knows of the keyset, and whether to ask."""
 
     digest: str | None
-    words: str | None
     yes: bool
 
     def compare(self, proposal: Proposal) -> None:
         """Compare the keyset before anything is written (E14)."""
-        if self.is_told and proposal.keyset is None:
-            raise UsageFault("usage.conflict", "--digest and --words go with a keyset statement")
         if proposal.keyset is None:
-            return
-        check_told(proposal.keyset, digest=self.digest, words=self.words)
-        if not self.is_told and not self.yes and not is_dry_run():
+            if self.digest is not None:
+                raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+        elif self.digest is not None:
+            check_told(proposal.keyset, self.digest)
+        elif not self.yes and not is_dry_run():
             click.echo("\n".join(keyset_lines(proposal.keyset)), err=True)
             ask_first(
-                "compare the digest or the words above with the issuer over another channel",
-                hint="If they agree, type the same command with --digest "
+                "compare the digest above with the issuer over another channel",
+                hint="If it agrees, type the same command with --digest "
                 f"{proposal.keyset.digest}. With --yes nothing is compared.",
             )
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the issuer's digest is known, in hex or in words."""
-        return self.digest is not None or self.words is not None
 
 
 _COMPARISON: Final = option_group(
@@ -250,10 +244,6 @@ _COMPARISON: Final = option_group(
     "known",
     option(
         "--digest HEX", "The keyset's digest, as the issuer told it; another keyset is refused."
-    ),
-    option(
-        "--words WORDS",
-        "The digest as eight words, which the issuer's `cardsign keyset show` prints.",
     ),
     option(
         "--yes",
@@ -285,7 +275,7 @@ def add(
 
     URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
     origin is fetched and pinned. Ask the issuer for the digest over another channel first. With
-    --digest or --words another keyset is refused. Without them you are shown the digest of the
+    --digest another keyset is refused. Without them you are shown the digest of the
     keyset, from URL or FILE, and asked. Where there is no terminal, say --yes.
 
     If there is no policy yet, one is begun in this folder.
@@ -358,7 +348,7 @@ def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: 
         return
     if proposal.keyset is not None:
         click.echo("\n".join(keyset_lines(proposal.keyset)))
-        if known.yes and not known.is_told:
+        if known.yes and known.digest is None:
             say("compare the lines above with the issuer over another channel")
     verb = "would add" if is_dry_run() else "added"
     say(f"{verb} {members['name']} to {file.path}")

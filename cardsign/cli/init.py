@@ -55,7 +55,6 @@ from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
-from cardsign.statements.keyset import digest_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +279,7 @@ def _say_made(
 def _made_json(made: NewIssuer) -> dict[str, Any]:
     if made.keyset is None:
         return {"kid": made.kids["card"]}
-    digest = made.keyset.digest
-    keyset = {"epoch": 1, "version": 1, "digest": digest, "words": digest_words(digest)}
+    keyset = {"epoch": 1, "version": 1, "digest": made.keyset.digest}
     recovery = {"recovery": made.recovery_text.decode()} if made.recovery_text else {}
     return {"kid": made.kids["card"], "keys": made.kids, "keyset": keyset, **recovery}
 
@@ -329,7 +327,6 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
     if made.keyset is not None:
         say("tell your verifiers the digest of keyset 1.1 over a channel that they trust:")
         say(f"  {made.keyset.digest}")
-        say(f"  or as words: {digest_words(made.keyset.digest)}")
 
 
 @group()

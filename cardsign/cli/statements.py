@@ -72,7 +72,7 @@ from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey, digest_words
+from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey
 from cardsign.statements.members import HOLDER
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, parse_url
@@ -439,7 +439,6 @@ def show(file: str | None, keystore: KeystoreOptions) -> None:
     number = f"keyset {shown.label} of {safe(statement.issuer)}"
     click.echo(f"{number}, valid until {minute(statement.exp)}")
     click.echo(f"digest {statement.digest}")
-    click.echo(f"words  {digest_words(statement.digest)}")
     for change in list(differences(None, statement))[1:]:
         click.echo(f"  {whole(change[2:])}")
     for line in signing_lines(shown):

@@ -11,7 +11,7 @@ from cardsign.card.values import Json
 from cardsign.cli.arguments import STDIO, done, is_dry_run
 from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
-from cardsign.statements.keyset import KeysetStatement, digest_words
+from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute, second
 from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
@@ -280,7 +280,6 @@ def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
     keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
     return {
         **members(keyset, "issuer epoch version digest exp"),
-        "words": digest_words(keyset.digest),
         "root": {"threshold": keyset.root.threshold, "keys": keys},
     }
 
@@ -290,7 +289,6 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     yield f"issuer      {safe(keyset.issuer)}"
     yield f"keyset      {keyset.label}, until {minute(keyset.exp)}"
     yield f"digest      {keyset.digest}"
-    yield f"words       {digest_words(keyset.digest)}"
     for key in keyset.root.keys:
         yield f"root key    {key.public.thumbprint}  {key.holder}"
     holders = len({key.holder for key in keyset.root.keys})

@@ -23,7 +23,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
 from cardsign.jose.keys import short_kid
 from cardsign.statements.envelope import count
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, digest_words, read_keyset
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import day, minute, utc
@@ -385,12 +385,10 @@ def _enrol(issuer: _Shown) -> Html:
         return html.joined(html.paragraph(said), html.element("pre", command))
     last = issuer.chain[-1]
     origin = parse_origin(last.origins[0])
-    words = digest_words(last.digest)
     steps = (
         html.joined(
             f"Ask {last.issuer} for the digest of keyset {last.label}, by telephone or in person. "
-            "Compare it with these words, or with all of its digits:",
-            html.element("pre", words),
+            "Compare it with all digits of this one:",
             html.element("pre", last.digest),
         ),
         html.joined(

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import check_recovery as check_recovery
     from cardsign.statements.keyset import check_step as check_step
     from cardsign.statements.keyset import check_successor as check_successor
-    from cardsign.statements.keyset import digest_words as digest_words
     from cardsign.statements.keyset import keyset_payload as keyset_payload
     from cardsign.statements.keyset import read_keyset as read_keyset
-    from cardsign.statements.keyset import read_words as read_words
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release

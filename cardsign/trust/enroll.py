@@ -23,7 +23,7 @@ from cardsign.errors import (
 from cardsign.files import read_bytes, read_toml, write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootAnchor, digest_words, read_words
+from cardsign.statements.keyset import KeysetStatement, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
@@ -154,38 +154,30 @@ def propose_first_contact() -> Proposal:
     return Proposal(TofuAnchor(), warnings=(warning,))
 
 
-def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None) -> None:
-    """Compare a keyset statement with what its issuer said over another channel (E14).
+def check_told(keyset: KeysetStatement, digest: str) -> None:
+    """Compare a keyset statement with the digest that its issuer told over another channel (E14).
 
     Args:
         keyset: The statement that would be pinned.
         digest: Its whole digest in hex, with or without ``sha256:``, spaces and colons.
-        words: Its words (:func:`cardsign.statements.keyset.digest_words`).
 
     Raises:
         StatementRefused: ``statement.digest``.
-        UsageFault: ``usage.invalid``: they are no whole digest, or no words of one.
+        UsageFault: ``usage.invalid``: it is no whole digest.
     """
-    if digest is not None:
-        told = re.sub(r"[\s:]+", "", digest.strip().lower().removeprefix("sha256:"))
-        if not DIGEST.fullmatch(told):
-            is_hex = not told.strip("0123456789abcdef")
-            given = str(len(told)) if is_hex else repr(digest[:80])
-            raise UsageFault(
-                "usage.invalid",
-                f"a digest has 64 hex digits; you gave {given}",
-                hint="Ask for all of it, or use --words.",
-            )
-        if told != keyset.digest:
-            raise StatementRefused(
-                "statement.digest",
-                f"the keyset has the digest {keyset.digest}, and you were told {told}",
-                hint="Do not add it. Ask the issuer over another channel which digest is right.",
-            )
-    if words is not None and read_words(words) != (found := digest_words(keyset.digest)):
+    told = re.sub(r"[\s:]+", "", digest.strip().lower().removeprefix("sha256:"))
+    if not DIGEST.fullmatch(told):
+        is_hex = not told.strip("0123456789abcdef")
+        given = str(len(told)) if is_hex else repr(digest[:80])
+        raise UsageFault(
+            "usage.invalid",
+            f"a digest has 64 hex digits; you gave {given}",
+            hint="Ask for all of it.",
+        )
+    if told != keyset.digest:
         raise StatementRefused(
             "statement.digest",
-            f'the keyset has the words "{found}", and you were told other ones',
+            f"the keyset has the digest {keyset.digest}, and you were told {told}",
             hint="Do not add it. Ask the issuer over another channel which digest is right.",
         )
 

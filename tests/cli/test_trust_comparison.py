@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.statements import digest_words, read_keyset
+from cardsign.statements import read_keyset
 from cardsign.trust import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
@@ -45,12 +45,9 @@ TOLD: dict[str, Callable[[str], tuple[str, str]]] = {
         "--digest",
         ":".join(digest[at : at + 2] for at in range(0, 64, 2)),
     ),
-    "the words": lambda digest: ("--words", digest_words(digest)),
-    "the words with hyphens": lambda digest: ("--words", digest_words(digest).replace(" ", "-")),
 }
 WRONG: dict[str, Callable[[str], tuple[str, str]]] = {
     "another digest": lambda digest: ("--digest", digest[:-1] + ("0" if digest[-1] > "0" else "1")),
-    "other words": lambda digest: ("--words", " ".join(reversed(digest_words(digest).split()))),
 }
 
 
@@ -92,7 +89,7 @@ def test_what_is_no_whole_digest_is_asked_for_again(
     ended = cardsign("trust", "add", HOME, "--digest", told(read_keyset(tides).digest))
     assert (ended.status, "usage.invalid" in ended.err) == (2, True)
     assert f"a digest has 64 hex digits; {said}" in ended.err
-    assert "Ask for all of it, or use --words." in ended.err
+    assert "Ask for all of it." in ended.err
     assert nothing_is_written(tmp_path)
 
 
@@ -101,21 +98,9 @@ def test_without_a_terminal_somebody_has_to_say_yes(cardsign: Cardsign, tmp_path
     """A pipeline that compares nothing believes whoever answers; it has to say so."""
     refused = cardsign("trust", "add", HOME)
     assert (refused.status, "usage.unanswered" in refused.err) == (2, True)
-    assert "words       " in refused.err
+    assert "digest      " in refused.err
     assert nothing_is_written(tmp_path)
     assert cardsign("trust", "add", HOME, "--yes").status == 0
-
-
-@pytest.mark.usefixtures("cheap")
-def test_init_and_keyset_show_print_the_words(cardsign: Cardsign) -> None:
-    """What a verifier is told is where its issuer looks."""
-    passphrase = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
-    init = ("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key")
-    made = cardsign(*init, "--json", **passphrase)
-    assert made.status == 0, made.err
-    words = digest_words(made.json["keyset"]["digest"])
-    assert made.json["keyset"]["words"] == words
-    assert f"words  {words}" in cardsign("keyset", "show").text
 
 
 # ------------------------------------------------------------------ at a terminal
@@ -172,13 +157,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePeer]:
 def test_a_person_is_shown_the_digest_and_asked(
     tmp_path: Path, live: LivePeer, answer: str, status: int
 ) -> None:
-    """Digest and words are on the screen before the question; only a yes writes."""
+    """The digest is on the screen before the question; only a yes writes."""
     arguments = ("trust", "add", live.origin, "--name", "tides", "--insecure-loopback-http")
     ended, screen = at_a_terminal(tmp_path, answer, *arguments)
     assert ended == status, screen
     shown = screen[: screen.index("Go on?")]
-    digest = next(line.split()[1] for line in shown.splitlines() if "digest  " in line)
-    assert digest_words(digest) in shown
+    assert "digest  " in shown
     if status:
         assert nothing_is_written(tmp_path)
     else:
