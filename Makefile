@@ -16,8 +16,7 @@ GROUP := import sys, tomllib; groups = tomllib.load(open("pyproject.toml", "rb")
 
 # The oldest versions that an installation by others may have: each direct dependency at its bound.
 LOWEST := import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  direct = project["dependencies"]; \
-  print(*(re.sub(r">=([0-9.]+).*", r"==\1", each) for each in direct), sep="\n")
+  print(*(re.sub(r">=([0-9.]+).*", r"==\1", each) for each in project["dependencies"]), sep="\n")
 # What runs there, besides what T says: the rooms that lean on these libraries the most. Left to
 # `make nightly`, which runs all rooms so: long stories of an issuer, which start no library that
 # shorter tests of the same commands do not.
