@@ -72,9 +72,16 @@ def progress_json(progress: Progress) -> dict[str, Any]:
     return {
         "done": list(progress.done),
         "left": [members(one, "who what command until") for one in progress.left],
+        **ahead_json(progress),
+    }
+
+
+def ahead_json(progress: Progress) -> dict[str, Any]:
+    """What is to be done next with the keys and the keyset."""
+    return {
         "ahead": [
-            {**members(one, "action role alg due why"), "kid": one.key.kid if one.key else None}
-            for one in progress.ahead
+            {**members(step, "action role alg due why"), "kid": step.key.kid if step.key else None}
+            for step in progress.ahead
         ],
         "keyset": progress.renewal and members(progress.renewal, "number due why ends"),
     }
@@ -101,14 +108,20 @@ def say_progress(progress: Progress, now: datetime) -> None:
             say(f"  next: {whole(one.command)}", asked=True)
     if first:
         return  # what comes by itself may wait
+    for line in ahead_lines(progress, now):
+        say(f"  {line}")
+
+
+def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
+    """What is to be done next with the keys and the keyset, and from when on."""
     for step in progress.ahead:
         when = "" if step.due is None else f"from {second(step.due, now)}, "
         due = "now" if step.is_due(now) else f"{when}{step.why}"
-        say(f"  {safe(f'{step.what}: {due}', limit=400)}")
+        yield safe(f"{step.what}: {due}", limit=400)
     if (renewal := progress.renewal) is not None:
         when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
         text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
-        say(f"  {safe(text, limit=400)}")
+        yield safe(text, limit=400)
 
 
 def finding_json(finding: Concern) -> dict[str, Any]:

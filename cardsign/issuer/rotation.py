@@ -131,12 +131,17 @@ def rotate(work: Work, *, only_cards: bool = False) -> Progress:
             _step_keys(work)  # a key that the roots have listed just now may be due
         if not is_recovering:
             renew_cards(work)
-    state, keyset = store.load(), kept_keyset(store)
-    renewal = None
-    if keyset and not has_ended(state, keyset) and not awaits_recovery(state, keyset):
-        renewal = keyset_due(state, keyset, now=work.now, settings=work.config.timeline)
     left = tuple(dict.fromkeys((*work.astray, *work.left)))
-    return Progress(tuple(work.done), left, steps(state, work.config.timeline, work.now), renewal)
+    return replace(foresee(work), done=tuple(work.done), left=left)
+
+
+def foresee(work: Work) -> Progress:
+    """Return what is ahead of the keys and of the keyset, and do nothing."""
+    state, keyset = work.store.load(), kept_keyset(work.store)
+    settings, renewal = work.config.timeline, None
+    if keyset and not has_ended(state, keyset) and not awaits_recovery(state, keyset):
+        renewal = keyset_due(state, keyset, now=work.now, settings=settings)
+    return Progress((), (), steps(state, settings, work.now), renewal)
 
 
 def warned(work: Work, progress: Progress, records: Sequence[KeyRecord]) -> Progress:

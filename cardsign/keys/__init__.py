@@ -67,11 +67,7 @@ if TYPE_CHECKING:
     from cardsign.keys.model import file_custody as file_custody
     from cardsign.keys.model import load_state as load_state
     from cardsign.keys.moving import move_store as move_store
-    from cardsign.keys.rotation import Span as Span
     from cardsign.keys.rotation import Step as Step
-    from cardsign.keys.rotation import extent as extent
-    from cardsign.keys.rotation import key_rows as key_rows
-    from cardsign.keys.rotation import statement_rows as statement_rows
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
     from cardsign.keys.signers.access import MAX_FILE_BYTES as MAX_FILE_BYTES

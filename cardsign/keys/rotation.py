@@ -6,7 +6,7 @@ who comes second finds the step done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -36,9 +36,6 @@ from cardsign.keys.model import (
     same_custody,
     suspects,
 )
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
-from cardsign.times import utc
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 
@@ -179,145 +176,3 @@ def next_change(state: StoreState, settings: TimelineSettings, now: datetime) ->
         if step.due is not None and step.action in ("activate", "retire") and step.role == "card"
     )
     return min(due, default=None)
-
-
-# Keys and statements as spans of time, past and to come: what a timeline draws.
-
-
-Phase = Literal[
-    "unlisted",
-    "waits",
-    "signs",
-    "signs_on",
-    "verifies",
-    "stands",
-]
-
-_ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of a row.
-
-    Attributes:
-        phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
-            and signs nothing; ``signs``: it is active; ``signs_on``: with its successor;
-            ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
-            believed.
-        end: None where nobody can know.
-        ahead: Whether it has not begun yet: a forecast, by the timeline.
-    """
-
-    phase: Phase
-    start: datetime
-    end: datetime | None
-    ahead: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineRow:
-    """A row of the picture: a key, or a statement by its number.
-
-    Attributes:
-        what: ``ES256 card``, ``keyset``.
-        spans: In order; the last one without an end may go on for ever.
-        due: When something is to be done with it, or None.
-        ended: When it was retired or revoked, or None.
-    """
-
-    name: str
-    what: str
-    spans: tuple[Span, ...]
-    due: datetime | None = None
-    ended: datetime | None = None
-    key: KeyRecord | None = None
-
-
-def key_rows(
-    state: StoreState, settings: TimelineSettings, now: datetime
-) -> tuple[TimelineRow, ...]:
-    """Return a row for each key: roots first, then by role, the oldest first."""
-    ahead = steps(state, settings, now)
-    keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
-    return tuple(_row(state, key, ahead) for key in keys)
-
-
-def statement_rows(
-    keyset: KeysetStatement | None, release: ReleaseStatement | None
-) -> tuple[TimelineRow, ...]:
-    """Return a row for each newest statement: how long it is believed, when it is to be renewed.
-
-    A keyset is due earlier if keys change.
-    """
-
-    def row(name: str, what: str, one: KeysetStatement | ReleaseStatement) -> TimelineRow:
-        start, end = utc(one.iat), utc(one.exp)
-        return TimelineRow(name, what, (Span("stands", start, end),), one.renew_at)
-
-    found = [row(keyset.label, "keyset", keyset)] if keyset is not None else []
-    found += [row(str(release.seq), "release", release)] if release is not None else []
-    return tuple(found)
-
-
-MIN_SPAN: Final = timedelta(days=7)
-
-
-def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datetime]:
-    """Return the times between which there is something to draw; never the same one twice."""
-    times = [now]
-    for row in drawn:
-        ends = [time for span in row.spans for time in (span.start, span.end)]
-        times += [time for time in (*ends, row.due) if time is not None]
-    start, end = min(times), max(times)
-    # At least some days: a picture of a new store would begin and end on one date.
-    return start, max(end + (end - start) / 20, start + MIN_SPAN)
-
-
-def _row(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:
-    ahead = [one for one in steps_ahead if one.action != "destroy"]
-    step = next((one for one in ahead if one.key == key), None)
-    over = key.times.revoked or key.times.retired
-    forecast = step.due if step else None
-    if key.state == "active":  # it has no step of its own, and ends as its successor begins
-        successions = (
-            one.due
-            for one in ahead
-            if one.action == "activate" and one.key and one.key.succeeds(key)
-        )
-        forecast = min((due for due in successions if due is not None), default=None)
-    begun = [(phase, start) for phase, start in _begun(state, key) if not (over and start >= over)]
-    ends = [start for _, start in begun[1:]] + [over or forecast]
-    spans = [
-        Span(phase, start, end)
-        for (phase, start), end in zip(begun, ends, strict=False)  # of nothing begun, nothing ends
-        if end is None or end > start
-    ]
-    if step is not None and step.action == "activate" and step.due is not None:
-        spans.append(Span("signs", step.due, None, ahead=True))
-    what = f"{key.alg} {' and '.join(key.roles)}"
-    due = next((one.due for one in steps_ahead if one.key == key), None)
-    return TimelineRow(key.kid, what, tuple(spans), due, over, key)
-
-
-def _begun(state: StoreState, key: KeyRecord) -> list[tuple[Phase, datetime]]:
-    """The phases of a key, and when each has begun."""
-    times = key.times
-    phases: list[tuple[Phase, datetime | None]] = [
-        ("waits", times.prepublished),
-        ("signs", times.activated),
-    ]
-    if key.rotates:
-        later = [
-            one.times.activated
-            for one in state.keys
-            if times.activated is not None
-            and times.stops_signing is not None
-            and one.succeeds(key)
-            and one.times.activated is not None
-            and one.times.activated >= times.activated
-        ]
-        unlisted = key.created if times.prepublished != key.created else None
-        phases.insert(0, ("unlisted", unlisted))
-        phases += [("signs_on", min(later, default=None)), ("verifies", times.stops_signing)]
-    return [(phase, start) for phase, start in phases if start is not None]

@@ -6,10 +6,8 @@ import json
 import os
 import stat
 import time
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -188,42 +186,21 @@ def test_the_refresh_hint_shrinks_before_a_change(cardsign: Cardsign) -> None:
     assert 60 <= cardsign("keys", "jwks").json["cardsign_refresh_hint"] <= 90
 
 
-def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
-    """As text, as a picture that is XML and nothing but shapes, and as data."""
+def test_what_is_ahead_is_listed(at_once: Cardsign) -> None:
+    """As text and as data; nothing is where there are no keys."""
     publish(at_once)
-    at_once("keys", "generate")
+    assert at_once("keys", "generate").status == 0
+    _, second = kids(at_once)
 
-    text = at_once("keys", "timeline").text
-    assert at_once("keys", "timeline", "-o", "timeline.svg").status == 0
-    drawn = at_once("keys", "timeline", "--json").json
+    text = at_once("keys", "list", "--ahead").text
+    (step,) = at_once("keys", "list", "--ahead", "--json").json["ahead"]
 
-    assert all(kid[:12] in text for kid in kids(at_once))
-    assert "it is not published yet: run cardsign publish" in text
-    picture = ElementTree.fromstring(Path("timeline.svg").read_bytes())
-    tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
-    assert tags == {"svg", "title", "style", "rect", "line", "text"}
-    assert [row["spans"][-1]["phase"] for row in drawn] == ["signs", "waits"]
-
-
-def test_each_colour_of_the_timeline_is_explained(cardsign: Cardsign) -> None:
-    """A key that will sign has one too, as has the key that signs."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    for _ in range(2):
-        assert cardsign("keys", "generate").status == 0
-        publish(cardsign)
-    assert cardsign("keys", "timeline", "-o", "timeline.svg").status == 0
-    picture = ElementTree.fromstring(Path("timeline.svg").read_bytes())
-    colours = Counter(one.get("class") for one in picture.iterfind(".//{*}rect"))
-    assert {"ahead", "signs", "waits", "red"} <= colours.keys()
-    assert [one for one, count in colours.items() if count == 1] == ["paper"]
-
-
-def test_an_empty_store_has_a_timeline_too(cardsign: Cardsign) -> None:
-    """There is just nothing in it."""
-    DirectoryStore.create(Path("keys"))
-
-    assert cardsign("keys", "timeline").text == "there are no keys yet\n"
-    assert cardsign("keys", "timeline", "-o", "-").out.startswith(b"<svg")
+    why = "it is not published yet: run cardsign publish CARD"
+    assert text == f"activate card key {second}: {why}\n"
+    assert (step["action"], step["kid"]) == ("activate", second)
+    assert (step["due"], step["why"]) == (None, why)
+    DirectoryStore.create(Path("empty"))
+    assert at_once("keys", "list", "--ahead", "--keystore", "empty").out == b""
 
 
 # --- export, import -----------------------------------------------------------------------
@@ -360,7 +337,7 @@ def test_settings_are_read_strictly(cardsign: Cardsign, keystore: DirectoryStore
     """A misspelt or impossible one is refused; the negative twin is read above."""
     for line in ("worstcache = 1", "skew = -1", "skew = true", 'skew = "1"', "skew = 10000000000"):
         Path("cardsign.toml").write_text(f"format = 1\n[timeline]\n{line}\n")
-        ended = cardsign("keys", "timeline")
+        ended = cardsign("keys", "list", "--ahead")
         assert (ended.status, "config.malformed" in ended.err) == (2, True), line
 
 

@@ -91,14 +91,14 @@ def tree() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
-def test_the_timeline_tells_when_the_roots_are_needed(issuer: Cardsign) -> None:
+def test_the_list_of_what_is_ahead_tells_when_the_roots_are_needed(issuer: Cardsign) -> None:
     """Until the issuer has ended."""
-    wanted = "let the roots sign keyset 1.2 ("
-    assert wanted in run(issuer("keys", "timeline")).text
+    wanted = "let the roots sign keyset 1.2: "
+    assert wanted in run(issuer("keys", "list", "--ahead")).text
     for key in DirectoryStore.open(Path("keys")).state.keys:
         if key.rotates:
             run(issuer("keys", "revoke", key.kid, "--reason", "ceased", "--yes"))
-    ended = run(issuer("keys", "timeline")).text
+    ended = run(issuer("keys", "list", "--ahead")).text
     assert wanted not in ended
 
 

@@ -30,20 +30,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 import cardsign.cli
-from cardsign.cli.keys.timeline import draw_svg
-from cardsign.keys import key_rows, lifecycle
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements import read_keyset
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
-from tests.keys.states import EMPTY, NOON, QUICK, of, public
 from tests.simulation.peers import Copies, KeysetPeer, Site, believes
 from tests.support import PORTABLE
 
@@ -308,32 +304,6 @@ def test_the_figures_of_the_page_are_those_of_its_runbooks() -> None:
         for name, text in sections().items()
     }
     assert {name: int(number) for name, number in told} == shown
-
-
-def extents(picture: bytes) -> list[tuple[str, float, float, float]]:
-    """Each word and bar of a picture: what it is, its line, and from where to where it goes."""
-    found = []
-    for one in ElementTree.fromstring(picture).iter():
-        if one.tag.endswith("text"):
-            x, width = float(one.attrib["x"]), 6.6 * len(one.text or "")
-            x -= {"start": 0, "middle": width / 2, "end": width}[one.attrib["text-anchor"]]
-            found.append((one.text or "", float(one.attrib["y"]), x, x + width))
-        elif one.tag.endswith("rect") and one.get("height") == "14":
-            x, y = float(one.attrib["x"]), float(one.attrib["y"])
-            found.append(("", y + 12, x, x + float(one.attrib["width"])))
-    return found
-
-
-def test_no_word_leaves_the_picture_of_an_old_store() -> None:
-    """Neither the time of now, however little lies ahead, nor a date of the axis, nor a line."""
-    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
-    for days in range(300, 400):
-        now = NOON + timedelta(days=days)
-        rows, until = key_rows(state, QUICK, now), now + timedelta(hours=1)
-        picture = draw_svg(rows, now, until=until, said=("one", "two"))
-        drawn, height = extents(picture), float(ElementTree.fromstring(picture).attrib["height"])
-        assert max(end for *_, end in drawn) <= 960
-        assert max(y for _, y, *_ in drawn) < height
 
 
 def test_a_runbook_that_is_not_true_is_seen(

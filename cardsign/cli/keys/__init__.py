@@ -22,15 +22,22 @@ from cardsign.cli.keys.custody import (
     passwd,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keys.timeline import timeline
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import counted, is_json, print_table, printed, safe, say
-from cardsign.cli.views import audit_json, finding_json, key_json, say_finding
+from cardsign.cli.views import (
+    ahead_json,
+    ahead_lines,
+    audit_json,
+    finding_json,
+    key_json,
+    say_finding,
+)
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.issuer.publishing import (
     examine_publication,
     published_extended,
 )
+from cardsign.issuer.rotation import foresee
 from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
@@ -43,11 +50,19 @@ from cardsign.server.tokens import ending_tokens
 from cardsign.times import day, read_span
 
 
-@command("list", example="cardsign keys list")
+@command("list", example="cardsign keys list --ahead")
+@option("--ahead", "List what is to be done next instead, and when, as keys rotate does it.")
 @keystore_options
-def list_(keystore: KeystoreOptions) -> None:
+def list_(ahead: bool, keystore: KeystoreOptions) -> None:
     """List the keys, oldest first."""
-    records = keystore.open().state.keys
+    store, now = keystore.open(), datetime.now(UTC)
+    if ahead:
+        progress = foresee(Work(store, now, project_config()))
+        if not printed(ahead_json(progress)):
+            for line in ahead_lines(progress, now):
+                click.echo(line)
+        return
+    records = store.state.keys
     if printed([key_json(record) for record in records]):
         return
     rows = []
@@ -205,7 +220,7 @@ def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[s
 _IN_ORDER: Final = (
     *(generate, import_, export, list_),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, move, jwks, timeline, audit, doctor),
+    *(passwd, move, jwks, audit, doctor),
 )
 
 
