@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from making import Write, built, codes
 
-from cardsign.build import KINDS
 from cardsign.card import CARD_0_3, CARD_1_0
 from cardsign.errors import BuildRefused, CardsignError, UsageFault
 
@@ -116,11 +115,6 @@ FILES: dict[str, dict[str, str]] = {
 }
 
 
-def test_every_kind_is_planted() -> None:
-    """So that a new one cannot go unwatched."""
-    assert FILES.keys() == {one.name for one in KINDS}
-
-
 @pytest.mark.parametrize("a2a", ["0.2", "0.3", "1.0"])
 @pytest.mark.parametrize("kind", FILES)
 def test_F26_nothing_that_was_planted_leaves(
@@ -143,12 +137,6 @@ def test_F26_an_older_card_is_no_way_out(write: Write, a2a: str) -> None:
     assert "build.changed" in codes(card)
     left_out = " ".join(one.message for one in card.reasons if one.code == "build.left_out")
     assert "egress" in left_out
-
-
-def test_the_plants_would_be_found(write: Write) -> None:
-    """A card that says the word where it may does hold it."""
-    said: dict[str, Any] = {**CARD, "description": "PLANTED"}
-    assert b"PLANTED" in built(write("card.json", json.dumps(said))).document
 
 
 LOGIN = "https://user:PLANTED@o.example/"

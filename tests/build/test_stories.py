@@ -38,11 +38,6 @@ def test_a_story_prints_what_lies_beside_it(story: str, tmp_path: Path) -> None:
     assert sorted(EXAMPLES.rglob("*")) == before
 
 
-def test_each_seed_system_has_its_story() -> None:
-    """Five of them."""
-    assert STORIES == ["contracts", "forge", "generic", "openfang", "orloj"]
-
-
 @pytest.mark.parametrize("story", STORIES)
 def test_nothing_secret_of_a_story_is_printed(story: str) -> None:
     """Prompts, endpoints, secrets and keys of the manifests stay in them."""

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -33,7 +32,6 @@ from publications import PUBLIC, publish_cards
 from cardsign.jose import PrivateKey
 from cardsign.publish import export_files, public_files
 from cardsign.server import RateLimit, read_server_settings
-from tests.repo.test_named_commands import fault
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/serve.md"
 CARD = "/.well-known/agent-card.json"
@@ -302,24 +300,6 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
     settings = read_server_settings(tmp_path / "serve.toml")
     assert (settings.workers, settings.metrics, settings.rate) == (2, True, "600/minute")
     assert [one.type for one in settings.providers] == ["mtls"]
-
-
-def test_commands_of_the_guide_exist() -> None:
-    """In the unit, the container, the manifest and the line of cron."""
-    (unit,), (image,), (manifest,), (line,) = map(blocks, ("ini", "dockerfile", "yaml", "cron"))
-    started = re.search("^ExecStart=(.*)$", unit, re.M)
-    spawned = re.search(r"^CMD (\[.*\])$", image, re.M)
-    assert started is not None
-    assert spawned is not None
-    (container,) = yaml.safe_load(manifest)["spec"]["template"]["spec"]["containers"]
-    for words in (
-        shlex.split(started[1])[1:],
-        json.loads(spawned[1])[1:],
-        container["args"][1:],
-        shlex.split(line.partition("&& ")[2])[1:],
-    ):
-        assert fault(list(words)) is None
-    assert re.fullmatch(r"(\S+ ){5}cards cd .*\n", line)
 
 
 def test_the_manifest_probes_what_answers() -> None:
