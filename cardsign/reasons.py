@@ -88,8 +88,6 @@ _TABLE: Final = (
      "This is another agent's card. Ask that agent for it, or ask the issuer why it is here."),
     ("card.rollback", "The card is older than the oldest that the issuer still accepts.",
      "Fetch the card again. If it stays old, someone may be withholding the newer one."),
-    ("card.signature_vanished", "Earlier cards of this issuer were signed, and this one is not.",
-     "Do not use this card. Fetch it again from its issuer."),
     ("card.vanished", "A trusted card was seen at this URL, and now there is none.",
      "Ask its issuer: the card may be withheld. The legacy path was not read."),
     ("card.legacy_path", "The card was found at the legacy path of A2A up to 0.2.",

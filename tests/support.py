@@ -25,7 +25,7 @@ from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.keys import UnsafeScryptCost
 from cardsign.keys.stores import KeyStore
 from cardsign.sign import SigningOptions, sign_document
-from cardsign.trust import Accept, Holder, Policy, TransientStates
+from cardsign.trust import Accept, Holder, Policy
 from cardsign.verify import Report, reach_verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -149,12 +149,6 @@ DUAL: dict[str, Any] = {
     "supportsAuthenticatedExtendedCard": True,
     "security": [{"harbour": ["read"]}],
 }
-
-
-class LastingStates(TransientStates):
-    """States that say that they outlast the process, for tests that need no folder."""
-
-    lasting = True
 
 
 def dump(card: Mapping[str, Any]) -> bytes:

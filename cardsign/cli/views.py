@@ -259,7 +259,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
         "name": issuer.name,
         "origins": [str(place) for place in issuer.places or ()],
         "anchor": dict(anchor_members(issuer.anchor)),
-        **members(issuer, "accept algorithms require unsigned freshness cards peer"),
+        **members(issuer, "accept algorithms require freshness cards peer"),
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),
     }
@@ -284,7 +284,7 @@ def state_json(state: IssuerState) -> dict[str, Any]:
         "release": state.release and members(state.release, "seq digest exp"),
         "keys": None if state.jwks is None else [key.kid for key in state.jwks.keys],
         "first_contact": state.first_contact and state.first_contact.to_json(),
-        **members(state, "newest_iat signed_before cards"),
+        **members(state, "newest_iat cards"),
     }
 
 
@@ -320,7 +320,6 @@ def state_lines(state: IssuerState) -> Iterator[str]:
         yield f"keys        {kids or 'none'}"
     if state.cards:
         yield f"cards       {len(state.cards)} seen, the last one at {safe(state.cards[-1])}"
-    yield f"signed      {'a signed card was seen' if state.signed_before else 'none seen yet'}"
 
 
 def floor_text(floor: RollbackFloor) -> str:

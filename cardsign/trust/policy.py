@@ -117,7 +117,6 @@ ACCEPTED: Final[Mapping[Accept, tuple[ProfileName, ...]]] = {
 }
 # What else may be said of an issuer; :class:`TrustedIssuer` says what it means.
 Freshness: TypeAlias = Literal["required", "waived"]
-Unsigned: TypeAlias = Literal["refuse", "unknown"]
 Peer: TypeAlias = Literal["required", "optional"]
 
 
@@ -309,8 +308,6 @@ class TrustedIssuer:
         freshness: ``waived`` lets a card be trusted without evidence that it is current.
         algorithms: The algorithms whose signatures count.
         require: Holders who must all have signed the same payload.
-        unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
-            (indeterminate) for as long as no signed card was seen.
         is_holder: The entry is nothing but "the holder of these keys".
         networks: Private networks in which the issuer's own origins may be reached, such as
             10.0.0.0/8.
@@ -335,7 +332,6 @@ class TrustedIssuer:
     freshness: Freshness = "required"
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     require: tuple[str, ...] = ()
-    unsigned: Unsigned = "refuse"
     is_holder: bool = False
     cards: tuple[str, ...] = ()
     peer: Peer = "required"
@@ -374,7 +370,6 @@ class TrustedIssuer:
             "freshness": self.freshness,
             "algorithms": list(self.algorithms),
             "require": list(self.require),
-            "unsigned": self.unsigned,
             "networks": [str(network) for network in self.networks],
             "proxy": None if self.proxy is None else str(self.proxy),
         }

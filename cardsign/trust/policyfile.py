@@ -54,7 +54,6 @@ from cardsign.trust.policy import (
     Policy,
     TofuAnchor,
     TrustedIssuer,
-    Unsigned,
     parse_network,
 )
 from cardsign.trust.policytext import FORMAT, Lines, Location
@@ -284,7 +283,6 @@ class IssuerTable(Table):
         TrustedIssuer, "algorithms", min_length=1, max_length=len(ALGORITHMS)
     )
     require: list[Holder] = _as_in(TrustedIssuer, "require", max_length=MAX_SIGNATURES)
-    unsigned: Unsigned = _as_in(TrustedIssuer, "unsigned")
     freshness: Freshness = _as_in(TrustedIssuer, "freshness")
     cards: list[str] = _as_in(TrustedIssuer, "cards", max_length=MAX_CARDS)
     peer: Peer = _as_in(TrustedIssuer, "peer")
@@ -362,6 +360,7 @@ def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
 #: What members of earlier drafts are written as today.
 _INSTEAD: Final = {
     "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
+    "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",
 }
 
 

@@ -64,7 +64,6 @@ class IssuerTrust:
         release: The newest release statement, if it speaks for that keyset now.
         release_ends: When the last of the keys ends that signed that release, Unix seconds.
         found: Every reason that was found, in the order of finding.
-        signed_before: A card of this issuer with a good signature was seen.
         reserved: The places of the policy's other issuers.
         state: What is remembered of the issuer now; None where nothing can be.
     """
@@ -82,7 +81,6 @@ class IssuerTrust:
     release: ReleaseStatement | None = None
     release_ends: int | None = None
     found: tuple[tuple[Weight, Reason], ...] = ()
-    signed_before: bool = False
     reserved: tuple[Place, ...] = ()
     state: IssuerState | None = None
 
@@ -532,7 +530,6 @@ class _Resolution:
             self.limits,
             tuple(keys),
             found=tuple(self.found),
-            signed_before=self.state.signed_before,
             reserved=self.reserved,
             state=None if self.given is None else self.state,
             **more,

@@ -73,7 +73,6 @@ class IssuerState:
         jwks: The key set that a `jwks` anchor's URL gave last, or that of a first contact with
             an issuer who has no keyset.
         first_contact: The keyset statement of the first contact, under a `tofu` anchor.
-        signed_before: A card with a good signature was seen; none may be unsigned from then on.
         passed: The keyset statements before the one held, oldest first; the newest
             :data:`MAX_PASSED`. An older pin is known again by them.
         cards: Where a trusted card was found, the newest place last; at most
@@ -89,7 +88,6 @@ class IssuerState:
     newest_iat: int = 0
     jwks: JwkSet | None = None
     first_contact: KeysetId | None = None
-    signed_before: bool = False
     passed: tuple[KeysetId, ...] = ()
     cards: tuple[str, ...] = ()
     notes: tuple[Reason, ...] = field(default=(), compare=False)
@@ -274,7 +272,7 @@ class TransientStates(IssuerStates):
         """See :class:`IssuerStates`."""
         key = issuer.policy, issuer.name
         with self._alone[key]:
-            state = self._states.get(key) or IssuerState.begin(issuer)
+            state = self._states.setdefault(key, IssuerState.begin(issuer))
             if not state.is_of(issuer):
                 raise StateFault("state.other_anchor", _other(issuer.name, state, issuer))
             yield state
@@ -625,7 +623,6 @@ _MEMBERS: Final[dict[str, read.Reader]] = {
     "newest_iat": time_of,
     "jwks": read.optional(_jwks),
     "first_contact": read.optional(keyset_id),
-    "signed_before": _is_a(bool, "true or false"),
     "passed": read.each(keyset_id),
     "cards": _urls(parse_url),
 }

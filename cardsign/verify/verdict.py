@@ -7,7 +7,6 @@
 (3) the bytes are read strictly, as one card                    ``Card.from_bytes``
 (4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
 (5) the best single one decides (rule V2)                       :func:`_verdict`
-(6) that this issuer signs its cards is remembered              :func:`_remember_signed`
 
 A cache may answer (3) to (5), and `stop_early` ends (4) at the last signature that decides, for
 they are examined from the last one back. What only checks asks for that, such as
@@ -44,7 +43,7 @@ from cardsign.trust.policy import (
     public_subject,
 )
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
-from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
+from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import interface_url
 from cardsign.verify.report import (
@@ -112,9 +111,6 @@ def reach_verdict(
         else:
             matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
             report = cache.verdict(matter, now, judge)
-        # (6) what is remembered
-        if not historic:
-            _remember_signed(trust.state, report, keep)
     return report
 
 
@@ -282,8 +278,7 @@ def _verdict(
 ) -> Verdict:
     # (a) Nothing is signed.
     if best is None:
-        waits = trust is not None and trust.issuer.unsigned == "unknown" and not trust.signed_before
-        return "indeterminate" if waits else "untrusted"
+        return "untrusted"
     # (b) Nobody is named who may sign.
     if trust is None:
         return "indeterminate"
@@ -336,7 +331,7 @@ def _reasons(
 ) -> Iterator[Reason]:
     """The weightiest first; what a person should do about the card begins there."""
     if best is None:
-        yield from _unsigned_reasons(card, trust)
+        yield from _unsigned_reasons(card)
     if expect is None:
         nothing = "nothing says whose card this should be"
         yield Reason.of("trust.no_expectation", nothing)
@@ -411,10 +406,7 @@ def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reas
         yield Reason.of("coverage.absence_unprovable", pruned)
 
 
-def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]:
-    if trust is not None and trust.signed_before:
-        before = "earlier cards of this issuer were signed, and this one is not"
-        yield Reason.of("card.signature_vanished", before)
+def _unsigned_reasons(card: Card) -> Iterator[Reason]:
     if isinstance(card.document.get("keys"), list):
         hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
         yield Reason.of("sig.none", "this is a key set (a JWK Set) and no card", hint=hint)
@@ -423,19 +415,6 @@ def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]
     if "signature" in card.document:
         block = "the `signature` member is not an A2A signature and was ignored"
         yield Reason.of("card.single_signature_block", block, "/signature")
-
-
-# ------------------------------------------------------------------ (6) what is remembered
-
-
-def _remember_signed(
-    state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
-) -> None:
-    """From the first good signature on, no card of this issuer may be unsigned."""
-    if state is None or state.signed_before:
-        return
-    if any(map(_is_good, report.signatures)):
-        keep(replace(state, signed_before=True))
 
 
 # ------------------------------------------------------------------ verdicts of before

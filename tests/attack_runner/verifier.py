@@ -206,7 +206,6 @@ def _state(case: Case, members: Mapping[str, Any], issuer: TrustedIssuer) -> Iss
         newest_iat=members.get("newest_iat", begun.newest_iat),
         jwks=JwkSet.from_bytes(case.input(members["jwks"])) if "jwks" in members else None,
         first_contact=KeysetId(**first) if first else None,
-        signed_before=members.get("signed_before", False),
     )
 
 

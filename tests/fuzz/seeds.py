@@ -169,7 +169,6 @@ name = "pinned"
 origins = ["https://pinned.example"]
 require = ["ann"]
 freshness = "waived"
-unsigned = "unknown"
 algorithms = ["ES256", "PS256"]
 [issuer.anchor]
 keys = [

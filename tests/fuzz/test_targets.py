@@ -21,7 +21,7 @@ REACHED = {
     "policy": ("accepted", "policy.malformed"),
     "lock": ("accepted", "lock.malformed"),
     "state": ("statement.members", "statement.format"),
-    "verify": ("trusted", "untrusted", "invalid", "indeterminate"),
+    "verify": ("trusted", "untrusted", "invalid"),
     "evidence": ("trusted", "untrusted", "invalid", "indeterminate"),
     "explain": ("accepted",),
     "source": ("accepted", "build.syntax", "build.missing", "build.type"),

@@ -64,7 +64,7 @@ def check_pinned(data: bytes) -> str:
     """A card before pinned keys: nothing raises, and what is trusted is what they signed."""
     anchor = KeysAnchor(_BY_RIGHT)
     for accept in ("full", "sdk"):
-        issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived", unsigned="unknown")
+        issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived")
         report = reach_verdict(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
         _check_report(report, data)
     return report.verdict

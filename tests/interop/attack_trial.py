@@ -40,7 +40,6 @@ POLICY_CODES: Final = frozenset(
     {
         "card.interface_url",
         "card.origin_mismatch",
-        "card.signature_vanished",
         "key.not_enrolled",
         "sig.other_profile",
         "threshold.unmet",

@@ -346,13 +346,6 @@ def test_a_memory_of_another_anchor_is_a_fault(
     assert fault.value.code == "state.other_anchor"
 
 
-def test_a_signed_card_is_remembered(anchor: KeysetAnchor) -> None:
-    """What establishes carries it over."""
-    for signed in (True, False):
-        memo = Notebook(blank(anchor, signed_before=signed))
-        assert stand(anchor, memo=memo).signed_before == signed
-
-
 # ------------------------------------------------------------------ floors of a lock
 
 

@@ -90,7 +90,6 @@ def test_every_word_of_a_policy_is_in_its_digest() -> None:
         {"freshness": "waived"},
         {"algorithms": ("ES256",)},
         {"require": ("harbour",)},
-        {"unsigned": "unknown"},
         {"networks": (ip_network("10.0.0.0/8"),)},
         {"proxy": parse_origin("http://proxy.example:3128")},
     ]

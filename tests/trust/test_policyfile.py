@@ -50,12 +50,12 @@ def test_an_empty_policy_trusts_nobody() -> None:
 
 
 def test_what_an_entry_says_by_default() -> None:
-    """Full signatures, what we sign with, freshness, and no unsigned card."""
+    """Full signatures, what we sign with, and freshness."""
     one = only(policy_text())
 
     assert (one.name, [str(place) for place in one.places or ()]) == ("acme", ["https://a.example"])
     assert (one.profiles, one.algorithms) == (FULL_PROFILES, tuple(ALGORITHMS))
-    assert (one.freshness, one.unsigned, one.require) == ("required", "refuse", ())
+    assert (one.freshness, one.require) == ("required", ())
     assert not one.is_holder
 
 
@@ -73,7 +73,6 @@ def test_everything_that_an_entry_may_say() -> None:
             'accept = "sdk"',
             'algorithms = ["ES256", "EdDSA"]',
             'require = ["publisher"]',
-            'unsigned = "unknown"',
             'freshness = "waived"',
             origins='["https://a.example", "https://shared.example/agents/geo/"]',
         )
@@ -84,7 +83,7 @@ def test_everything_that_an_entry_may_say() -> None:
         "https://shared.example/agents/geo/",
     ]
     assert (one.profiles, one.algorithms) == (DEFAULT_PROFILES, ("ES256", "EdDSA"))
-    assert (one.require, one.unsigned, one.freshness) == (("publisher",), "unknown", "waived")
+    assert (one.require, one.freshness) == (("publisher",), "waived")
 
 
 LIMITS = {
@@ -156,7 +155,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         8,
         "'require' is no member of [issuer.anchor]",
     ),
-    "a wrong choice": (policy_text('unsigned = "refused"'), 5, "did you mean 'refuse'?"),
+    "a wrong choice": (policy_text('freshness = "waved"'), 5, "did you mean 'waived'?"),
     "a string for a list": (policy_text('require = "ann"'), 5, "expected a list"),
     "one holder required twice": (policy_text('require = ["ann", "ann"]'), 5, "stands here twice"),
     "a keyset older than one can be": (
@@ -598,7 +597,7 @@ skew = 7200
 [[issuer]]
 name = "Acme"
 origins = ["a.example", "https://a.example"]
-unsigned = "refused"
+unsigned = "refuse"
 [issuer.anchor]
 jwks = "http://a.example/keys"
 [[issuer]]
@@ -618,7 +617,7 @@ FOUND_AT_ONCE = [
     (3, "at most 3600"),
     (5, "a letter or digit first"),
     (6, "is not written as"),
-    (7, "did you mean 'refuse'?"),
+    (7, "'unsigned' is no member"),
     (9, "begins with https://"),
     (13, "no issuer's `origins` hold it"),
     (14, "'ann' stands here twice"),

@@ -168,9 +168,6 @@ def test_other_statements_policies_and_states_are_resolved_anew(
     strict = resolve_issuer(issuer, Limits(keyset_age=1), SuppliedStatements(), state, now=NOW)
     assert (before.blocks, [one.code for one in strict.blocks]) == ((), ["statement.expired"])
 
-    signed = replace(state, signed_before=True)
-    assert resolved(issuer, signed, NOW, NEWEST).signed_before
-    assert not resolved(issuer, state, NOW, NEWEST).signed_before
     assert resolved(issuer, None, NOW, NEWEST).blocks
 
 

@@ -112,7 +112,6 @@ def test_everything_comes_back(
         T0 + 5,
         jwks,
         pin_of(first),
-        True,
         (KeysetId(1, 7, "1" * 64),),
         ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
@@ -238,7 +237,6 @@ CORRUPT: dict[str, dict[str, Any]] = {
     "a key that is no object": {"jwks": {"keys": [1], "skipped": []}},
     "a skipped key that is none": {"jwks": {"keys": [], "skipped": [["a"]]}},
     "a contact that is none": {"first_contact": "x"},
-    "a number for a truth": {"signed_before": 1},
     "a card that is no URL": {"cards": ["https://tides.example/../card.json"]},
     "a card that is spelt otherwise": {"cards": ["https://tides.example:443/card.json"]},
     "a card that is no text": {"cards": [1]},
@@ -263,26 +261,8 @@ def test_what_cannot_be_read_is_no_first_contact(
 
 def test_the_twin_of_these_is_read(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """A file written again with the same members is as good as ours."""
-    spoilt(memory, tides, signed_before=True)
-    assert memory.recall(tides) == blank(tides, signed_before=True)
-
-
-@pytest.mark.parametrize(
-    ("signed", "place", "saw"),
-    [
-        (True, "https://tides.example", True),
-        (True, "https://tides.example/other", True),
-        (False, "https://tides.example", False),
-        (True, "https://waves.example", False),
-    ],
-)
-def test_signed_cards_were_seen_at_the_origins_of_an_issuer(
-    memory: DirectoryStates, tides: TrustedIssuer, signed: bool, place: str, saw: bool
-) -> None:
-    """Whoever asks: what an origin has signed before obliges each issuer that stands there."""
-    spoilt(memory, tides, signed_before=signed)
-    stranger = replace(tides, name="stranger", places=(parse_place(place),))
-    assert memory.saw_signed_cards_of(stranger) is saw
+    spoilt(memory, tides, newest_iat=T0 + 9)
+    assert memory.recall(tides) == blank(tides, newest_iat=T0 + 9)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 600_000])
@@ -352,7 +332,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
     memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The new anchor names just the statement held, so all else still holds."""
-    memory.begin(tides, blank(tides, keyset=second, signed_before=True))
+    memory.begin(tides, blank(tides, keyset=second, newest_iat=T0 + 9))
     for anchor in (
         KeysetAnchor(pin_of(second)),
         KeysetAnchor(pin_of(second), "tides.example"),
@@ -360,7 +340,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
     ):
         moved = replace(tides, anchor=anchor)
         known = memory.recall(moved)
-        assert known == blank(moved, keyset=second, signed_before=True)
+        assert known == blank(moved, keyset=second, newest_iat=T0 + 9)
     for anchor in (
         KeysetAnchor(KeysetId(1, 3, second.digest)),
         KeysetAnchor(KeysetId(1, 3, second.digest), "lamps.example"),
@@ -383,10 +363,10 @@ def test_a_pin_that_was_moved_to_what_was_passed(
     root = replace(tides, anchor=KeysetAnchor(RootAnchor.of(first.root), "tides.example"))
     memory.begin(root, blank(root, keyset=first if walked else second))
     with memory.of(root) as state:
-        memory.keep(root, replace(state.with_keyset(second), signed_before=True))
+        memory.keep(root, replace(state.with_keyset(second), newest_iat=T0 + 9))
 
     known = memory.recall(tides)
-    assert (known.keyset, known.signed_before) == (second, True)
+    assert (known.keyset, known.newest_iat) == (second, T0 + 9)
     assert known.passed == ((pin_of(first),) if walked else ())
     forged = replace(tides, anchor=KeysetAnchor(KeysetId(1, 1, second.digest)))
     assert refusal(memory, forged).code == "state.other_anchor"
@@ -448,7 +428,7 @@ def test_the_lock_holds_for_one_verification(
         one = locked_at(tides, lock)
         with memory.of(one) as state:
             assert rollback_floor(one, state) == lock
-            memory.keep(one, replace(state, signed_before=True))
+            memory.keep(one, state)
     after = memory.recall(tides)
     assert rollback_floor(tides, after) == RollbackFloor()
     assert after.as_floor() == RollbackFloor(pin_of(first))
@@ -483,12 +463,12 @@ def test_a_lock_of_another_history_than_what_led_here(
 
 def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """What a cloned folder calls `tides` is not what this user calls so (S1, R13)."""
-    memory.begin(tides, blank(tides, signed_before=True))
+    memory.begin(tides, blank(tides, newest_iat=T0 + 9))
     (clone,) = Policy((tides,)).known_as("/srv/clone/trust.toml").issuers
 
     assert refusal(memory, clone).code == "state.missing"
     memory.begin(clone, blank(clone, newest_iat=T0))
-    assert memory.recall(tides) == blank(tides, signed_before=True)
+    assert memory.recall(tides) == blank(tides, newest_iat=T0 + 9)
     assert memory.recall(clone) == blank(clone, newest_iat=T0)
     assert memory.forget("/srv/clone/trust.toml", "tides")
     assert memory.names() == (("tides", ""),)

@@ -72,16 +72,16 @@ def test_transient_states_keep_what_was_kept_before_a_failure() -> None:
 def test_transient_state_is_of_one_policy_anchor_and_origin() -> None:
     """Another policy has state of its own; other origins under one policy are a fault (S1)."""
     states = TransientStates()
-    states.keep(TIDES, replace(BLANK, signed_before=True))
+    states.keep(TIDES, replace(BLANK, newest_iat=T0))
     (elsewhere,) = Policy((TIDES,)).known_as("another").issuers
     with states.of(elsewhere) as state:
-        assert not state.signed_before
+        assert not state.newest_iat
 
     moved = replace(TIDES, places=(parse_place("https://evil.example"),))
     with pytest.raises(StateFault, match=r"state\.other_anchor"), states.of(moved):
         pass
     with states.of(TIDES) as state:
-        assert state.signed_before
+        assert state.newest_iat
 
 
 def test_no_states_remember_nothing() -> None:
@@ -100,7 +100,7 @@ def test_state_is_held_by_one_alone() -> None:
     def other() -> None:
         entered.set()
         with states.of(TIDES) as state:
-            states.keep(TIDES, replace(state, signed_before=True))
+            states.keep(TIDES, replace(state, cards=("https://tides.example/",)))
 
     thread = threading.Thread(target=other)
     with states.of(TIDES):
@@ -109,7 +109,7 @@ def test_state_is_held_by_one_alone() -> None:
         states.keep(TIDES, replace(BLANK, newest_iat=T0))
     thread.join(10)
     with states.of(TIDES) as state:
-        assert state == replace(BLANK, newest_iat=T0, signed_before=True)
+        assert state == replace(BLANK, newest_iat=T0, cards=("https://tides.example/",))
 
 
 def test_where_cards_were_seen_is_bounded() -> None:

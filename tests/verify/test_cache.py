@@ -250,17 +250,6 @@ def test_threads_share_a_cache() -> None:
         assert all(all(versions) for versions in pool.map(judge, range(8)))
 
 
-def test_a_cached_verdict_still_remembers_that_cards_are_signed() -> None:
-    """Another memory learns it from the reuse as well."""
-    tides, cache = Tides(unsigned="unknown"), Watched()
-    tides.says(cache=cache)
-    tides.memory = Tides().memory
-
-    tides.says(cache=cache)
-    assert cache.hits == [False, True]
-    assert codes(tides.says(b'{"name": "x"}'))[0] == "card.signature_vanished"
-
-
 def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
     """The same numbers, republished: a verdict of before says nothing of them."""
     key = PrivateKey.generate("RS256", kid="k")

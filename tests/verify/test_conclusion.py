@@ -168,58 +168,18 @@ def test_pinned_keys_count_for_the_holders_that_the_policy_names() -> None:
 UNSIGNED = dump(PORTABLE)
 
 
-def test_an_unsigned_card_is_refused_or_unknown() -> None:
-    """As the policy says; never trusted."""
-    refused, unknown = Tides(), Tides(unsigned="unknown")
-
-    assert refused.says(UNSIGNED).verdict == "untrusted"
-    assert unknown.says(UNSIGNED).verdict == "indeterminate"
-    for report in (refused.says(UNSIGNED), unknown.says(UNSIGNED)):
-        assert codes(report)[0] == "sig.none"
-
-
-def test_signatures_do_not_vanish() -> None:
-    """From the first good signature on, an unsigned card is refused."""
-    tides = Tides(unsigned="unknown")
-    tides.says()
-
-    report = tides.says(UNSIGNED)
-    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.signature_vanished")
-
-
-SEEN_NOTHING: dict[str, Callable[[Tides], object]] = {
-    "another unsigned one": lambda tides: tides.says(UNSIGNED),
-    "one by a stranger": lambda tides: tides.says(card_of("eve")),
-    "a tampered one": lambda tides: tides.says(card_of().replace(b"Tides", b"Waves")),
-    "one by a revoked key": lambda tides: tides.says(
-        releases=[current(tides.one, revoked=[thumbprint("card")])]
-    ),
-    "one that is not listed": lambda tides: tides.says(releases=[current(tides.one, cards=[])]),
-    "one at a time of one's choice": lambda tides: tides.says(historic=True),
-    "one that was forgotten": lambda tides: tides.says(states=NO_STATES),
-}
-
-
-@pytest.mark.parametrize("before", SEEN_NOTHING.values(), ids=SEEN_NOTHING)
-def test_what_is_no_good_signature_obliges_nobody(before: Callable[[Tides], object]) -> None:
-    """Or a stranger could make unsigned cards of an issuer be refused."""
-    tides = Tides(unsigned="unknown")
-    before(tides)
-
-    assert tides.says(UNSIGNED).verdict == "indeterminate"
-
-
-def test_a_good_signature_obliges_even_without_a_verdict() -> None:
-    """Whether it was current was unknown, not whose it was."""
-    tides = Tides(unsigned="unknown")
-    assert tides.says(releases=[]).verdict == "indeterminate"
-
-    assert codes(tides.says(UNSIGNED))[0] == "card.signature_vanished"
+def test_an_unsigned_card_is_untrusted() -> None:
+    """Whatever was signed before."""
+    tides = Tides()
+    for before in (UNSIGNED, card_of()):
+        tides.says(before)
+        report = tides.says(UNSIGNED)
+        assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.none")
 
 
 def test_an_unsigned_card_of_nobody_is_untrusted() -> None:
     """No entry of the policy allows it."""
-    report = Tides(unsigned="unknown").says(UNSIGNED, expect=Issuer("lamp"))
+    report = Tides().says(UNSIGNED, expect=Issuer("lamp"))
 
     assert (report.verdict, codes(report)) == ("untrusted", ["sig.none", "trust.no_anchor"])
 
