@@ -26,7 +26,6 @@ def modules_after(program: str) -> set[str]:
 
 
 HELP = "from cardsign.cli import command_line; command_line.main(['--help'], standalone_mode=False)"
-KEYS_HELP = HELP.replace("['--help']", "['keys', '--help']")
 
 
 def test_help_loads_no_command() -> None:

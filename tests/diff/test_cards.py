@@ -70,7 +70,6 @@ def compare(old: Any, new: Any) -> CardDiff:
 WITH_SCHEMA = card(skills__0={**SKILL, "inputSchema": {"type": "string"}})
 
 EXTENSION = "/capabilities/extensions/0"
-EXTENSION_1 = "/capabilities/extensions/1"
 
 #: The new card, and each change: effect, path, message.
 TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {

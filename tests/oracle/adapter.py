@@ -318,17 +318,6 @@ def world(seed: int) -> dict[str, Any]:
     }
 
 
-def crash_points(command: str, folder: Path) -> list[str]:
-    """Each change of a file that a command makes, by kind and name without what is random in it."""
-    from tests.crash.commands import CASES
-    from tests.crash.recording import recorded
-
-    CASES[command].prepare(folder)
-    with recorded(folder) as recording:
-        CASES[command].command(folder)
-    return steps_of(recording.steps)
-
-
 def steps_of(steps: Iterable[str]) -> list[str]:
     """The steps of a recording, without names that change with each run."""
     return [re.sub(r"[A-Za-z0-9_-]{43}|\.[0-9a-f]{16}(?=\.)", "*", step) for step in steps]
