@@ -486,6 +486,8 @@ _TABLE: Final = (
      "A key waits: cardsign keys rotate --root-keystore DIR. None does: cardsign keys generate."),
     ("doctor.still_trusted", "Verifiers still trust a revoked key.",
      "cardsign keys rotate, with --root-keystore DIR if roots have to sign. It says what is left."),
+    ("doctor.may_be_stolen", "A key that was stored with a stolen one still counts.",
+     "cardsign keys rotate; it says how to revoke or replace the key."),
     ("doctor.ended", "The issuer has ended: every card and release key was revoked as ceased.",
      "Serve what is published until the newest release has ended. Nothing else is left to do."),
     ("doctor.due", "A step of the key rotation is due.",

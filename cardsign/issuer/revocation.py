@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
 from cardsign.issuer.cards import renew_listing, update
 from cardsign.issuer.publishing import still_trusted
 from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.rotation import check_opens, leave_out_strangers, rotate, take_up, warned
+from cardsign.issuer.rotation import (
+    ADD_ROOT,
+    check_opens,
+    endangered,
+    leave_out_strangers,
+    revoke_command,
+    rotate,
+    take_up,
+    warned,
+)
 from cardsign.issuer.tasks import Progress, Task, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.keys import PrivateKey, short_kid
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.drafts import changed_since
-from cardsign.keys.history import check_not_needed, is_needed, kept_keyset
+from cardsign.keys.history import (
+    check_not_needed,
+    is_needed,
+    kept_keyset,
+    stored_with_stolen,
+)
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import (
     ENDED,
@@ -32,8 +44,6 @@ from cardsign.keys.model import (
 )
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.keyset import KeysetStatement
-
-_ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 
 
 def revoke_key(
@@ -121,24 +131,7 @@ def keys_stored_with(
         )
         for key in records
     )
-    return _stored_beside(state.replacing(list(stolen)), keyset)[0]
-
-
-def _stored_beside(
-    state: StoreState, keyset: KeysetStatement | None
-) -> tuple[list[KeyRecord], list[KeyRecord]]:
-    """The keys that a thief may have too: online keys before roots, and roots that must sign."""
-    endangered = suspects(state)
-    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
-    usable = [
-        key
-        for key in sorted(state.keys, key=lambda key: not key.rotates)
-        if key.thumbprint in endangered
-        and key.state not in ENDED
-        and (key.rotates or keyset is None or key.thumbprint in roots)
-    ]
-    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
-    return [key for key in usable if key not in only], only
+    return stored_with_stolen(state.replacing(list(stolen)), keyset)[0]
 
 
 # The end of stolen or lost keys in one call: what verifiers are told, and what replaces them.
@@ -197,7 +190,7 @@ def _check_signable(store: KeyStore, records: Sequence[KeyRecord]) -> None:
     ):
         # It would be of no use: the statement that says so is one that it cannot sign.
         names = ", ".join(one.named for one in records)
-        instead = RECOVER if keyset.recovery else f"{_ADD_ROOT}, then revoke this one"
+        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
         raise StoreFault(
             "keystore.still_needed",
             f"no keyset can be signed without {names}, so none can say that it is revoked",
@@ -254,12 +247,10 @@ def _end(
             revoke(record)
         work.left.clear()
         progress, needed = rotate(work), []
-    again = f"again: {_revoke_command(work, reason, records)}"
+    again = f"again: {revoke_command(work, reason, records)}"
     kept = tuple(_kept(work, able, needed, again))
-    gone = [one for one in records if one not in able]
-    stored_with = tuple(_stored_with_them(work, keyset, gone))
     progress = warned(work, replace(progress, left=(*progress.left, *kept)), records)
-    return replace(progress, left=(*progress.left, *stored_with))
+    return replace(progress, left=(*progress.left, *endangered(work)))
 
 
 def _tell(work: Work) -> None:
@@ -334,7 +325,7 @@ def _kept(
     names = ", ".join(key.named for key in roots)
     if roots and (keyset is None or keyset.recovery is None):
         what = f"revoke {names}: not done, since no keyset could follow without a recovery key"
-        yield Task("you", what, f"{_ADD_ROOT}; then {again}")
+        yield Task("you", what, f"{ADD_ROOT}; then {again}")
     elif roots and keyset:
         what = (
             f"revoke {names}: not done, since it has yet to sign keyset {keyset.epoch}."
@@ -342,37 +333,3 @@ def _kept(
         )
         command = f"cardsign keyset sign {work.draft}; then {again}"
         yield Task(roots[0].holder or "who holds the root key", what, command)
-
-
-def _stored_with_them(
-    work: Work, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
-) -> Iterator[Task]:
-    """The keys that a thief may have taken as well: roots last, and never the only one."""
-    others, only = _stored_beside(work.store.load(), keyset)
-    stolen = ", ".join(short_kid(record.kid) for record in records)
-    if others:
-        names = ", ".join(key.named for key in others)
-        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
-        yield Task("you", what, _revoke_command(work, "compromised", others))
-    if only:
-        names = ", ".join(key.named for key in only)
-        what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
-        if keyset and keyset.recovery:
-            who, command = "the holder of the recovery key", RECOVER
-            what += ", so the recovery key has to open a new epoch"
-        else:
-            who, command = "you", _ADD_ROOT
-            what += ", and there is no recovery key: list another root, then revoke this one"
-        yield Task(who, what, command)
-
-
-def _revoke_command(work: Work, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
-    """The command that revokes keys, each by the beginning of its kid where no other begins so."""
-    keys, typed = work.store.load().keys, []
-    for record in records:
-        start = record.kid[:8]
-        same = sum(any(name.startswith(start) for name in one.names) for one in keys)
-        # A kid may begin with a dash, and an imported one may hold what a shell reads.
-        typed.append(shlex.quote(start if same == 1 else record.kid))
-    options = f"--reason {reason} {work.options}".rstrip()
-    return f"cardsign keys revoke {options} -- {' '.join(typed)}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from cardsign.errors import (
     FileFault,
@@ -44,7 +45,7 @@ from cardsign.issuer.tasks import (
     key_holder,
 )
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
 from cardsign.keys.history import (
     StatementHistory,
@@ -52,15 +53,17 @@ from cardsign.keys.history import (
     has_ended,
     kept_keyset,
     note_keyset,
+    stored_with_stolen,
     unlisted_roots,
 )
-from cardsign.keys.model import KeyRecord
+from cardsign.keys.model import KeyRecord, RevocationReason, same_custody
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.times import day
 
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
     "prepublish": "prepublished",
     "activate": "activated",
@@ -88,7 +91,8 @@ def rotate_keys(work: Work, *, only_cards: bool = False) -> Progress:
     progress = rotate(work, only_cards=only_cards)
     if has_ended(work.store.load(), kept_keyset(work.store)):
         return progress
-    return warned(work, progress, work.store.state.keys)
+    progress = warned(work, progress, work.store.state.keys)
+    return replace(progress, left=(*progress.left, *endangered(work)))
 
 
 def leave_out_strangers(work: Work) -> None:
@@ -158,6 +162,44 @@ def warned(work: Work, progress: Progress, records: Sequence[KeyRecord]) -> Prog
         what, command = explain_trust(work, keys)
         told.append(Task("you", what, progress.left[0].command if progress.left else command, end))
     return replace(progress, left=(*progress.left, *told))
+
+
+def endangered(work: Work) -> Iterator[Task]:
+    """The keys that a thief may have taken with a stolen one, until each has ended."""
+    state, keyset = work.store.load(), kept_keyset(work.store)
+    others, only = stored_with_stolen(state, keyset)
+    stolen = ", ".join(
+        short_kid(key.kid)
+        for key in state.keys
+        if key.revoked_because == "compromised"
+        and any(same_custody(key, other) for other in (*others, *only))
+    )
+    if others:
+        names = ", ".join(key.named for key in others)
+        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
+        yield Task("you", what, revoke_command(work, "compromised", others))
+    if only:
+        names = ", ".join(key.named for key in only)
+        what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
+        if keyset and keyset.recovery:
+            who, command = "the holder of the recovery key", RECOVER
+            what += ", so the recovery key has to open a new epoch"
+        else:
+            who, command = "you", ADD_ROOT
+            what += ", and there is no recovery key: list another root, then revoke this one"
+        yield Task(who, what, command)
+
+
+def revoke_command(work: Work, reason: RevocationReason, records: Sequence[KeyRecord]) -> str:
+    """The command that revokes keys, each by the beginning of its kid where no other begins so."""
+    keys, typed = work.store.load().keys, []
+    for record in records:
+        start = record.kid[:8]
+        same = sum(any(name.startswith(start) for name in one.names) for one in keys)
+        # A kid may begin with a dash, and an imported one may hold what a shell reads.
+        typed.append(shlex.quote(start if same == 1 else record.kid))
+    options = f"--reason {reason} {work.options}".rstrip()
+    return f"cardsign keys revoke {options} -- {' '.join(typed)}"
 
 
 # Keys.

@@ -34,6 +34,7 @@ from cardsign.keys.history import (
     awaits_recovery,
     has_ended,
     holders_left,
+    stored_with_stolen,
     unlisted_roots,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
@@ -133,6 +134,7 @@ def coming_findings(
         *_settings(settings),
         *_without_card_key(known.state),
         *_due(known.state, settings, now, within),
+        *_stored_with_stolen(known),
         *_standbys(known.state),
         *_cards(known.state, now),
         *_extended_cards(known, now, within),
@@ -195,6 +197,15 @@ def _due(
             when = "is due" if due <= now else f"will be due at {second(due)}"
             level: Level = "alarm" if within else "note"
             yield Concern("doctor.due", level, f"{step.what}: {when}", real=due)
+
+
+def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
+    """Keys that a thief may have taken with a stolen one, and that still count."""
+    others, only = stored_with_stolen(known.state, known.keyset)
+    if keys := [*others, *only]:
+        names = ", ".join(key.named for key in keys)
+        message = f"a thief may have {names} too: stored with a stolen key, and not replaced yet"
+        yield Concern("doctor.may_be_stolen", "alarm", message)
 
 
 def _standbys(state: StoreState) -> Iterator[Concern]:

@@ -16,7 +16,14 @@ from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.lifecycle import keep_keyset
-from cardsign.keys.model import ENDED, HeldRelease, KeyRecord, StatementsHeld, StoreState
+from cardsign.keys.model import (
+    ENDED,
+    HeldRelease,
+    KeyRecord,
+    StatementsHeld,
+    StoreState,
+    suspects,
+)
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import (
@@ -317,6 +324,28 @@ def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> boo
         for quorum in (keyset.root, keyset.recovery)
         if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
     )
+
+
+def stored_with_stolen(
+    state: StoreState, keyset: KeysetStatement | None
+) -> tuple[list[KeyRecord], list[KeyRecord]]:
+    """Return the keys that a thief may have taken as well, and have not ended.
+
+    Returns:
+        Those that can be revoked, online keys before roots; and the roots without which no
+        statement could be signed.
+    """
+    endangered = suspects(state)
+    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
+    usable = [
+        key
+        for key in sorted(state.keys, key=lambda key: not key.rotates)
+        if key.thumbprint in endangered
+        and key.state not in ENDED
+        and (key.rotates or keyset is None or key.thumbprint in roots)
+    ]
+    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
+    return [key for key in usable if key not in only], only
 
 
 def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
