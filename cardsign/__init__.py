@@ -8,6 +8,7 @@ These are the names that most programs need; the others are in the rooms, such a
 :mod:`cardsign.trust`. Names that no ``__all__`` lists are internal and may change in any release.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from cardsign.lazy import lazy_names
@@ -49,3 +50,6 @@ if TYPE_CHECKING:
 
 __version__ = "1.0.0rc1"
 __getattr__ = lazy_names(__name__)
+
+# Quiet, unless the program that uses the package listens.
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""What costs nothing until it is asked for: the names of a room (PEP 562), and logging."""
+"""The names of a room, loaded when they are asked for (PEP 562)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import CodeType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from logging import Logger
 
 
 def lazy_names(package: str) -> Callable[[str], object]:
@@ -47,16 +43,3 @@ def _homes(package: str, code: CodeType) -> dict[str, str]:
             homes[step.argval] = module
     homes.pop(lazy_names.__name__, None)
     return homes
-
-
-# Standard logging under ``cardsign``: quiet, unless the program that uses the package listens.
-
-
-def logger(name: str) -> Logger:
-    """The logger of a module, asked for when there is something to say: most runs say nothing."""
-    import logging
-
-    root = logging.getLogger("cardsign")
-    if not root.handlers:
-        root.addHandler(logging.NullHandler())
-    return logging.getLogger(name)

@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
 
 from cardsign.card.strictjson import parse_object
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FORMAT: Final = 3
-#: States that are neither read nor digested again while they are the same; a command loads often.
-MAX_READ_BEFORE: Final = 4
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
 MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
@@ -620,7 +618,6 @@ def dump_state(state: StoreState) -> bytes:
     return (json.dumps({"format": FORMAT, **_members(state)}, indent=2) + "\n").encode("ascii")
 
 
-@lru_cache(maxsize=MAX_READ_BEFORE)
 def state_digest(state: StoreState) -> str:
     """The SHA-256, in hex, of a state without the head of its log, which its line carries."""
     members = _members(replace(state, audit=AuditHead()))
@@ -628,9 +625,8 @@ def state_digest(state: StoreState) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-@lru_cache(maxsize=MAX_READ_BEFORE)
 def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
-    """Read what :func:`dump_state` wrote; the same bytes are not read again.
+    """Read what :func:`dump_state` wrote.
 
     Not checked: that the audit log tells of it; see :func:`cardsign.keys.audit.check_vouched`.
 

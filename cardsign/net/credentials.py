@@ -35,7 +35,6 @@ from cardsign.errors import (
 )
 from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.keys.signers.base import SignerUri, parse_uri
-from cardsign.lru import Lru
 from cardsign.net.endpoints import Endpoint
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, OtherStatus, fetch_document
 from cardsign.urls import Origin, Url, parse_origin
@@ -522,7 +521,7 @@ class TokenCache:
     """Tokens that still hold, for any number of threads."""
 
     def __init__(self) -> None:
-        self._tokens: Lru[tuple[object, TokenRequest], tuple[str, float]] = Lru(MAX_TOKENS)
+        self._tokens: dict[tuple[object, TokenRequest], tuple[str, float]] = {}
 
     def get(
         self,
@@ -544,16 +543,18 @@ class TokenCache:
         if now < end:
             return token
         token, lasts = ask()
-        self._tokens.drop(key)
+        self._tokens.pop(key, None)
         if lasts > 0:
-            self._tokens.put(key, (token, now + lasts))
+            if len(self._tokens) >= MAX_TOKENS:
+                self._tokens.clear()
+            self._tokens[key] = (token, now + lasts)
         return token
 
     def drop(self, client: object) -> None:
         """Forget a client's tokens: its peer refuses one."""
-        for key in self._tokens.listed():
+        for key in list(self._tokens):
             if key[0] == client:
-                self._tokens.drop(key)
+                self._tokens.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,8 +16,6 @@ from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
-from cardsign.lazy import logger
-from cardsign.lru import Lru
 from cardsign.net.connection import Clock, Deadline, in_thread
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
@@ -55,6 +54,7 @@ from cardsign.urls import (
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import VerdictCache, reach_verdict
 
+_LOG: Final = logging.getLogger(__name__)
 NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
 
 
@@ -195,7 +195,7 @@ class Refresher:
     def __init__(self, ask_for: Callable[[TrustedIssuer], Fetcher], clock: Clock) -> None:
         self._ask_for = ask_for
         self._clock = clock
-        self._last: Lru[tuple[str, str], _LastRefresh] = Lru(MAX_REFRESHES)
+        self._last: dict[tuple[str, str], _LastRefresh] = {}
         self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
         self._flights = SingleFlight()
 
@@ -226,7 +226,9 @@ class Refresher:
             if found.has_failed:  # which does not replace what was had before
                 whole = before.whole if before else NO_STATEMENTS
                 found = replace(found, supplied=found.supplied.joined(whole))
-            self._last.put(issuer, _LastRefresh(found, now, _held(known), whole))
+            if len(self._last) >= MAX_REFRESHES:
+                self._last.clear()
+            self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
             return found
 
         flight = (*issuer, _held(known))
@@ -402,7 +404,7 @@ class Discoverer:
             raise
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
             what = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
-            logger(__name__).error(what, exc_info=crash)
+            _LOG.error(what, exc_info=crash)
             return question.no_verdict(url, None, Reason.of("peer.not_examined", what))
         return found
 

@@ -19,7 +19,6 @@ from threading import Lock
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from cardsign.errors import CardRefused, FetchFailed
-from cardsign.lru import Lru
 from cardsign.net.connection import Clock
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
@@ -204,8 +203,8 @@ def same_version(said: Headers, asked: Headers) -> bool:
     )
 
 
-class AnswerCache(Lru[Hashable, CachedAnswer]):
-    """Good answers of before, fresh or not.
+class AnswerCache:
+    """Good answers of before, fresh or not, for any number of threads; the oldest go first.
 
     Args:
         max_entries: Answers kept at most.
@@ -216,7 +215,37 @@ class AnswerCache(Lru[Hashable, CachedAnswer]):
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         if max_entries < 1 or max_bytes < 1:
             raise ValueError("a cache holds at least one entry and one byte")
-        super().__init__(max_entries, room=max_bytes, cost=CachedAnswer.cost)
+        self._max_entries, self._max_bytes = max_entries, max_bytes
+        self._answers: dict[Hashable, CachedAnswer] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: Hashable) -> CachedAnswer | None:
+        """Return the answer that is kept."""
+        return self._answers.get(key)
+
+    def put(self, key: Hashable, answer: CachedAnswer) -> None:
+        """Keep an answer in place of the one before; not one that is larger than the cache."""
+        with self._lock:
+            self._drop(key)
+            if answer.cost() > self._max_bytes:
+                return
+            self._answers[key] = answer
+            self._bytes += answer.cost()
+            while len(self._answers) > self._max_entries or self._bytes > self._max_bytes:
+                self._drop(next(iter(self._answers)))
+
+    def drop(self, key: Hashable) -> None:
+        """Forget an answer."""
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        if (answer := self._answers.pop(key, None)) is not None:
+            self._bytes -= answer.cost()
 
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
@@ -295,7 +324,7 @@ class DocumentFetcher:
         self._ceiling = ceiling
         self._flights: SingleFlight[tuple[CacheKey, int, bool], FetchResult] = SingleFlight()
         self._cooldown = timedelta(seconds=cooldown)
-        self._hurried: Lru[Url, datetime] = Lru(MAX_COOLING)  # when asked out of turn
+        self._hurried: dict[Url, datetime] = {}  # when asked out of turn
         self._lock = Lock()
 
     @property
@@ -344,7 +373,9 @@ class DocumentFetcher:
         with self._lock:
             hurries = fresh and not self._is_cooling(asked)
             if hurries:  # the next one has to wait
-                self._hurried.put(asked, self._now())
+                if len(self._hurried) >= MAX_COOLING:
+                    self._hurried.clear()
+                self._hurried[asked] = self._now()
         return self._flights.do(
             (out_of_turn,) if hurries else (out_of_turn, in_turn),
             partial(self._request, key, max_bytes, hurries),

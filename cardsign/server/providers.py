@@ -29,7 +29,6 @@ from cardsign.card.security import PROVIDERS, ProviderType, Scheme, schemes_of
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp
-from cardsign.lru import Lru
 from cardsign.server.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ class KnownCredentials:
 
     def __init__(self, now: Now) -> None:
         self._now = now
-        self._held: Lru[bytes, tuple[Claims, float, Any]] = Lru(MAX_CACHED)
+        self._held: dict[bytes, tuple[Claims, float, Any]] = {}
 
     def get(self, digest: bytes, version: Callable[[], Any] = lambda: None) -> Claims | None:
         """What is known of a credential, if that still holds; only then the version is asked."""
@@ -235,7 +234,9 @@ class KnownCredentials:
 
     def put(self, digest: bytes, claims: Claims, until: float, version: Any = None) -> None:
         """Keep what was found out until a time, in Unix seconds."""
-        self._held.put(digest, (claims, until, version))
+        if len(self._held) >= MAX_CACHED:
+            self._held.clear()
+        self._held[digest] = (claims, until, version)
 
 
 def bearer_of(request: Asked) -> str | None:

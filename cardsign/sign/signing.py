@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
@@ -48,8 +47,6 @@ from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import verdict_on
 
-#: Sets of keys kept for the check of what they signed.
-MAX_HOLDERS: Final = 16
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
@@ -375,7 +372,6 @@ def self_check(
         raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
-@lru_cache(maxsize=MAX_HOLDERS)
 def _holder(keys: tuple[PublicKey, ...]) -> tuple[Policy, IssuerTrust]:
     """Whom an outsider trusts who has these keys alone."""
     policy = Policy.from_jwks(JwkSet.of(keys), name="the signer")

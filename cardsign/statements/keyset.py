@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
@@ -225,11 +224,6 @@ class KeysetStatement:
         return utc(self.exp - (self.exp - self.iat) // 3)
 
 
-#: Keyset statements that are not read again; an issuer's whole history is read at each step.
-MAX_READ_BEFORE: Final = 64
-
-
-@lru_cache(maxsize=MAX_READ_BEFORE)
 def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
     """Read a keyset statement (K1 to K4, and the span of K9). No signature is verified.
 

@@ -8,6 +8,7 @@ that are read hold for one verification and are stored nowhere else.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -19,7 +20,6 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import leads_outside, locked, outside, read_bytes, write_atomic
-from cardsign.lazy import logger
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import keyset_id
@@ -33,6 +33,8 @@ from cardsign.trust.policy import (
     raise_floor,
 )
 from cardsign.trust.state import DirectoryStates, IssuerStates, time_of
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: The environment variable that names the policy.
 POLICY_VARIABLE: Final = "CARDSIGN_TRUST"
@@ -318,7 +320,7 @@ def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
         _write(path, held, held | raised)
     for name in raised:
         if raised[name] != held.get(name):
-            logger(__name__).info("%s: its floor in %s was raised", name, path)
+            _LOG.info("%s: its floor in %s was raised", name, path)
 
 
 def remove_floor(path: Path, name: str) -> None:

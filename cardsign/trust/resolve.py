@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,8 +19,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.lazy import logger
-from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor
@@ -43,6 +42,8 @@ from cardsign.trust.policy import (
 from cardsign.trust.state import IssuerState, pin_of, rollback_floor
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,
 #: ``hinders`` leaves it open whether a card is current, ``notes`` decides nothing.
@@ -203,9 +204,13 @@ def resolve_issuer(
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
     trust = resolution.result()
     lasts = not any(reason.code in _TIMED for _, reason in trust.found)
-    if lasts and not historic and (state is None or not resolution.has_kept):
+    is_small = supplied.size <= MAX_RESOLVED_BYTES
+    if lasts and is_small and not historic and (state is None or not resolution.has_kept):
         _ = trust._by_kid, trust.blocks, trust.hindrances, trust.notes  # made once, for all times
-        _RESOLVED.put((issuer.policy, issuer.name), (about, trust, _until(trust)))
+        sizes = [kept[0][-1].size for kept in list(_RESOLVED.values())]
+        if len(sizes) >= MAX_RESOLVED or sum(sizes) + supplied.size > MAX_RESOLVED_BYTES:
+            _RESOLVED.clear()
+        _RESOLVED[issuer.policy, issuer.name] = (about, trust, _until(trust))
     return trust
 
 
@@ -220,12 +225,10 @@ _TIMED: Final = frozenset(
 
 #: Results; each holds the statements on which it rests, some 20 KiB.
 MAX_RESOLVED: Final = 1024
-#: Bytes of the statements supplied for them; a long history has 2 MiB.
+#: Bytes of the statements supplied for all of them; a long history has 2 MiB.
 MAX_RESOLVED_BYTES: Final = 16 * 1024 * 1024
 #: What was resolved before, one result for each issuer of each policy, and until when it holds.
-_RESOLVED: Final = Lru[tuple[str, str], tuple[_About, IssuerTrust, float]](
-    MAX_RESOLVED, room=MAX_RESOLVED_BYTES, cost=lambda kept: kept[0][-1].size
-)
+_RESOLVED: Final[dict[tuple[str, str], tuple[_About, IssuerTrust, float]]] = {}
 
 
 def _resolved_before(about: _About, now: datetime) -> IssuerTrust | None:
@@ -497,7 +500,7 @@ class _Resolution:
     def _tell(self, message: str, what: str) -> None:
         """Log what is remembered from now on; without states nothing is."""
         if self.given is not None and not self.historic:
-            logger(__name__).info(message, self.issuer.name, what)
+            _LOG.info(message, self.issuer.name, what)
 
     def _keep(self, state: IssuerState) -> None:
         if not self.historic:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final
@@ -37,7 +37,6 @@ from cardsign.files import (
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
-from cardsign.lazy import logger
 from cardsign.reasons import Reason
 from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, keyset_id, read_keyset
@@ -54,6 +53,8 @@ from cardsign.trust.policy import (
     raise_floor,
 )
 from cardsign.urls import parse_place, parse_url
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
@@ -319,7 +320,7 @@ class DirectoryStates(IssuerStates):
                 self.keep(issuer, IssuerState.begin(issuer))
             names = {*self._begun_names(), file.name}
             write_atomic(self.path / _BEGUN, _lines(sorted(names)), mode=PRIVATE_MODE)
-        logger(__name__).info("%s is remembered from now on, in %s", issuer.name, file)
+        _LOG.info("%s is remembered from now on, in %s", issuer.name, file)
 
     def _begun_names(self) -> list[str]:
         """The files of all issuers that were ever remembered here."""
@@ -523,8 +524,6 @@ STATE_FORMAT: Final = "cardsign-state/1"
 #: Bytes. Two statements and a key set of 64 KiB each, escaped, and 256 URLs of 2 KiB.
 MAX_STATE_BYTES: Final = 1024 * 1024
 
-#: Files whose state is not read again for as long as their bytes are the same.
-MAX_READ_BEFORE: Final = 64
 _MAX_DEPTH: Final = 8
 
 
@@ -554,7 +553,6 @@ def _written(value: Any) -> Any:
     return value
 
 
-@lru_cache(maxsize=MAX_READ_BEFORE)
 def read_state(data: bytes, name: str) -> IssuerState:
     """Read what :func:`state_bytes` wrote for `name`. No signature is verified again.
 

@@ -28,7 +28,6 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
-from cardsign.lru import Lru
 from cardsign.reasons import Reason
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
@@ -106,11 +105,12 @@ def reach_verdict(
         trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
         judge = partial(_judged, untrusted_bytes, expect, policy, trust, now, historic, stop_early)
-        if cache is None:
+        matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
+        report = cache.get(matter, now) if cache is not None else None
+        if report is None:
             report = judge()
-        else:
-            matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
-            report = cache.verdict(matter, now, judge)
+            if cache is not None:
+                cache.put(matter, report)
     return report
 
 
@@ -421,7 +421,7 @@ def _unsigned_reasons(card: Card) -> Iterator[Reason]:
 
 
 #: Verdicts; one holds a card as ASCII JSON and its payload: some 10 KiB each, seldom more.
-DEFAULT_CAPACITY: Final = 1024
+MAX_VERDICTS: Final = 1024
 #: All that a verdict is about, but for the time; two that are equal get one verdict.
 Matter: TypeAlias = tuple[object, ...]
 
@@ -434,50 +434,36 @@ def _matter(
     stop_early: bool,
 ) -> Matter:
     digest = sha256(untrusted_bytes).digest()
-    return digest, expect, policy.digest, trust.fingerprint, stop_early
+    return expect, digest, policy.digest, trust.fingerprint, stop_early
 
 
 class VerdictCache:
-    """A bounded cache of trusted verdicts, for any number of threads.
+    """The last trusted verdict on each subject, such as a URL, for any number of threads.
 
     Verdicts other than ``trusted`` are not kept: what was missing may have come meanwhile.
-
-    Args:
-        capacity: Verdicts kept at most; the one used longest ago goes first.
     """
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
-        if capacity < 1:
-            raise ValueError("capacity must be at least 1")
+    def __init__(self) -> None:
         # The card apart, as JSON text: no caller who changes his card can change the kept one.
-        self._verdicts: Lru[Matter, tuple[dict[str, Any], str]] = Lru(capacity)
-
-    def __bool__(self) -> bool:
-        return True  # an empty cache is one
+        self._verdicts: dict[object, tuple[Matter, dict[str, Any], str]] = {}
 
     def __len__(self) -> int:
         return len(self._verdicts)
 
-    def verdict(self, matter: Matter, now: datetime, judge: Callable[[], Report]) -> Report:
-        """The verdict reached before in the same matter, or a new one, which is kept."""
-        report = self.get(matter, now)
-        if report is None:
-            report = judge()
-            self.put(matter, report)
-        return report
-
     def get(self, matter: Matter, now: datetime) -> Report | None:
-        """The verdict reached before in the same matter, if it still holds; as of now."""
-        members, card = self._verdicts.get(matter) or ({}, "")
-        if not members or not _holds(members["checked_at"], now, members["valid_until"]):
+        """Return the verdict reached before in the same matter, if it still holds; as of now."""
+        last, members, card = self._verdicts.get(matter[0]) or ((), {}, "")
+        if last != matter or not _holds(members["checked_at"], now, members["valid_until"]):
             return None
         return Report(**{**members, "checked_at": now, "card": json.loads(card)})
 
     def put(self, matter: Matter, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
         if report.verdict == "trusted":
-            members = {one.name: getattr(report, one.name) for one in fields(report)}
-            self._verdicts.put(matter, (members, json.dumps(members.pop("card"))))
+            members = {field.name: getattr(report, field.name) for field in fields(report)}
+            if len(self._verdicts) >= MAX_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[matter[0]] = (matter, members, json.dumps(members.pop("card")))
 
 
 def _holds(since: datetime | None, now: datetime, until: datetime | None) -> bool:

@@ -49,7 +49,7 @@ def test_the_file_is_found_below_the_store(store, es256):
 
     signer = open_signer(record.custody, record.public, Access(secrets), base=store.path)
 
-    record.public.check(b"input", signer.sign(b"input"))
+    sign_payload(b"{}", signer, typ="JOSE")
     assert asked == ["passphrase"]
 
 
@@ -320,7 +320,7 @@ def test_another_package_adds_a_scheme(plugin, es256, another_es256):
     """It signs with the user's leave, and is verified as ours are."""
     access = Access(unasked, SignerPolicy(uris=frozenset({"remote:k"})))
     public = fetch_public("remote:k", access)
-    public.check(b"input", open_signer("remote:k", public, access, base=ROOT).sign(b"input"))
+    sign_payload(b"{}", open_signer("remote:k", public, access, base=ROOT), typ="JOSE")
     with pytest.raises(SignerFault) as caught:
         open_signer("remote:k", another_es256.public, access, base=ROOT).sign(b"input")
     assert caught.value.code == "signer.wrong_key"

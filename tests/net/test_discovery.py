@@ -140,7 +140,7 @@ def test_a_changed_card_is_checked(
     checks = counted(monkeypatch)
     met.clock.pass_by(301)
     assert looked(met).verdict == "trusted"
-    assert len(checks) == 2  # one of the card, one of the release
+    assert len(checks) == 4  # one of the card, one of the release, two of the keyset
 
 
 @pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])

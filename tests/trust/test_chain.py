@@ -473,10 +473,10 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
     calls = 0
     check = PublicKey.check
 
-    def counted(self: PublicKey, signing_input: bytes, signature: bytes) -> None:
+    def counted(self: PublicKey, protected: str, payload: bytes, signature: bytes) -> None:
         nonlocal calls
         calls += 1
-        check(self, signing_input, signature)
+        check(self, protected, payload, signature)
 
     history = History()
     for _ in range(11):

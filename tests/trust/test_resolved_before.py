@@ -23,6 +23,7 @@ from cardsign.trust import (
     TrustedIssuer,
     resolve_issuer,
 )
+from cardsign.trust.resolve import _RESOLVED
 from cardsign.urls import may_stand_at, parse_place, parse_url
 from tests.jose.statement_making import DAY, NOW, T0, entry, key
 from tests.trust.establishing import anchored, enrolled
@@ -200,7 +201,7 @@ def test_O18_long_histories_take_a_bounded_room(
     issuer: TrustedIssuer, state: IssuerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is too large is resolved anew each time, and says the same."""
-    monkeypatch.setattr("cardsign.trust.resolve._RESOLVED.room", len(NEWEST))
+    monkeypatch.setattr("cardsign.trust.resolve.MAX_RESOLVED_BYTES", len(NEWEST))
     junk = b"x"
 
     first, second = (resolved(issuer, state, NOW, NEWEST, junk) for _ in range(2))
@@ -216,8 +217,9 @@ def test_O18_results_kept_are_bounded(
     most: int,
     is_kept: bool,
 ) -> None:
-    """The result of another issuer takes the place of the oldest."""
-    monkeypatch.setattr("cardsign.trust.resolve._RESOLVED.most", most)
+    """When they are full, they begin anew."""
+    monkeypatch.setattr("cardsign.trust.resolve.MAX_RESOLVED", most)
+    _RESOLVED.clear()
     first = resolved(issuer, state, NOW, NEWEST, b"x")
     resolved(replace(issuer, name="another"), state, NOW, NEWEST)
     assert (resolved(issuer, state, NOW, NEWEST, b"x").found is first.found) is is_kept

@@ -35,8 +35,8 @@ from tests.verify.tides import Tides, card_of, current, later
 class Watched(VerdictCache):
     """A cache that says whether it was of use the last time."""
 
-    def __init__(self, capacity: int = 8) -> None:
-        super().__init__(capacity)
+    def __init__(self) -> None:
+        super().__init__()
         self.hits: list[bool] = []
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
@@ -55,16 +55,6 @@ def test_the_same_matter_gets_the_same_verdict() -> None:
     assert cache.hits == [False, True]
     assert second == replace(first, checked_at=later(60))
     assert second == tides.says(now=later(60))
-
-
-def test_an_empty_cache_is_one() -> None:
-    """Its truth is not its length."""
-    cache = VerdictCache()
-
-    assert cache
-    assert len(cache) == 0
-    Tides().says(cache=cache)
-    assert len(cache) == 1
 
 
 OTHER_MATTERS: dict[str, Callable[[Tides], dict[str, Any]]] = {
@@ -195,29 +185,21 @@ def test_what_a_caller_does_to_a_report_does_not_reach_the_cache() -> None:
     assert cache.hits == [False, True, True]
 
 
-def test_O18_a_cache_is_bounded() -> None:
-    """What was used longest ago goes first."""
-    tides, cache = Tides(), Watched(2)
-    cards = {name: card_of() + b" " * at for at, name in enumerate("abc", 1)}
-    for name, hit in (
-        ("a", False),
-        ("b", False),
-        ("a", True),
-        ("c", False),
-        ("a", True),
-        ("b", False),
-        ("c", False),
-    ):
-        tides.says(cards[name], cache=cache)
-        assert cache.hits[-1] == hit, name
+def test_one_verdict_is_kept_of_a_subject() -> None:
+    """The last one: a URL serves one card at a time."""
+    tides, cache = Tides(), Watched()
+    for card in (card_of(), card_of() + b" ", card_of()):
+        tides.says(card, cache=cache)
+    assert (cache.hits, len(cache)) == ([False] * 3, 1)
+
+
+def test_O18_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins anew when it is full."""
+    monkeypatch.setattr("cardsign.verify.verdict.MAX_VERDICTS", 2)
+    cache, report = VerdictCache(), Tides().says()
+    for number in range(5):
+        cache.put((number, "the rest"), report)
         assert len(cache) <= 2
-
-
-@pytest.mark.parametrize("capacity", [0, -1])
-def test_a_cache_holds_something(capacity: int) -> None:
-    """Or it is none."""
-    with pytest.raises(ValueError, match="capacity"):
-        VerdictCache(capacity)
 
 
 def test_nobody_s_card_is_not_looked_up() -> None:
@@ -230,9 +212,9 @@ def test_nobody_s_card_is_not_looked_up() -> None:
 
 
 def test_threads_share_a_cache() -> None:
-    """It stays bounded, and each gets the verdict on his own card."""
+    """Each gets the verdict on his own card."""
     keys = KeysAnchor(JwkSet.of([key("card").public]))
-    tides, cache = Tides(anchor=keys, freshness="waived"), VerdictCache(3)
+    tides, cache = Tides(anchor=keys, freshness="waived"), VerdictCache()
     cards = [card_of(card={**PORTABLE, "version": str(number)}) for number in range(6)]
     together = threading.Barrier(8)
 
@@ -243,7 +225,7 @@ def test_threads_share_a_cache() -> None:
             number = (thread + turn) % len(cards)
             report = tides.says(cards[number], cache=cache)
             assert report.card is not None
-            versions.append(report.card["version"] == str(number) and len(cache) <= 3)
+            versions.append(report.card["version"] == str(number))
         return versions
 
     with ThreadPoolExecutor(8) as pool:
