@@ -106,7 +106,6 @@ def init_keys(
     alg: SigningAlg = "ES256",
     actor: str = "",
     heads: SeenHeads | None = None,
-    random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with a card key and no statements.
 
@@ -121,7 +120,6 @@ def init_keys(
         alg: Of the card key.
         actor: Who the audit log says it was.
         heads: What the user saw of the logs of key stores before.
-        random: Gives that many fresh bytes.
 
     Raises:
         UsageFault, FileFault: As :func:`check_new_folder`.
@@ -130,7 +128,7 @@ def init_keys(
     origin = check_new_folder(folder, origin)
     secret = passphrase()
     store = create_store(keystore, actor=actor, heads=heads)
-    made = store.add_key(PrivateKey.generate(alg), secret, now=now, random=random)
+    made = store.add_key(PrivateKey.generate(alg), secret, now=now, random=os.urandom)
     _write_config(folder, keystore, origin, publish, card)
     return NewIssuer({"card": made.kid})
 
@@ -150,7 +148,6 @@ def init_issuer(
     recovery_out: Path | None = None,
     actor: str = "",
     heads: SeenHeads | None = None,
-    random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with root, card, release and recovery keys and the first statements.
 
@@ -173,14 +170,14 @@ def init_issuer(
         if is_taken(place):
             raise FileFault("file.exists", "a key store is here already", path=str(place))
     secrets = passphrases()
-    recovery, text = _make_recovery(secrets, recovery_out, random)
+    recovery, text = _make_recovery(secrets, recovery_out)
     private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
     store = create_store(keystore, actor=actor, heads=heads)
     apart = None if root_keystore == keystore else root_keystore
     roots = create_store(apart, actor=actor, heads=heads) if apart else store
     for role, key in private.items():
         where, secret = roots if role == "root" else store, getattr(secrets, role)
-        where.add_key(key, secret, now=now, random=random, roles=(role,), holder=holder)
+        where.add_key(key, secret, now=now, random=os.urandom, roles=(role,), holder=holder)
     plan = KeysetPlan(
         checked.partition("://")[2],
         (checked,),
@@ -197,7 +194,7 @@ def init_issuer(
 
 
 def _make_recovery(
-    secrets: IssuerPassphrases, file: Path | None, random: Callable[[int], bytes]
+    secrets: IssuerPassphrases, file: Path | None
 ) -> tuple[PrivateKey | None, bytes | None]:
     """The recovery key if one is wanted, and its text if it went into no file."""
     if secrets.recovery is None:
@@ -209,7 +206,7 @@ def _make_recovery(
             "the recovery key must have a passphrase of its own",
             hint="Choose another one for the recovery key, so that a thief of one has not both.",
         )
-    recovery, text = make_recovery_key(secrets.recovery, random=random)
+    recovery, text = make_recovery_key(secrets.recovery)
     if file is None:
         return recovery, text
     create_private(file, text)

@@ -26,17 +26,12 @@ RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
 _ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
 
 
-def make_recovery_key(
-    passphrase: bytes,
-    *,
-    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
-    random: Callable[[int], bytes] = os.urandom,
-) -> tuple[PrivateKey, bytes]:
+def make_recovery_key(passphrase: bytes) -> tuple[PrivateKey, bytes]:
     """Make a recovery key, and the encrypted text of it that its holder gets."""
-    private = new_key()
+    private = PrivateKey.generate("ES256")
     label = KeyLabel.of(private.public)
     data = private.to_pkcs8_der()
-    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=random)
+    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=os.urandom)
 
 
 def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
@@ -71,8 +66,6 @@ def recover(
     root_holder: str | None = None,
     new_recovery_out: Path | None = None,
     drop: Sequence[str] = (),
-    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
-    random: Callable[[int], bytes] = os.urandom,
 ) -> tuple[KeysetDraft, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
@@ -87,7 +80,6 @@ def recover(
         root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
         drop: Kids or thumbprints of online keys that the draft leaves out.
-        new_key, random: Make a key, and that many fresh bytes.
 
     Returns:
         The draft, signed by the recovery key and the new root; and that root, which is kept now.
@@ -106,10 +98,10 @@ def recover(
     holder = root_holder or previous.root.keys[0].holder
     old, secret = recovery()
     if is_new:
-        drop = [*drop, *_replace_online(work, previous, passphrase, new_key, random)]
-    root, renewed, envelope = new_key(), None, b""
+        drop = [*drop, *_replace_online(work, previous, passphrase)]
+    root, renewed, envelope = PrivateKey.generate("ES256"), None, b""
     if new_recovery_out is not None:
-        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
+        renewed, envelope = make_recovery_key(secret)
     plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
     with of_the_user("the draft"):
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
@@ -119,7 +111,9 @@ def recover(
     new_secret = passphrase("root")
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
-    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    record = store.add_key(
+        root, new_secret, now=now, random=os.urandom, roles=("root",), holder=holder
+    )
     return draft, record
 
 
@@ -146,17 +140,15 @@ def _replace_online(
     work: Work,
     previous: KeysetStatement,
     passphrase: Callable[[str], bytes],
-    new_key: Callable[[], PrivateKey],
-    random: Callable[[int], bytes],
 ) -> tuple[str, ...]:
     """Make a card and a release key in a new store; returns the listed keys that are lost."""
     store, now = work.store, work.now
     for role in _ONLINE:
         if not any(role in key.roles for key in store.state.keys):
             holder = next((key.holder for key in previous.keys if role in key.roles), None)
-            made = new_key()
+            made = PrivateKey.generate("ES256")
             secret = passphrase(role)
-            store.add_key(made, secret, now=now, random=random, roles=(role,), holder=holder)
+            store.add_key(made, secret, now=now, random=os.urandom, roles=(role,), holder=holder)
     ours = {key.thumbprint for key in store.state.keys}
     listed = (key.public.thumbprint for key in previous.keys)
     return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
