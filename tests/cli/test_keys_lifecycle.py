@@ -316,7 +316,7 @@ def test_an_edited_log_is_told(cardsign: Cardsign, keystore: DirectoryStore) -> 
     log = keystore.path / "audit.jsonl"
     log.write_bytes(log.read_bytes().replace(b"ES256", b"RS256"))
 
-    for command in (("audit", "verify"), ("audit",), ("doctor",)):
+    for command in (("audit", "verify"), ("audit", "list"), ("doctor",)):
         ended = cardsign("keys", *command)
         assert "keystore.audit_broken" in ended.err
         assert ended.status == (1 if command == ("doctor",) else 2)
@@ -327,10 +327,7 @@ def test_the_log_names_the_one_who_did_it(at_once: Cardsign) -> None:
     (line,) = at_once("keys", "audit", "list", "--json").json
 
     assert (line["event"], "@" in line["actor"]) == ("key-entered", True)
-    assert "key-entered" in at_once("keys", "audit").text
-    assert at_once("keys", "audit", "--json").json == [line]
-    misplaced = at_once("keys", "audit", "--json", "verify")
-    assert (misplaced.status, "options go after verify" in misplaced.err) == (2, True)
+    assert "key-entered" in at_once("keys", "audit", "list").text
 
 
 def test_settings_are_read_strictly(cardsign: Cardsign, keystore: DirectoryStore) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.arguments import PATH, STDIO, option, write_output
-from cardsign.cli.commands import JSON_OPTION, Group, command, group
+from cardsign.cli.commands import Group, command, group
 from cardsign.cli.keys.custody import (
     export,
     generate,
@@ -23,7 +23,7 @@ from cardsign.cli.keys.custody import (
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import counted, is_json, print_table, printed, safe, say
+from cardsign.cli.talk import counted, print_table, printed, safe, say
 from cardsign.cli.views import (
     ahead_json,
     ahead_lines,
@@ -161,15 +161,9 @@ def doctor(
     return EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
 
 
-@group(invoke_without_command=True, params=[JSON_OPTION])
-@keystore_options
-@click.pass_context
-def audit(context: click.Context, keystore: KeystoreOptions) -> None:
+@group()
+def audit() -> None:
     """Show what happened to the keys: the audit log."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_audit, place=keystore.place)
-    elif keystore.place is not None or is_json():
-        raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
 
 
 @audit.command(
@@ -179,7 +173,7 @@ def audit(context: click.Context, keystore: KeystoreOptions) -> None:
 )
 @keystore_options
 def list_audit(keystore: KeystoreOptions) -> None:
-    """List the changes of the key store, oldest first. keys audit alone does the same."""
+    """List the changes of the key store, oldest first."""
     lines, _ = _verified(keystore)
     if printed([audit_json(line) for line in lines]):
         return
