@@ -21,14 +21,14 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import complain, printed, safe, say
 from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import members, render_verdict
-from cardsign.errors import CallFailed, UsageFault
+from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
 
 if TYPE_CHECKING:
     from cardsign.card.values import Json
     from cardsign.integrations.calling import Reply
-    from cardsign.net.credentials import CredentialStore
+    from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
     from cardsign.net.endpoints import Endpoint
     from cardsign.verifier import Verifier
@@ -51,8 +51,7 @@ DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 @option("--extended", "Fetch the extended card, at an endpoint that the trusted public card names.")
 @option(
     "--audience ID",
-    "For whom the extended card must be, as the issuer told you [default: as credentials.toml "
-    "says].",
+    "For whom the extended card must be, as the issuer told you; with --extended.",
 )
 @visit_options
 def fetch(
@@ -72,18 +71,21 @@ def fetch(
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
     refuse_two_documents(output)
-    if audience is not None and not extended:
-        raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
+    if extended != (audience is not None):
+        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
     if audience is not None and not AUDIENCE.fullmatch(audience):
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
-    verifier, public, credentials = named.visit(url)
+    verifier, public, credential = named.visit(url)
     name, report = public.url, public.report
-    if extended and report.verdict == "trusted":
+    if audience is not None and report.verdict == "trusted":
         from cardsign.net.extended import discover_extended
 
+        if credential is None:
+            what = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
+            raise CredentialFault("credential.none", what)
         found = discover_extended(
             public,
-            credentials,
+            credential,
             policy=verifier.policy,
             states=verifier.states,
             now=verifier.now,
@@ -247,7 +249,7 @@ def _calling() -> ModuleType:
 def _called(
     calling: ModuleType,
     named: VerifierOptions,
-    visited: tuple[Verifier, Discovery, CredentialStore],
+    visited: tuple[Verifier, Discovery, Credential | None],
     about: TaskOptions,
     message: str,
     timeout: float,
@@ -255,26 +257,24 @@ def _called(
     """Make the call, at an endpoint of the verified card."""
     import asyncio
 
-    from cardsign.net.credentials import demands_credentials
+    from cardsign.net.credentials import CredentialPlaces, demands_credentials
 
-    verifier, public, credentials = visited
+    verifier, public, credential = visited
     payload, policy = public.report.card or {}, verifier.policy
+    if credential is None and demands_credentials(payload):
+        say("the card demands credentials, and you name none (--credential); calling without")
     issuer = policy.find(verifier.expect or CardUrl(public.url))
-    destination = calling.call_destination(payload, issuer, policy, credentials)
-    owner = issuer.name if issuer is not None else ""
-    if credentials.is_for_extended_alone(owner):
-        say(f"what you have for {safe(owner)} is for extended cards; calling without")
-    elif destination.credential is None and demands_credentials(payload):
-        say("the card demands credentials, and you have none for it; calling without")
     settings = named.network.settings().for_issuer(issuer)
-    there = (payload, destination.endpoint, credentials.open(destination, payload, settings))
+    places = CredentialPlaces(public.url, policy, issuer)
+    endpoint, header = calling.call_destination(payload, places, credential, settings)
+    there = payload, endpoint, header
     how = {"settings": settings, "total_timeout": timeout}
     if about.get or about.cancel:
         work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
     else:
         work = calling.send_text(*there, message, task=about.task, context=about.context, **how)
     reply: Reply = asyncio.run(work)
-    return destination.endpoint, reply
+    return endpoint, reply
 
 
 def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:

@@ -47,11 +47,11 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.supplied import SuppliedStatements, read_statements
-from cardsign.urls import is_url, parse_origin, parse_url, without_userinfo
+from cardsign.urls import is_url, parse_origin, without_userinfo
 from cardsign.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
-    from cardsign.net.credentials import CredentialStore
+    from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
     from cardsign.net.fetch import FetchSettings
     from cardsign.net.fetcher import DocumentFetcher
@@ -229,6 +229,7 @@ class VerifierOptions:
     at: datetime | None = None
     network: NetworkOptions = field(default_factory=NetworkOptions)
     credential: str | None = None
+    client_id: str | None = None
 
     def verifier(self) -> Verifier:
         """Read what is named."""
@@ -306,33 +307,24 @@ class VerifierOptions:
             JwkSet.from_bytes(keys)
         return keys
 
-    def visit(self, url: str) -> tuple[Verifier, Discovery, CredentialStore]:
+    def visit(self, url: str) -> tuple[Verifier, Discovery, Credential | None]:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
-        from cardsign.net.credentials import (
-            FILE_NAME,
-            Credential,
-            CredentialSource,
-            CredentialStore,
-            read_credentials,
-        )
+        from cardsign.net.credentials import Credential, CredentialSource
 
-        verifier = self.verifier()
-        credentials: tuple[Credential, ...] = ()
+        if self.credential is None and self.client_id is not None:
+            what = "--client-id says whose secret --credential is: name both"
+            raise UsageFault("usage.conflict", what)
+        credential = None
         if self.credential is not None:
             source = CredentialSource.parse(self.credential)
-            with of_the_user("URL"):
-                credentials = (Credential(None, parse_url(url).origin, source),)
-        else:
-            from cardsign.keys.signers.access import user_file
-
-            if (path := user_file(os.environ, FILE_NAME)) is not None:
-                credentials = read_credentials(path)
+            credential = Credential(source, self.client_id or "", os.environ)
+        verifier = self.verifier()
         public = verifier.look_up(url)
         keep_lock(verifier)
-        return verifier, public, CredentialStore(credentials, os.environ)
+        return verifier, public, credential
 
 
 def _with_keys(
@@ -408,7 +400,12 @@ visit_options: Final = option_group(
     network_options,
     option(
         "--credential SOURCE",
-        "Where to read the credential: env:NAME, file:/PATH or exec:/PATH?arg=A. It is sent only "
-        "to the origin of URL [default: as your own credentials.toml says].",
+        "Where to read the credential: env:NAME or file:/PATH. It is sent only to an interface of "
+        "the verified card inside the issuer's origins; with --jwks alone, at the origin of URL.",
+    ),
+    option(
+        "--client-id ID",
+        "The OAuth client whose secret the credential is. It gets a token at the token URL of the "
+        "verified card, which must be inside the issuer's origins too.",
     ),
 )

@@ -26,7 +26,14 @@ from cardsign.card.values import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
 from cardsign.net.connection import in_thread
-from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
+from cardsign.net.credentials import (
+    Credential,
+    CredentialPlaces,
+    Header,
+    open_credential,
+    quotable,
+    unlogged,
+)
 from cardsign.net.endpoints import (
     HTTP_JSON,
     JSONRPC,
@@ -53,7 +60,7 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.times import second
-from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
+from cardsign.trust.policy import CardUrl, Issuer, Policy
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard
 
@@ -147,7 +154,7 @@ async def trusted_client(
     policy: Policy,
     issuer: str | None = None,
     states: IssuerStates = NO_STATES,
-    credentials: CredentialStore | None = None,
+    credential: Credential | None = None,
     now: Callable[[], datetime] | None = None,
     settings: FetchSettings = DEFAULT_SETTINGS,
 ) -> AsyncIterator[Client]:
@@ -169,8 +176,8 @@ async def trusted_client(
         policy: The verifier's trusted issuers.
         issuer: The policy's own name of the issuer; the one that it has for `url` if None.
         states: What is remembered of issuers; a policy with first contact needs lasting ones.
-        credentials: The user's. One without an audience that belongs to the endpoint's origin is
-            sent there, as the verified card wants it.
+        credential: The user's. It is sent to an endpoint inside the issuer's origins, as the
+            verified card wants it.
         now: The time, aware; None: the clock.
         settings: How hosts are reached.
 
@@ -190,45 +197,50 @@ async def trusted_client(
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
     trusted = policy.find(Issuer(issuer) if issuer else CardUrl(card_url(url)))
-    store = credentials or CredentialStore()
     document: Mapping[str, Json] = card.report.card or {}
-    destination = call_destination(document, trusted, policy, store)
+    places = CredentialPlaces(card_url(url), policy, trusted)
     there = settings.for_issuer(trusted)
-    header = await in_thread(lambda: store.open(destination, document, there))
-    transport = _AtEndpoint(destination.endpoint, there, ANSWER_SECONDS, streams_last_longer=True)
+    endpoint, header = await in_thread(
+        lambda: call_destination(document, places, credential, there)
+    )
+    transport = _AtEndpoint(endpoint, there, ANSWER_SECONDS, streams_last_longer=True)
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
-        yield _sdk_client(client, document, destination.endpoint, guard)
+        yield _sdk_client(client, document, endpoint, guard)
 
 
 def call_destination(
     payload: Mapping[str, Json],
-    issuer: TrustedIssuer | None,
-    policy: Policy,
-    credentials: CredentialStore,
-) -> Destination:
-    """The endpoint of a verified card that is called, and the credential for it.
+    places: CredentialPlaces,
+    credential: Credential | None,
+    settings: FetchSettings,
+) -> tuple[Endpoint, Header | None]:
+    """Return the endpoint of a verified card that is called, and the credential for it.
 
     Args:
         payload: ``VerifiedCard.document``, and nothing that was not verified.
-        issuer: Whose card it is, by the policy.
-        policy: The verifier's trusted issuers.
-        credentials: The user's.
+        places: Whose card it is, by which policy.
+        credential: The user's.
+        settings: How a server of tokens is reached.
 
     Raises:
         CallFailed: ``call.no_interface``: no endpoint can be called, or it lies outside the
-            issuer's origins.
-        CredentialFault: ``credential.elsewhere``.
+            issuer's origins; ``credential.refused``, ``call.error``: no token was given.
+        CredentialFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
+        FetchFailed: The server of tokens could not be asked, or must not be.
     """
     endpoints = endpoints_of(payload, SPOKEN)
-    destination = credentials.for_call(issuer.name if issuer else "", endpoints)
-    url = destination.endpoint.for_messages()
-    if issuer is not None and is_outside(url, policy, issuer):
+    if credential is not None:
+        endpoint = places.choose(endpoints, Endpoint.for_messages)
+        url = endpoint.for_messages()
+        return endpoint, open_credential(credential, url, payload, places, settings)
+    url, issuer = endpoints[0].for_messages(), places.issuer
+    if issuer is not None and is_outside(url, places.policy, issuer):
         raise CallFailed(
             "call.no_interface",
             f"{url} lies outside the origins of {issuer.name}; nothing was sent",
         )
-    return destination
+    return endpoints[0], None
 
 
 async def send_text(

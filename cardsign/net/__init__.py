@@ -18,16 +18,13 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import BASIC as BASIC
     from cardsign.net.credentials import BEARER as BEARER
     from cardsign.net.credentials import Credential as Credential
+    from cardsign.net.credentials import CredentialPlaces as CredentialPlaces
     from cardsign.net.credentials import CredentialSource as CredentialSource
-    from cardsign.net.credentials import CredentialStore as CredentialStore
-    from cardsign.net.credentials import Destination as Destination
     from cardsign.net.credentials import Header as Header
     from cardsign.net.credentials import HeaderForm as HeaderForm
-    from cardsign.net.credentials import OAuthClient as OAuthClient
     from cardsign.net.credentials import demands_credentials as demands_credentials
     from cardsign.net.credentials import header_form_of as header_form_of
-    from cardsign.net.credentials import parse_header_form as parse_header_form
-    from cardsign.net.credentials import read_credentials as read_credentials
+    from cardsign.net.credentials import open_credential as open_credential
     from cardsign.net.discovery import OVERTAKEN_SECONDS as OVERTAKEN_SECONDS
     from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
     from cardsign.net.discovery import RETRY_INTERVAL as RETRY_INTERVAL

@@ -1,8 +1,8 @@
-"""Which of the user's credentials goes to which endpoint of a verified card, if any does.
+"""The user's credential for a peer, and where it may go.
 
-Decided from the payload of a trusted card and the user's own entries, before anything is had or
-sent (threat 11). A card also says where a client's access tokens come from (RFC 6749 4.4), and
-the user which server may see its secret. Both must agree, else nothing is sent.
+Decided from the payload of a trusted card and the policy, before anything is loaded or sent
+(threat 11). The credential goes to an interface of that payload inside the issuer's origins; the
+secret of an OAuth client to the payload's token URL (RFC 6749 4.4), by the same rule.
 """
 
 from __future__ import annotations
@@ -15,44 +15,30 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-from cardsign import programs
-from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import (
     CallFailed,
-    CardRefused,
     CredentialFault,
     FileFault,
-    FileMissing,
     JsonRefused,
     SignerFault,
-    UsageFault,
 )
-from cardsign.files import bad_settings, read_private, read_settings
+from cardsign.files import read_private
 from cardsign.keys.signers.base import SignerUri, parse_uri
-from cardsign.net.endpoints import Endpoint
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, OtherStatus, fetch_document
-from cardsign.urls import Origin, Url, parse_origin
+from cardsign.net.endpoints import Endpoint, is_outside
+from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
+from cardsign.trust.policy import Policy, TrustedIssuer
+from cardsign.urls import Origin, Url, parse_url
 
-FORMAT: Final = 1
-FILE_NAME: Final = "credentials.toml"
-MAX_FILE_BYTES: Final = 64 * 1024  # some hundred peers
 MAX_SECRET_CHARS: Final = 8192  # of a credential or a token; common servers take no longer header
 MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
 MAX_WORDS: Final = 200  # characters of a peer's own words in a message
-PROGRAM_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
-MAX_TOKENS: Final = 256  # kept at a time
 MAX_TOKEN_BYTES: Final = 64 * 1024  # of a server of tokens
-MAX_TOKEN_SECONDS: Final = 3600  # for which a token is used, whatever its server says
-MARGIN_SECONDS: Final = 30  # before its end a token is used no more: it may be long on its way
-
-_HEADER_PREFIX: Final = "header:"
-HEADER_FORMS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
 
 _BEARER: Final = re.compile(rf"(?=.{{1,{MAX_SECRET_CHARS}}}\Z)[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")  # RFC 6749 3.3
@@ -64,14 +50,7 @@ _NOT_FOR_KEYS: Final = re.compile(
     r"via|x-forwarded-.*|x-http-method.*",
     re.IGNORECASE,
 )
-_EXPECTED: Final = (
-    "expected env:NAME, or file: or exec: and the absolute path of a file or a program"
-)
-_NOTHING: Final = {
-    "env": "the variable is not set",
-    "exec": "the program wrote nothing",
-    "file": "the file is empty",
-}
+_EXPECTED: Final = "expected env:NAME, or file: and the absolute path of a file"
 _UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
 
 
@@ -108,21 +87,13 @@ class HeaderForm:
 
 def _unusable(what: str, path: str = "") -> CredentialFault:
     """Never with the credential, or with what stands in its place by mistake."""
-    hint = "Name where it is read from: env:NAME, file:/absolute/path or exec:/absolute/path"
+    hint = "Name where it is read from: env:NAME or file:/absolute/path"
     return CredentialFault("credential.none", what, path=path, hint=hint)
 
 
 BEARER: Final = HeaderForm("Authorization", "Bearer")
 BASIC: Final = HeaderForm("Authorization", "Basic")
 _FORMS: Final = {"bearer": BEARER, "basic": BASIC}
-
-
-def parse_header_form(text: str) -> HeaderForm | None:
-    """Read one of `HEADER_FORMS`; None where it is none."""
-    name = text.removeprefix(_HEADER_PREFIX)
-    if name != text:
-        return HeaderForm(name) if _may_hold_keys(name) else None
-    return _FORMS.get(text)
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -161,10 +132,8 @@ def _may_hold_keys(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """Where a credential comes from: ``env:NAME``, a private file, or a program.
+    """Where a credential comes from: ``env:NAME``, or a private file, ``file:/absolute/path``.
 
-    ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell; CARDSIGN_ISSUER and
-    CARDSIGN_ORIGIN say for whom. It writes the credential to stdout, with at most one line end.
     No message repeats what follows the scheme: it may be the credential, put there by mistake.
     """
 
@@ -178,14 +147,14 @@ class CredentialSource:
             CredentialFault: ``credential.none``.
         """
         scheme = uri.partition(":")[0]
-        if scheme not in ("env", "exec", "file"):
+        if scheme not in ("env", "file"):
             raise _unusable(_EXPECTED)
         try:
-            parts = parse_uri(uri, *(("arg", "env") if scheme == "exec" else ()))
+            parts = parse_uri(uri)
         except SignerFault as exc:
             why = exc.message
         else:
-            is_path = scheme != "env" and PurePosixPath(parts.path).is_absolute()
+            is_path = scheme == "file" and PurePosixPath(parts.path).is_absolute()
             is_variable = scheme == "env" and parts.path.isidentifier()
             if not parts.authority and (is_path or is_variable):
                 return cls(parts)
@@ -193,89 +162,102 @@ class CredentialSource:
         # Outside, so that no context holds the URI.
         raise _unusable(why, f"{scheme}:...")
 
-    def secret(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
-        """The credential: one line of printable ASCII.
+    def secret(self, environment: Mapping[str, str]) -> str:
+        """Read the credential: one line of printable ASCII.
 
         Args:
-            environment: Where variables are looked up, and what programs may inherit of.
-            told: Variables that say for whom it shall be.
+            environment: Where variables are looked up.
 
         Raises:
             CredentialFault: ``credential.none``: there is none, or none that a header holds. The
-                message shows neither it nor anything that a program said.
+                message does not show it.
         """
         scheme, path = self._uri.text.partition(":")[0], self._uri.path
-        limit = MAX_SECRET_CHARS + 2  # and a line end
         try:
-            if scheme == "exec":
-                inherited = programs.inherited(environment, *self._uri.all("env"))
-                arguments = self._uri.all("arg")
-                text = programs.run(
-                    programs.Program(path, arguments, {**inherited, **told}, PROGRAM_SECONDS, limit)
-                ).decode("utf-8", "replace")
-            elif scheme == "file":
-                text = read_private(Path(path), max_bytes=limit).decode("utf-8", "replace")
+            if scheme == "file":
+                data = read_private(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
+                text = data.decode("utf-8", "replace")
             else:
                 text = environment.get(path, "")
-        except programs.ProgramError as exc:
-            what = f"the program {exc.what}; run it yourself to see why"
         except FileFault as exc:
             what = f"the file cannot be used ({exc.code}): it must be yours alone"
         else:
             text = text.removesuffix("\n").removesuffix("\r")
             if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
                 return text
+            empty = "the file is empty" if scheme == "file" else "the variable is not set"
             line = f"one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
-            what = f"the credential is not {line}" if text else _NOTHING[scheme]
-        # Outside, so that no context holds the URI; what the program wrote is not shown either.
-        raise _unusable(what, f"{scheme}:...")
-
-
-@dataclass(frozen=True, slots=True)
-class OAuthClient:
-    """The user as a client of an OAuth 2.0 server.
-
-    Attributes:
-        id: Where the client's id comes from.
-        origin: Of the server; the client's secret goes nowhere else.
-    """
-
-    id: CredentialSource
-    origin: Origin
+            what = f"the credential is not {line}" if text else empty
+        raise _unusable(what, f"{scheme}:...")  # outside, so that no context holds the URI
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What opens one peer's doors, not yet had.
+    """A credential for one peer, loaded when it is sent.
 
     Attributes:
-        issuer: The policy's name of whose doors; None for whomever the command line names.
-        origin: Where alone it goes.
-        source: Where it is had from.
-        audience: Of the extended card that it opens; None where it says nothing of one.
-        form: How it is shown, whatever the card says; None for as the verified card says.
-        client: Where the credential is a client's secret, which gets a token; else None.
+        source: Where it is read from.
+        client_id: The OAuth 2.0 client whose secret it is, which gets a token; empty where it is
+            shown to the peer itself.
+        environment: Where the source's variable is looked up.
     """
 
-    issuer: str | None
-    origin: Origin
     source: CredentialSource
-    audience: str | None = None
-    form: HeaderForm | None = None
-    client: OAuthClient | None = None
+    client_id: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def secret(self, environment: Mapping[str, str]) -> str:
-        """Have it.
+    def secret(self) -> str:
+        """Load it.
 
         Raises:
             CredentialFault: ``credential.none``.
         """
-        return self.source.secret(environment, self.told)
+        return self.source.secret(self.environment)
 
-    @property
-    def told(self) -> dict[str, str]:
-        """What a program learns of for whom it is."""
-        return {"CARDSIGN_ISSUER": self.issuer or "", "CARDSIGN_ORIGIN": str(self.origin)}
+
+@dataclass(frozen=True, slots=True)
+class CredentialPlaces:
+    """Where a credential for a peer may go.
+
+    Attributes:
+        card_url: Where the peer's card was found.
+        policy: By which it is trusted.
+        issuer: Whose it is; None, or one without origins (by keys alone): then the credential
+            goes to the origin of the card's URL.
+    """
+
+    card_url: str
+    policy: Policy
+    issuer: TrustedIssuer | None
+
+    def hold(self, url: Url) -> bool:
+        """Return whether it may go to a URL of the verified payload."""
+        if self.issuer is None or self.issuer.places is None:
+            return url.origin == parse_url(self.card_url).origin
+        return not is_outside(url, self.policy, self.issuer)
+
+    def choose(self, endpoints: Sequence[Endpoint], url_of: Callable[[Endpoint], Url]) -> Endpoint:
+        """Return the first endpoint that may get it.
+
+        Args:
+            endpoints: Of the verified payload.
+            url_of: Where one is asked.
+
+        Raises:
+            CredentialFault: ``credential.elsewhere``.
+        """
+        for endpoint in endpoints:
+            if self.hold(url_of(endpoint)):
+                return endpoint
+        stand = ", ".join(sorted({str(endpoint.url.origin) for endpoint in endpoints}))
+        raise self.elsewhere(f"the card's endpoints stand at {stand}")
+
+    def elsewhere(self, what: str) -> CredentialFault:
+        if self.issuer is None or self.issuer.places is None:
+            where = f"the origin of {self.card_url}"
+        else:
+            where = f"the origins of {self.issuer.name}"
+        return CredentialFault("credential.elsewhere", f"{what}, outside {where}; nothing was sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +276,13 @@ class Header:
     _secret: str = field(repr=False)
 
     @classmethod
-    def of(cls, credential: Credential, form: HeaderForm, environment: Mapping[str, str]) -> Header:
-        """Have the credential, in the form in which it is shown.
+    def of(cls, origin: Origin, form: HeaderForm, secret: str) -> Header:
+        """Make the header in which a credential is shown.
 
         Raises:
-            CredentialFault: ``credential.none``.
+            CredentialFault: ``credential.none``: it has not the form that this takes.
         """
-        secret = credential.secret(environment)
-        return cls(credential.origin, form.header, form.value(secret), secret)
+        return cls(origin, form.header, form.value(secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
         """What a peer that was sent the credential says, unless it repeats it; one harmless line.
@@ -347,65 +328,6 @@ def quotable(untrusted_words: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in start)
 
 
-def read_credentials(path: Path) -> tuple[Credential, ...]:
-    """Read the user's ``credentials.toml``; one that is not there holds none.
-
-    Raises:
-        UsageFault: ``config.malformed``.
-        FileFault: ``file.permissions``: others have access to it, or it is a link;
-            ``file.unreadable``.
-    """
-    try:
-        data = read_private(path, max_bytes=MAX_FILE_BYTES)
-    except FileMissing:
-        return ()
-    types = {"format": int, "credential": list}
-    entries = read_settings(data, path, members=types, format=FORMAT).get("credential", [])
-    found: dict[tuple[object, ...], Credential] = {}
-    for number, entry in enumerate(entries, start=1):
-        one = _read_entry(entry, path, f"[[credential]] number {number}")
-        if found.setdefault((one.issuer, one.origin, one.audience), one) is not one:
-            raise bad_settings(path, f"[[credential]] number {number} is there twice")
-    return tuple(found.values())
-
-
-def _read_entry(entry: Any, path: Path, which: str) -> Credential:
-    """One entry; `client` and `token_origin` make its credential a client's secret."""
-    if not isinstance(entry, dict) or not all(isinstance(one, str) for one in entry.values()):
-        raise bad_settings(path, f"{which}: every member is a text")
-    for name in sorted(entry.keys() - {"issuer", "audience", "send", *_READERS}):
-        raise bad_settings(path, f"{which}: unknown member {name!r}")
-    for name in ("issuer", "origin", "source"):
-        if not entry.get(name):
-            raise bad_settings(path, f"{which}: {name!r} is missing")
-    form = parse_header_form(entry["send"]) if "send" in entry else None
-    if "send" in entry and form is None:
-        raise bad_settings(path, f"{which}: expected send to be one of {', '.join(HEADER_FORMS)}")
-    if not AUDIENCE.fullmatch(entry.get("audience", "x")):
-        raise bad_settings(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
-    of_client = {"client", "token_origin"} & entry.keys()
-    if of_client and (len(of_client) == 1 or form):
-        raise bad_settings(path, f"{which}: client and token_origin go together, without send")
-    read: dict[str, Any] = {}
-    for name, reader in _READERS.items():
-        try:
-            read[name] = reader(entry[name]) if name in entry else None
-        except (CardRefused, CredentialFault) as exc:
-            raise bad_settings(path, f"{which}: {name}: {exc.message}") from exc
-    client = OAuthClient(read["client"], read["token_origin"]) if of_client else None
-    return Credential(
-        entry["issuer"], read["origin"], read["source"], entry.get("audience"), form, client
-    )
-
-
-_READERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "origin": parse_origin,
-    "source": CredentialSource.parse,
-    "client": CredentialSource.parse,
-    "token_origin": parse_origin,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
     """What a token is asked for.
@@ -420,7 +342,7 @@ class TokenRequest:
 
 
 def token_request_of(
-    payload: Mapping[str, Json], origin: Origin, settings: FetchSettings
+    payload: Mapping[str, Json], places: CredentialPlaces, settings: FetchSettings
 ) -> TokenRequest:
     """Where a verified card has its tokens from, and with which scopes.
 
@@ -430,12 +352,12 @@ def token_request_of(
 
     Args:
         payload: Of a trusted card.
-        origin: The only place where the user lets the client's secret go.
+        places: Where the client's secret may go.
         settings: Whether plain http to this machine is allowed.
 
     Raises:
         CredentialFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: its
-            token URL stands at another origin.
+            token URL is none of these places.
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
     declared = schemes_of(payload)
@@ -452,9 +374,8 @@ def token_request_of(
         if not all(map(_SCOPE.fullmatch, scopes)):
             raise CredentialFault("credential.scheme", "the card demands a scope that is none")
         url = settings.target(text)
-        if url.origin != origin:
-            what = f"the card's token URL stands at {url.origin}, and the client's secret is for "
-            raise CredentialFault("credential.elsewhere", f"{what}{origin}; nothing was sent")
+        if not places.hold(url):
+            raise places.elsewhere(f"the card's token URL stands at {url.origin}")
         return TokenRequest(url, tuple(sorted(scopes)))
     raise CredentialFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
@@ -468,13 +389,8 @@ def _token_url(scheme: Scheme | None) -> str | None:
     return url if isinstance(url, str) else None
 
 
-def get_token(
-    request: TokenRequest, client_id: str, secret: str, settings: FetchSettings
-) -> tuple[str, float]:
-    """Ask for a token once, by HTTP Basic (RFC 6749 2.3.1).
-
-    Returns:
-        The token, and for how many seconds from now it may be used; 0 for this once.
+def get_token(request: TokenRequest, client_id: str, secret: str, settings: FetchSettings) -> str:
+    """Ask for a token, by HTTP Basic (RFC 6749 2.3.1).
 
     Raises:
         CallFailed: ``credential.refused``: the server refuses the client; ``call.error``: it
@@ -501,15 +417,12 @@ def get_token(
     except JsonRefused as exc:
         failure = _no_token(request.url, f"is not strict JSON ({exc.code})")
     else:
-        names = "access_token", "token_type", "expires_in"
-        token, kind, lasts = (answer.get(name) for name in names)
+        token, kind = answer.get("access_token"), answer.get("token_type")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise _no_token(request.url, "is of another type than bearer")
         if not isinstance(token, str) or not _BEARER.fullmatch(token):
             raise _no_token(request.url, "holds no bearer token")
-        if isinstance(lasts, bool) or not isinstance(lasts, int):
-            return token, 0
-        return token, max(0, min(lasts, MAX_TOKEN_SECONDS) - MARGIN_SECONDS)
+        return token
     raise failure  # outside, so that no context quotes the answer
 
 
@@ -517,177 +430,30 @@ def _no_token(url: Url, what: str) -> CallFailed:
     return CallFailed("call.error", f"the answer of {url} {what}")
 
 
-class TokenCache:
-    """Tokens that still hold, for any number of threads."""
+def open_credential(
+    credential: Credential,
+    url: Url,
+    payload: Mapping[str, Json],
+    places: CredentialPlaces,
+    settings: FetchSettings,
+) -> Header:
+    """Load a credential, or get a token with it, in the form that a verified card wants.
 
-    def __init__(self) -> None:
-        self._tokens: dict[tuple[object, TokenRequest], tuple[str, float]] = {}
+    Args:
+        credential: The user's.
+        url: To which it is sent, one of its places.
+        payload: Of the trusted card; says in which form, and where a client's tokens come from.
+        places: Where the secret of a client may go.
+        settings: How the server of tokens is reached.
 
-    def get(
-        self,
-        client: object,
-        request: TokenRequest,
-        settings: FetchSettings,
-        ask: Callable[[], tuple[str, float]],
-    ) -> str:
-        """A token that still holds, or a new one.
-
-        Args:
-            client: Whose token it is.
-            request: What it is for.
-            settings: Whose clock counts.
-            ask: Gets a new token, and the seconds for which it holds.
-        """
-        key, now = (client, request), settings.clock()
-        token, end = self._tokens.get(key) or ("", now)
-        if now < end:
-            return token
-        token, lasts = ask()
-        self._tokens.pop(key, None)
-        if lasts > 0:
-            if len(self._tokens) >= MAX_TOKENS:
-                self._tokens.clear()
-            self._tokens[key] = (token, now + lasts)
-        return token
-
-    def drop(self, client: object) -> None:
-        """Forget a client's tokens: its peer refuses one."""
-        for key in list(self._tokens):
-            if key[0] == client:
-                self._tokens.pop(key, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where to go, with what.
-
-    Attributes:
-        endpoint: Of the verified payload.
-        credential: For that endpoint's origin; None to go without.
+    Raises:
+        CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
+        CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
+        FetchFailed: The server of tokens could not be asked, or must not be.
     """
-
-    endpoint: Endpoint
-    credential: Credential | None
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialStore:
-    """A user's credentials for peers.
-
-    Attributes:
-        credentials: The user's; may be empty.
-        environment: Where their sources are looked up.
-        tokens: Those that were got with them.
-    """
-
-    credentials: tuple[Credential, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    tokens: TokenCache = field(default_factory=TokenCache, repr=False, compare=False)
-
-    def for_extended(
-        self, issuer: str, endpoints: tuple[Endpoint, ...], audience: str | None
-    ) -> Destination:
-        """Where to ask for the extended card of an audience; None: the one the entry names.
-
-        Of several endpoints the card's first decides, of several entries the one that names the
-        audience.
-
-        Raises:
-            CredentialFault: ``credential.none``, ``credential.elsewhere``.
-            UsageFault: ``usage.conflict``: no audience is named, or several are.
-        """
-        own = [
-            one for one in self._of(issuer) if audience is None or one.audience in (None, audience)
-        ]
-        if not own:
-            whom = f" for audience {audience}" if audience else ""
-            raise CredentialFault("credential.none", f"there is no credential for {issuer}{whom}")
-        destinations = _destinations(own, endpoints, issuer)
-        first = destinations[0].endpoint
-        here = [one.credential for one in destinations if one.endpoint == first and one.credential]
-        named = [one for one in here if one.audience is not None]
-        if audience is None and len(named) != 1:
-            many = "several audiences have a credential" if named else "no audience is named"
-            raise UsageFault(
-                "usage.conflict",
-                f"{many} for {issuer}: which extended card is meant?",
-                hint="Name it with --audience ID, as the issuer gave it to you.",
-            )
-        return Destination(first, (named or here)[0])
-
-    def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Destination:
-        """Where to call, with the user's credential if there is one, else without.
-
-        Only entries without an audience count: what opens an extended card is not shown to
-        the agent itself, which may be somebody else's.
-
-        Raises:
-            CredentialFault: ``credential.elsewhere``: there is one, and no endpoint stands
-                where it belongs; the peer is not called without it either.
-        """
-        own = [one for one in self._of(issuer) if one.audience is None]
-        return _destinations(own, endpoints, issuer)[0] if own else Destination(endpoints[0], None)
-
-    def is_for_extended_alone(self, issuer: str) -> bool:
-        """Whether every credential for an issuer is for extended cards."""
-        own = self._of(issuer)
-        return bool(own) and all(one.audience is not None for one in own)
-
-    def open(
-        self,
-        destination: Destination,
-        payload: Mapping[str, Json],
-        settings: FetchSettings = DEFAULT_SETTINGS,
-    ) -> Header | None:
-        """Have the destination's credential, in the form that the payload or the entry says.
-
-        Args:
-            destination: Where it goes.
-            payload: Of the trusted card; alone says where a client's tokens come from.
-            settings: How that server is reached, if one is asked.
-
-        Raises:
-            CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
-            CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
-            FetchFailed: The server of tokens could not be asked, or must not be.
-        """
-        credential = destination.credential
-        if credential is None:
-            return None
-        if credential.client is None:
-            form = credential.form or header_form_of(payload)
-            return Header.of(credential, form, self.environment)
-        request = token_request_of(payload, credential.client.origin, settings)
-        client_id = credential.client.id
-
-        def ask() -> tuple[str, float]:
-            with unlogged():
-                name = client_id.secret(self.environment, credential.told)
-                return get_token(request, name, credential.secret(self.environment), settings)
-
-        token = self.tokens.get(credential, request, settings, ask)
-        return Header(credential.origin, BEARER.header, BEARER.value(token), token)
-
-    def _of(self, issuer: str) -> list[Credential]:
-        return [one for one in self.credentials if one.issuer in (None, issuer)]
-
-
-def _destinations(
-    own: Sequence[Credential], endpoints: Sequence[Endpoint], issuer: str
-) -> list[Destination]:
-    """Every way to bring one of the credentials where it belongs, in the order of endpoints."""
-    found = [
-        Destination(endpoint, one)
-        for endpoint in endpoints
-        for one in own
-        if endpoint.url.origin == one.origin
-    ]
-    if not found:
-        belongs = ", ".join(sorted({str(one.origin) for one in own}))
-        stands = ", ".join(sorted({str(one.url.origin) for one in endpoints}))
-        raise CredentialFault(
-            "credential.elsewhere",
-            f"the credential for {issuer} belongs to {belongs}, and the card's endpoints stand at "
-            f"{stands}; nothing was sent",
-        )
-    return found
+    if not credential.client_id:
+        return Header.of(url.origin, header_form_of(payload), credential.secret())
+    request = token_request_of(payload, places, settings)
+    with unlogged():
+        token = get_token(request, credential.client_id, credential.secret(), settings)
+    return Header.of(url.origin, BEARER, token)

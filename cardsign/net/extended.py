@@ -1,7 +1,7 @@
 """The extended card of a peer: asked for as its trusted public card says, and verified.
 
 (1) the public card was looked up and is trusted       :class:`cardsign.net.discovery.Discoverer`
-(2) its payload says where and how; the user's entries say whether   :mod:`cardsign.net.credentials`
+(2) its payload and the policy say where the credential goes   :mod:`cardsign.net.credentials`
 (3) the one request that shows the credential          :func:`ask_for_extended_card`
 (4) the verdict: of this audience, current, of this issuer, beside this public card
 """
@@ -20,13 +20,20 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
 from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
-from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
+from cardsign.net.credentials import (
+    Credential,
+    CredentialPlaces,
+    Header,
+    open_credential,
+    quotable,
+    unlogged,
+)
 from cardsign.net.discovery import Discovery
-from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of, is_outside
+from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
 from cardsign.times import second
-from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
+from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.report import VerificationError, ask_again
@@ -271,12 +278,12 @@ def _no_card(url: Url, how: str) -> CallFailed:
 
 def discover_extended(
     public: Discovery,
-    credentials: CredentialStore,
+    credential: Credential,
     *,
     policy: Policy,
     states: IssuerStates,
     now: Callable[[], datetime],
-    audience: str | None,
+    audience: str,
     call_id: str,
     settings: FetchSettings = DEFAULT_SETTINGS,
     expect: PublicSubject | None = None,
@@ -286,11 +293,11 @@ def discover_extended(
 
     Args:
         public: What came of looking up the public card.
-        credentials: The user's.
+        credential: The user's; it goes to one endpoint inside the issuer's origins.
         policy: That by which the public card was judged.
         states: What is remembered of issuers.
         now: The time, aware.
-        audience: The id that the issuer gave to this verifier; None: that of the user's entry.
+        audience: The id that the issuer gave to this verifier.
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
         settings: How hosts are reached.
         expect: Whose card the public one should be, as it was judged.
@@ -301,7 +308,6 @@ def discover_extended(
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
         CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
             nothing was sent.
-        UsageFault: ``usage.conflict``: whose audience is not clear; nothing was sent.
         CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
             sent; there is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
@@ -311,44 +317,22 @@ def discover_extended(
     payload, subject = public.report.card, expect or CardUrl(public.url)
     if payload is None or (issuer := policy.find(subject)) is None:
         raise VerificationError.of(public.report)
-    found, url = _destination(public, issuer, policy, credentials, now(), audience)
-    there = settings.for_issuer(issuer)
-    header = credentials.open(found, payload, there)
-    try:
-        untrusted_card = ask_for_extended_card(found.endpoint, header, there, call_id=call_id)
-    except CallFailed as exc:
-        if exc.code == "credential.refused":  # a token that the peer refuses is not shown again
-            credentials.tokens.drop(found.credential)
-        raise
-    expected = Extended(subject, audience or (found.credential and found.credential.audience) or "")
+    until = public.report.valid_until
+    if until is not None and until <= now():
+        what = f"the verdict on {public.url} held until {second(until)}"
+        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
+    if not declares_extended_card(payload, any_spelling=True):
+        what = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", what)
+    places = CredentialPlaces(public.url, policy, issuer)
+    endpoint = places.choose(endpoints_of(payload), extended_url)
+    url, there = extended_url(endpoint), settings.for_issuer(issuer)
+    header = open_credential(credential, url, payload, places, there)
+    untrusted_card = ask_for_extended_card(endpoint, header, there, call_id=call_id)
+    expected = Extended(subject, audience)
     judged = partial(reach_verdict, untrusted_card, expect=expected, policy=policy, states=states)
     report = beside_its_public_card(judged(now=now(), supplied=public.supplied), public.report)
     if again is not None and ask_again(report):
         newer = again()
         report = beside_its_public_card(judged(now=now(), supplied=newer.supplied), newer.report)
     return Discovery(str(url), report, untrusted_card, public.supplied)
-
-
-def _destination(
-    public: Discovery,
-    issuer: TrustedIssuer,
-    policy: Policy,
-    credentials: CredentialStore,
-    now: datetime,
-    audience: str | None,
-) -> tuple[Destination, Url]:
-    """Which endpoint of the public card is asked for the extended one, with what, and where."""
-    payload = public.report.card or {}
-    until = public.report.valid_until
-    if until is not None and until <= now:
-        what = f"the verdict on {public.url} held until {second(until)}"
-        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
-    if not declares_extended_card(payload, any_spelling=True):
-        what = f"the card at {public.url} declares no extended card"
-        raise CallFailed("call.no_extended", what)
-    found = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
-    url = extended_url(found.endpoint)
-    if is_outside(url, policy, issuer):
-        what = f"{url} lies outside the origins of {issuer.name}; nothing was sent"
-        raise CredentialFault("credential.elsewhere", what)
-    return found, url

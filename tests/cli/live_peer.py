@@ -23,8 +23,6 @@ from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill
 
-CREDENTIALS = Path("home/.config/cardsign/credentials.toml")  # in the empty home of the tests
-
 
 @dataclass
 class LivePeer:
@@ -65,31 +63,16 @@ class LivePeer:
 
         self.overrides[path] = answer
 
-    def write_policy(self, path: str = "trust.toml") -> None:
-        """A policy that pins his key."""
+    def write_policy(self, path: str = "trust.toml", *origins: str) -> None:
+        """A policy that pins his key, for his origin and others."""
         public = ", ".join(
             f"{name} = {json.dumps(value)}" for name, value in key("card").public.jwk().items()
         )
+        places = json.dumps([self.origin, *origins])
         Path(path).write_text(
-            f'format = 1\n[[issuer]]\nname = "tides"\norigins = ["{self.origin}"]\n'
+            f'format = 1\n[[issuer]]\nname = "tides"\norigins = {places}\n'
             f'freshness = "waived"\n[issuer.anchor]\nkeys = [{{ public = {{ {public} }} }}]\n'
         )
-
-    def write_credentials(
-        self, *, mode: int = 0o600, path: Path = CREDENTIALS, **more: str
-    ) -> None:
-        """The user's own entry for him."""
-        entry = {
-            "issuer": "tides",
-            "origin": self.origin,
-            "audience": AUDIENCE,
-            "source": "env:TIDES_TOKEN",
-            **more,
-        }
-        lines = [f"{name} = {json.dumps(value)}" for name, value in entry.items() if value]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(["format = 1", "[[credential]]", *lines, ""]))
-        path.chmod(mode)
 
 
 @contextlib.contextmanager

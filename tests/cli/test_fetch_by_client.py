@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
+from cardsign.jose import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer
+from tests.cli.peer import AUDIENCE
 from tests.jose.statement_making import key
 from tests.publications import sign
 
@@ -107,11 +109,8 @@ def peer(cardsign: Cardsign, login: Login, tmp_path: Path) -> Iterator[LivePeer]
             return answered
 
         one.overrides["/a2a"] = answer
-        one.write_policy()
+        one.write_policy("trust.toml", login.url)
         assert cardsign("trust", "init").status == 0
-        one.write_credentials(
-            client="env:TIDES_ID", source="env:TIDES_TOKEN", token_origin=login.url
-        )
         yield one
 
 
@@ -126,10 +125,11 @@ def declare(peer: LivePeer, origin: str, scope: str = "card.read") -> None:
     peer.serve(CARD_PATH, sign(peer.card, key("card")))
 
 
-def fetch(cardsign: Cardsign, peer: LivePeer, secret: str = SECRET) -> Ended:
+def fetch(cardsign: Cardsign, peer: LivePeer, secret: str = SECRET, *more: str) -> Ended:
     """Nothing that is shown holds the secret."""
     command = ("fetch", peer.origin, "--insecure-loopback-http", "--extended")
-    ended = cardsign(*command, TIDES_ID="partner", TIDES_TOKEN=secret)
+    options = ("--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN", "--client-id", "partner")
+    ended = cardsign(*command, *options, *more, TIDES_TOKEN=secret)
     assert secret not in ended.err + ended.text
     return ended
 
@@ -161,11 +161,13 @@ def test_G18_a_client_that_is_refused_shows_the_peer_nothing(
 def test_G18_a_card_cannot_send_the_secret_elsewhere(
     cardsign: Cardsign, login: Login, peer: LivePeer
 ) -> None:
-    """Neither an edited card nor a signed one that names another server."""
+    """Neither an edited card nor a signed one that names a server outside the origins."""
     peer.serve(CARD_PATH, sign(peer.card, key("card")).replace(b"/oauth/token", b"/other/token"))
     assert "sig.bad" in fetch(cardsign, peer).err
-    declare(peer, peer.origin)
-    ended = fetch(cardsign, peer)
+    declare(peer, login.url)
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    ended = fetch(cardsign, peer, SECRET, "--jwks", "jwks.json")  # which names no other origin
     assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
+    assert "add it to its origins in trust.toml" in ended.err
     assert login.asked == []
     assert [path for path, said in peer.seen if said or path == "/oauth/token"] == []

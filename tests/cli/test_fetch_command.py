@@ -13,12 +13,13 @@ from cardsign.card import canonicalize
 from cardsign.jose import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
-from tests.cli.live_peer import CREDENTIALS, LivePeer, live_peer
+from tests.cli.live_peer import LivePeer, live_peer
 from tests.cli.peer import AUDIENCE
 from tests.jose.statement_making import key
 from tests.publications import sign
 
 Fetch = Callable[..., Ended]
+EXTENDED = ("--extended", "--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN")
 
 
 @pytest.fixture
@@ -89,9 +90,8 @@ def test_nobody_answers(cardsign: Cardsign, peer: LivePeer, fetch: Fetch) -> Non
 
 
 def test_the_extended_card(peer: LivePeer, fetch: Fetch) -> None:
-    """With the user's own entry two words are enough; the token went to the one endpoint."""
-    peer.write_credentials()
-    ended = fetch("--extended", "-o", "extended.json")
+    """The token went to the one endpoint."""
+    ended = fetch(*EXTENDED, "-o", "extended.json")
     assert ended.status == 0, ended.err
     payload = Path("extended.json").read_bytes()
     assert [skill["id"] for skill in json.loads(payload)["skills"]] == ["tides", "pilots"]
@@ -137,21 +137,16 @@ def test_G13_without_the_flag_nothing_is_sent(
     assert not any(said for _, said in peer.seen)
 
 
-def test_the_credential_of_the_command_line(peer: LivePeer, fetch: Fetch) -> None:
-    """Where it is had from is named, and so is the audience; never the credential itself."""
-    options = ("--extended", "--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN")
-    assert fetch(*options).status == 0
-    assert ("/a2a", f"Bearer {peer.token}") in peer.seen
-
-
-def test_a_helper_command(peer: LivePeer, fetch: Fetch, tmp_path: Path) -> None:
-    """Run without a shell; it learns for whom."""
-    helper = tmp_path / "helper"
-    helper.write_text('#!/bin/sh\n[ "$CARDSIGN_ISSUER $1" = "tides partner" ] && cat "$2"\n')
-    helper.chmod(0o700)
-    (tmp_path / "secret").write_text(peer.token + "\n")
-    peer.write_credentials(source=f"exec:{helper}?arg=partner&arg={tmp_path}/secret")
-    assert fetch("--extended").status == 0
+def test_a_credential_in_a_file(peer: LivePeer, fetch: Fetch, tmp_path: Path) -> None:
+    """Which only the user can read; what can be run is no source."""
+    path = tmp_path / "token"
+    path.write_text(peer.token + "\n")
+    path.chmod(0o600)
+    options = ("--extended", "--audience", AUDIENCE, "--credential")
+    assert fetch(*options, f"file:{path}").status == 0
+    ended = fetch(*options, f"exec:{path}")
+    assert (ended.status, "credential.none" in ended.err) == (2, True)
+    assert "env:NAME or file:/absolute/path" in ended.err
 
 
 SWAPS = {
@@ -165,23 +160,22 @@ def test_a_swapped_extended_card_replaces_nothing(
     peer: LivePeer, fetch: Fetch, audience: str | None, status: int, code: str
 ) -> None:
     """What was fetched before stays."""
-    peer.write_credentials()
-    assert fetch("--extended", "-o", "extended.json").status == 0
+    assert fetch(*EXTENDED, "-o", "extended.json").status == 0
     before = Path("extended.json").read_bytes()
     served = peer.extended(audience) if audience else sign(peer.card, key("card"))
     peer.serve_called("/a2a", served)
 
-    ended = fetch("--extended", "-o", "extended.json")
+    ended = fetch(*EXTENDED, "-o", "extended.json")
     assert ended.status == status
     assert code in ended.err
     assert Path("extended.json").read_bytes() == before
 
 
 def test_a_public_card_that_is_not_trusted_ends_it(peer: LivePeer, fetch: Fetch) -> None:
-    """Before the credential is even had."""
-    peer.write_credentials(source="exec:/absent")
+    """Before the credential is even loaded."""
     peer.serve(CARD_PATH, sign({**peer.card, "version": "9"}, key("mallory")))
-    ended = fetch("--extended", "-o", "extended.json")
+    options = ("--extended", "--audience", AUDIENCE, "--credential", "env:ABSENT")
+    ended = fetch(*options, "-o", "extended.json")
     assert ended.status == 1
     assert "key.unknown" in ended.err
     assert not any(said for _, said in peer.seen)
@@ -189,18 +183,24 @@ def test_a_public_card_that_is_not_trusted_ends_it(peer: LivePeer, fetch: Fetch)
 
 def test_a_refused_credential(peer: LivePeer, fetch: Fetch) -> None:
     """The peer's challenge is shown, and nobody whom it names is asked."""
-    peer.write_credentials()
     challenge = 'Bearer resource_metadata="https://evil.example/x"'
     peer.serve("/a2a", b"{}", 401, WWW_Authenticate=challenge)
-    ended = fetch("--extended")
+    ended = fetch(*EXTENDED)
     assert ended.status == 3
     assert "credential.refused" in ended.err
     assert "it says it wants: Bearer resource_metadata" in ended.err
 
 
 FAULTS = {
-    "no credential": ((), "credential.none"),
-    "a token in place of its source": (("--credential", "s3cr3t-t0k3n"), "credential.none"),
+    "no credential": (("--audience", AUDIENCE), "credential.none"),
+    "a token in place of its source": (
+        ("--credential", "s3cr3t-t0k3n", "--audience", AUDIENCE),
+        "credential.none",
+    ),
+    "a client without its secret": (
+        ("--client-id", "me", "--audience", AUDIENCE),
+        "usage.conflict",
+    ),
     "a variable that is not set": (
         ("--credential", "env:ABSENT", "--audience", AUDIENCE),
         "credential.none",
@@ -245,20 +245,11 @@ def test_an_audience_without_an_extended_card(fetch: Fetch) -> None:
     assert (ended.status, "usage.conflict" in ended.err) == (2, True)
 
 
-def test_only_the_users_own_file_is_read(peer: LivePeer, fetch: Fetch) -> None:
-    """A repository cannot say where tokens go, or which program runs; nor can others."""
-    peer.write_credentials(path=Path("credentials.toml"))
-    assert "credential.none" in fetch("--extended").err
-    peer.write_credentials(mode=0o644)
-    ended = fetch("--extended")
-    assert (ended.status, "file.permissions" in ended.err) == (2, True)
-    CREDENTIALS.chmod(0o600)
-    assert fetch("--extended").status == 0
-
-
-def test_an_entry_for_another_origin(peer: LivePeer, fetch: Fetch) -> None:
-    """A peer who has moved gets nothing before the user says so."""
-    peer.write_credentials(origin="https://tides.example")
-    ended = fetch("--extended")
+def test_a_peer_outside_its_origins_gets_nothing(peer: LivePeer, fetch: Fetch) -> None:
+    """By keys alone the card may name any host; the token goes to the one that was typed."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    one = {**peer.card["supportedInterfaces"][0], "url": "http://localhost:1/a2a"}
+    peer.serve(CARD_PATH, sign({**peer.card, "supportedInterfaces": [one]}, key("card")))
+    ended = fetch(*EXTENDED, "--jwks", "jwks.json")
     assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
     assert not any(said for _, said in peer.seen)

@@ -17,9 +17,19 @@ import pytest
 from internet import Answer, Network, Request, Takeover
 from peers import http
 
-from cardsign.errors import CallFailed, CardsignError, CredentialFault
-from cardsign.net import BEARER, Credential, CredentialSource, CredentialStore, Header, endpoints_of
-from cardsign.urls import parse_origin
+from cardsign.errors import CallFailed, CardsignError
+from cardsign.jose import JwkSet
+from cardsign.net import (
+    BEARER,
+    Credential,
+    CredentialPlaces,
+    CredentialSource,
+    Header,
+    endpoints_of,
+)
+from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.urls import parse_origin, parse_place
+from tests.jose.statement_making import key
 from tests.support import put
 
 pytestmark = pytest.mark.needs_a2a
@@ -49,8 +59,7 @@ def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENC
     """Call the first endpoint of a card that was verified, with a token for the peer."""
     from cardsign.integrations import send_text
 
-    credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
-    header = Header.of(credential, BEARER, {"T": TOKEN})
+    header = Header.of(parse_origin(HOST), BEARER, TOKEN)
     endpoint = endpoints_of(card)[0]
     work = send_text(
         card, endpoint, header, "when?", settings=network.settings(), total_timeout=timeout
@@ -261,12 +270,18 @@ def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
 
 def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None:
     """That the card's endpoints stand elsewhere is for the user to decide."""
-    endpoints = endpoints_of(put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a"))
-    credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
-    with pytest.raises(CredentialFault) as caught:
-        CredentialStore((credential,)).for_call("tides", endpoints)
-    assert caught.value.code == "credential.elsewhere"
-    assert CredentialStore((credential,)).for_call("others", endpoints).credential is None
+    from cardsign.integrations.calling import call_destination
+
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    issuer = TrustedIssuer("tides", anchor, (parse_place(HOST),))
+    card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
+    card = {**card, "supportedInterfaces": card["supportedInterfaces"][:1]}
+    credential = Credential(CredentialSource.parse("env:T"), environment={"T": TOKEN})
+    for one, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
+        places = CredentialPlaces(f"{HOST}/card", Policy((issuer,)), issuer)
+        with pytest.raises(CardsignError) as caught:
+            call_destination(card, places, one, network.settings())
+        assert caught.value.code == code
 
 
 def one_interface(**changes: Any) -> dict[str, Any]:

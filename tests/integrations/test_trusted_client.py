@@ -11,11 +11,11 @@ import pytest
 from internet import Answer, Host, Network, Request
 from peers import LOCAL, http
 
-from cardsign.errors import CallFailed, CredentialFault, UsageFault
+from cardsign.errors import CallFailed, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import Credential, CredentialSource, CredentialStore
+from cardsign.net import Credential, CredentialSource
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
-from cardsign.urls import parse_origin, parse_place
+from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
 from tests.support import put
@@ -31,6 +31,9 @@ SECURED = {
     "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
     "securityRequirements": [{"schemes": {"harbour": {"list": []}}}],
 }
+
+
+CREDENTIAL = Credential(CredentialSource.parse("env:TIDES"), environment={"TIDES": TOKEN})
 
 
 def policy(place: str = HOST) -> Policy:
@@ -146,7 +149,7 @@ def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> N
     network.host("evil.example", answer)
     host = serve(network, card)
     with pytest.raises(CardNotTrusted) as caught:
-        talk(network, credentials=store(HOST))
+        talk(network, credential=CREDENTIAL)
     assert isinstance(caught.value, AgentCardResolutionError)
     assert code in [reason.code for reason in caught.value.report.reasons]
     assert set(host.targets) == {f"GET {PATH}"}
@@ -154,21 +157,11 @@ def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> N
     assert "evil.example" not in network.names
 
 
-def store(origin: str) -> CredentialStore:
-    source = CredentialSource.parse("env:TIDES")
-    return CredentialStore((Credential("tides", parse_origin(origin), source),), {"TIDES": TOKEN})
-
-
-def test_the_credential_goes_to_its_own_origin(network: Network) -> None:
-    """As the verified card wants it; where it belongs elsewhere, the agent is not called."""
+def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> None:
+    """As the verified card wants it."""
     host = serve(network, sign(SECURED, key("card")))
-    assert talk(network, credentials=store(HOST)) == "at noon"
+    assert talk(network, credential=CREDENTIAL) == "at noon"
     assert [one.headers.get("authorization") for one in host.requests] == [None, f"Bearer {TOKEN}"]
-
-    network.forget()
-    with pytest.raises(CredentialFault, match="belongs to https://other"):
-        talk(network, credentials=store("https://other.example"))
-    assert host.targets == [f"GET {PATH}"]
 
 
 def test_a_redirect_is_an_error(network: Network) -> None:
@@ -177,7 +170,7 @@ def test_a_redirect_is_an_error(network: Network) -> None:
     network.host("evil.example", answer)
     serve(network, sign(PUBLIC, key("card")), elsewhere)
     with pytest.raises(Exception, match="307"):
-        talk(network, credentials=store(HOST))
+        talk(network, credential=CREDENTIAL)
     assert "evil.example" not in network.names
 
 

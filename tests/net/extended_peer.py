@@ -22,7 +22,6 @@ from cardsign.jose import JwkSet, PrivateKey
 from cardsign.net import (
     Credential,
     CredentialSource,
-    CredentialStore,
     Discoverer,
     Discovery,
     DocumentFetcher,
@@ -38,7 +37,7 @@ from cardsign.server import (
 )
 from cardsign.statements import read_keyset
 from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
-from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
+from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -156,16 +155,16 @@ class Partner:
     peer: Tides
     how: dict[str, Any]
     discoverer: Discoverer
-    credentials: CredentialStore
+    credential: Credential
 
     def look_up(self, url: str = HOST) -> Discovery:
         return self.discoverer.look_up(url)
 
-    def ask(self, audience: str | None = AUDIENCE) -> Discovery:
+    def ask(self, audience: str = AUDIENCE) -> Discovery:
         """Meet the peer, and ask for the extended card."""
         return discover_extended(
             self.look_up(),
-            self.credentials,
+            self.credential,
             **self.how,
             audience=audience,
             call_id="c0ffee",
@@ -177,10 +176,8 @@ class Partner:
         return self.discoverer.look_up(HOST, fresh=True)
 
 
-def partner(
-    one: Tides, places: tuple[str, ...] = (HOST,), origin: str = HOST, **changes: Any
-) -> Partner:
-    """Who trusts the peer by his first statement, and keeps a token for one origin of his."""
+def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
+    """Who trusts the peer by his first statement, and was given a token."""
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
     issuer = TrustedIssuer("tides", anchor, places=tuple(parse_place(each) for each in places))
@@ -189,8 +186,5 @@ def partner(
     fetcher = DocumentFetcher(settings, now=now)
     discoverer = Discoverer(policy, states, fetcher=fetcher, now=now)
     how = {"policy": policy, "states": states, "now": now, "settings": settings}
-    fields = {"audience": AUDIENCE, **changes}
-    credential = Credential(
-        "tides", parse_origin(origin), CredentialSource.parse("env:TOKEN"), **fields
-    )
-    return Partner(one, how, discoverer, CredentialStore((credential,), {"TOKEN": one.token}))
+    credential = Credential(CredentialSource.parse("env:TOKEN"), environment={"TOKEN": one.token})
+    return Partner(one, how, discoverer, credential)

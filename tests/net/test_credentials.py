@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
-from cardsign.errors import CardsignError, CredentialFault, FileFault, UsageFault
+from cardsign.errors import CardsignError, CredentialFault
+from cardsign.jose import JwkSet
 from cardsign.net import (
     BASIC,
     BEARER,
     Credential,
+    CredentialPlaces,
     CredentialSource,
+    Endpoint,
     Header,
     HeaderForm,
-    OAuthClient,
-    credentials,
+    demands_credentials,
     header_form_of,
-    parse_header_form,
-    read_credentials,
 )
-from cardsign.urls import parse_origin
+from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.urls import parse_origin, parse_place, parse_url
+from tests.jose.statement_making import key
 
 SECRET = "tok-6f1c2b9e~A/+="
 ORIGIN = parse_origin("https://tides.example")
-
-
-def program(folder: Path, body: str) -> str:
-    """A program in Python; its path."""
-    path = folder / "gives a token"
-    path.write_text(f"#!{sys.executable}\n{body}\n")
-    path.chmod(0o700)
-    return str(path)
 
 
 # ------------------------------------------------------------------ sources
@@ -48,30 +38,13 @@ def test_a_credential_comes_from_the_environment() -> None:
     """One line end, which a shell leaves, is not part of it."""
     source = CredentialSource.parse("env:TIDES_TOKEN")
     for value in (SECRET, SECRET + "\n", SECRET + "\r\n"):
-        assert source.secret({"TIDES_TOKEN": value}, {}) == SECRET
-
-
-def test_a_credential_comes_from_a_program(tmp_path: Path) -> None:
-    """Its arguments need no shell; it learns for whom, and of the environment what is named."""
-    body = """import os, sys
-print(sys.argv[1], os.environ["CARDSIGN_ORIGIN"], os.environ.get("SEEN"), os.environ.get("HIDDEN"))
-"""
-    uri = f"exec:{quote(program(tmp_path, body))}?arg={quote('a $(b)')}&env=SEEN"
-    environment = {**os.environ, "SEEN": "yes", "HIDDEN": "no"}
-    told = {"CARDSIGN_ORIGIN": "https://tides.example"}
-
-    assert (
-        CredentialSource.parse(uri).secret(environment, told)
-        == "a $(b) https://tides.example yes None"
-    )
+        assert source.secret({"TIDES_TOKEN": value}) == SECRET
 
 
 NO_SOURCES = {
     "the credential itself": SECRET,
-    "a relative program": "exec:bin/token",
-    "a program on a host": "exec://host/bin/token",
-    "a shell's line": "exec:/bin/token --now",
-    "an unknown attribute": "exec:/bin/token?shell=1",
+    "a program": "exec:/bin/token",
+    "a file on a host": "file://host/token",
     "a variable with attributes": "env:TOKEN?arg=1",
     "no variable": "env:",
     "a variable with a dash": "env:MY-TOKEN",
@@ -92,11 +65,8 @@ def test_what_is_no_source_is_refused(uri: str) -> None:
 MISTAKEN = {
     "a variable's name": f"env:{SECRET}",
     "what could be a variable's name": "env:hunter2secret",
-    "a program": f"exec:{SECRET}",
-    "a program that does not exist": "exec:/hunter2secret",
     "a file": "file:/hunter2secret",
-    "an argument": "exec:/bin/false?arg=hunter2secret",
-    "an attribute": "exec:/bin/false?hunter2secret=1",
+    "an attribute": "file:/token?hunter2secret=1",
 }
 
 
@@ -104,7 +74,7 @@ MISTAKEN = {
 def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None:
     """Neither by a message nor by a traceback."""
     with pytest.raises(CredentialFault) as caught:
-        CredentialSource.parse(uri).secret({}, {})
+        CredentialSource.parse(uri).secret({})
     assert caught.value.path == uri.partition(":")[0] + ":..."
     told = str(caught.value) + "".join(traceback.format_exception(caught.value))
     assert SECRET not in told
@@ -118,12 +88,12 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path.write_text(SECRET + "\n")
     path.chmod(0o644)
     with pytest.raises(CredentialFault, match=r"file\.permissions"):
-        source.secret({}, {})
+        source.secret({})
     path.chmod(0o600)
-    assert source.secret({}, {}) == SECRET
+    assert source.secret({}) == SECRET
     path.write_text("")
     with pytest.raises(CredentialFault, match="the file is empty"):
-        source.secret({}, {})
+        source.secret({})
 
 
 def test_a_source_does_not_show_what_it_names() -> None:
@@ -144,38 +114,11 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("value", UNUSABLE.values(), ids=UNUSABLE)
 def test_what_no_header_holds_is_not_sent(value: str) -> None:
-    """One line of printable ASCII, whatever variable or program gave it."""
+    """One line of printable ASCII, whatever variable or file gave it."""
     with pytest.raises(CredentialFault) as caught:
-        CredentialSource.parse("env:TOKEN").secret({"TOKEN": value}, {})
+        CredentialSource.parse("env:TOKEN").secret({"TOKEN": value})
     assert caught.value.code == "credential.none"
     assert not value.strip() or value not in str(caught.value)
-
-
-FAILING = {
-    "an exit status": (f"print({SECRET!r}); raise SystemExit(3)", "exited with status 3"),
-    "a traceback that shows it": (f"raise ValueError({SECRET!r})", "exited with status 1"),
-    "too much": ("print('x' * 9000)", "more than 8194 bytes"),
-    "no end": ("import time; time.sleep(60)", "did not answer within"),
-}
-
-
-@pytest.mark.parametrize(("body", "words"), FAILING.values(), ids=FAILING)
-def test_a_program_that_fails_is_not_quoted(
-    body: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it wrote may be the credential."""
-    if words == "did not answer within":  # the others are in time, however busy the machine is
-        monkeypatch.setattr(credentials, "PROGRAM_SECONDS", 1.0)
-    with pytest.raises(CredentialFault, match=words) as caught:
-        CredentialSource.parse(f"exec:{quote(program(tmp_path, body))}").secret(os.environ, {})
-    assert caught.value.code == "credential.none"
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    """It cannot be started, which is said."""
-    with pytest.raises(CredentialFault, match="cannot be started"):
-        CredentialSource.parse(f"exec:{tmp_path}/absent").secret(os.environ, {})
 
 
 # ------------------------------------------------------------------ what shows
@@ -183,9 +126,9 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_credential_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Neither what is to be had nor what was had is in a repr or a log."""
-    credential = Credential("tides", ORIGIN, CredentialSource.parse("env:TOKEN"))
+    credential = Credential(CredentialSource.parse("env:TOKEN"), environment={"TOKEN": SECRET})
     with caplog.at_level(logging.DEBUG):
-        header = Header.of(credential, BEARER, {"TOKEN": SECRET})
+        header = Header.of(ORIGIN, BEARER, credential.secret())
 
     assert header.value == f"Bearer {SECRET}"
     assert SECRET not in f"{credential!r} {header!r} {header} {caplog.text}"
@@ -204,9 +147,7 @@ def test_words_that_repeat_a_credential_are_not_quoted(
     form: HeaderForm, secret: str, words: str
 ) -> None:
     """A server may answer with what it was sent; other words of it are shown, harmlessly."""
-    header = Header.of(
-        Credential("t", ORIGIN, CredentialSource.parse("env:T")), form, {"T": secret}
-    )
+    header = Header.of(ORIGIN, form, secret)
 
     assert header.quotable(words) == "(it repeats the credential)"
     assert header.quotable("no \x1b[2J\u202eaccess") == "no ?[2J?access"
@@ -302,16 +243,6 @@ def test_nothing_is_guessed(payload: dict[str, Any]) -> None:
     assert caught.value.code == "credential.scheme"
 
 
-def test_the_users_word_about_the_manner() -> None:
-    """`send` in his file, in three forms and no other."""
-    assert parse_header_form("bearer") == BEARER
-    assert parse_header_form("basic") == BASIC
-    assert parse_header_form("header:X-Key") == HeaderForm("X-Key")
-    assert [
-        parse_header_form(text) for text in ("Bearer", "header:", "header:Host", "query:k")
-    ] == [None] * 4
-
-
 MISFITS = {
     "a bearer token with a space": (BEARER, "two words"),
     "a bearer token with a quote": (BEARER, 'a"b'),
@@ -335,120 +266,87 @@ def test_each_manner_has_its_form() -> None:
     assert HeaderForm("X-Key").value("two words") == "two words"
 
 
-# ------------------------------------------------------------------ the user's file
-
-FILE = """
-format = 1
-
-[[credential]]
-issuer = "tides"
-origin = "https://tides.example"
-audience = "9f2c61d07be84a15"
-source = "env:TIDES_TOKEN"
-
-[[credential]]
-issuer = "tides"
-origin = "https://tides.example"
-source = "exec:/usr/local/bin/token?arg=--for&arg=tides"
-send = "header:X-Api-Key"
-"""
+# ------------------------------------------------------------------ where it goes
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Path]:
-    def write(text: str, mode: int = 0o600) -> Path:
-        path = tmp_path / "credentials.toml"
-        path.write_text(text)
-        path.chmod(mode)
-        return path
-
-    return write
+TIDES, CDN = "https://tides.example", "https://cdn.example"
 
 
-def test_the_file_says_whose_and_where(written: Callable[..., Path]) -> None:
-    """An entry is bound to one issuer and one origin."""
-    assert read_credentials(written(FILE)) == (
-        Credential("tides", ORIGIN, CredentialSource.parse("env:TIDES_TOKEN"), "9f2c61d07be84a15"),
-        Credential(
-            "tides",
-            ORIGIN,
-            CredentialSource.parse("exec:/usr/local/bin/token?arg=--for&arg=tides"),
-            None,
-            HeaderForm("X-Api-Key"),
-        ),
-    )
+def at(url: str) -> Endpoint:
+    return Endpoint(parse_url(url), "JSONRPC", "1.0", "", "1.0")
 
 
-def test_G18_an_entry_may_be_of_a_client(written: Callable[..., Path]) -> None:
-    """Its secret, its id, and the one server that may see them."""
-    client = 'client = "env:ID"\ntoken_origin = "https://login.example"'
-    own, _ = read_credentials(
-        written(
-            FILE.replace("\n\n[[", f"\n{client}\n\n[[").replace(
-                f"format = 1\n{client}\n", "format = 1\n"
-            )
-        )
-    )
-    assert own.client == OAuthClient(
-        CredentialSource.parse("env:ID"), parse_origin("https://login.example")
-    )
+HERE, THERE, BELOW = at(f"{TIDES}/a2a"), at(f"{CDN}/a2a"), at(f"{CDN}/tides/a2a")
 
 
-def test_no_file_is_no_credential(tmp_path: Path) -> None:
-    """Most users have none."""
-    assert read_credentials(tmp_path / "credentials.toml") == ()
+def places(*allowed: str) -> CredentialPlaces:
+    """Of an issuer with these places, or by keys alone."""
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    stand = tuple(parse_place(place) for place in allowed) or None
+    issuer = TrustedIssuer("tides", anchor, stand)
+    return CredentialPlaces(f"{TIDES}/.well-known/agent-card.json", Policy((issuer,)), issuer)
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
-def test_a_file_that_others_may_touch_is_refused(written: Callable[..., Path], mode: int) -> None:
-    """Whoever could write it could have programs run, and tokens sent to himself."""
-    with pytest.raises(FileFault) as caught:
-        read_credentials(written(FILE, mode))
-    assert caught.value.code == "file.permissions"
-
-
-MALFORMED = {
-    "no TOML": "[[credential",
-    "no format": FILE.replace("format = 1", ""),
-    "a format that is no number": FILE.replace("format = 1", "format = true"),
-    "a format that is no whole number": FILE.replace("format = 1", "format = 1.0"),
-    "too many levels": f"format = 1\ncredential = {'[' * 5000}{']' * 5000}",
-    "a newer format": FILE.replace("format = 1", "format = 2"),
-    "an unknown member": FILE.replace("\n[[", "\nnext = 1\n[[", 1),
-    "a client without its server": FILE.replace("send =", "client =").replace("header:", "env:"),
-    "a server without its client": FILE.replace(
-        'send = "header:X-Api-Key"', 'token_origin = "https://login.example"'
-    ),
-    "a client with a form of its own": FILE
-    + 'client = "env:ID"\ntoken_origin = "https://login.example"\n',
-    "a client's id in the clear": FILE.replace("send", "token_origin").replace(
-        "header:X-Api-Key", 'https://login.example"\nclient = "me'
-    ),
-    "a server that is no origin": FILE.replace("send", "token_origin").replace(
-        "header:X-Api-Key", 'https://login.example/token"\nclient = "env:ID'
-    ),
-    "an unknown member of an entry": FILE.replace("send", "place"),
-    "no issuer": FILE.replace('issuer = "tides"', "", 1),
-    "no origin": FILE.replace('origin = "https://tides.example"', "", 1),
-    "no source": FILE.replace('source = "env:TIDES_TOKEN"', "", 1),
-    "a place that is no origin": FILE.replace("tides.example", "tides.example/agents", 1),
-    "an origin of two hosts": FILE.replace("https://tides.example", "https://*.example", 1),
-    "the secret itself": FILE.replace("env:TIDES_TOKEN", SECRET),
-    "a number": FILE.replace('"9f2c61d07be84a15"', "9"),
-    "an audience that is none": FILE.replace("9f2c61d07be84a15", "Late Payers"),
-    "a form that is none": FILE.replace("header:X-Api-Key", "query:key"),
-    "one entry twice": FILE.replace('audience = "9f2c61d07be84a15"', ""),
-    "one entry": 'format = 1\ncredential = "env:X"',
+CHOSEN = {
+    "the first": ((TIDES,), (HERE, THERE), HERE),
+    "the first inside the origins": ((TIDES,), (THERE, HERE), HERE),
+    "another origin of the issuer's": ((TIDES, CDN), (THERE, HERE), THERE),
+    "a path of the issuer's": ((f"{CDN}/tides/",), (THERE, BELOW), BELOW),
+    "by keys alone, the card's own origin": ((), (THERE, HERE), HERE),
 }
 
 
-@pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_file_is_refused_whole(written: Callable[..., Path], text: str) -> None:
-    """With what is wrong, and without what may be a secret."""
-    with pytest.raises(UsageFault) as caught:
-        read_credentials(written(text))
-    assert caught.value.code == "config.malformed"
-    assert SECRET not in str(caught.value)
+@pytest.mark.parametrize(("allowed", "endpoints", "chosen"), CHOSEN.values(), ids=CHOSEN)
+def test_a_credential_goes_inside_the_issuers_origins(
+    allowed: tuple[str, ...], endpoints: tuple[Endpoint, ...], chosen: Endpoint
+) -> None:
+    """To the card's first endpoint there; others are not asked."""
+    assert places(*allowed).choose(endpoints, Endpoint.for_messages) == chosen
+
+
+NOWHERE = {
+    "another host": ((TIDES,), (THERE,)),
+    "another port": ((f"{TIDES}:8443",), (HERE,)),
+    "another path": ((f"{CDN}/tides/",), (THERE,)),
+    "another host than the card's, by keys alone": ((), (THERE,)),
+}
+
+
+@pytest.mark.parametrize(("allowed", "endpoints"), NOWHERE.values(), ids=NOWHERE)
+def test_a_credential_goes_nowhere_else(
+    allowed: tuple[str, ...], endpoints: tuple[Endpoint, ...]
+) -> None:
+    """It is a fault of this machine: the card may be sound."""
+    with pytest.raises(CredentialFault, match="nothing was sent") as caught:
+        places(*allowed).choose(endpoints, Endpoint.for_messages)
+    assert (caught.value.code, caught.value.exit_status) == ("credential.elsewhere", 2)
+
+
+@pytest.mark.parametrize(
+    ("secret", "told", "shown"),
+    [
+        ("me:passw0rd", "passw0rd", True),
+        ("me:passw0rd", "bWU6cGFzc3cwcmQ=", True),
+        ("me:passw0rd", "me:passw0rd", True),
+        ("me:passw0rd", "me and my pass", False),
+        ("me:at", "at noon", False),
+    ],
+)
+def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> None:
+    """By itself, with its user, or as it was sent; one of two letters stands in many words."""
+    header = Header.of(ORIGIN, BASIC, secret)
+    assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
+    assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")
+
+
+def test_what_a_card_demands() -> None:
+    """A requirement that is empty lets everybody in (A2A 1.0 4.5)."""
+    named = {"schemes": {"harbour": {"list": []}}}
+    assert demands_credentials({"securityRequirements": [named]})
+    assert demands_credentials({"security": [{"harbour": []}]})
+    assert not demands_credentials({"securityRequirements": [named, {}]})
+    assert not demands_credentials({"security": [{}]})
+    assert not demands_credentials({"securitySchemes": {"harbour": {}}})
 
 
 def test_every_fault_of_a_credential_ends_a_command_as_a_local_one() -> None:

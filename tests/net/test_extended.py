@@ -6,6 +6,7 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from extended_peer import (
 from internet import Network, Request
 from peers import http
 
-from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed, UsageFault
+from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
 from cardsign.net import (
     BEARER,
     Header,
@@ -38,7 +39,8 @@ from cardsign.net import (
     discover_extended,
     endpoints_of,
 )
-from cardsign.urls import RELEASE_PATH
+from cardsign.trust import Policy
+from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
 from cardsign.verify import NotTrusted, Report, VerificationError
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
@@ -265,7 +267,7 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) 
     site.overrides[RELEASE_PATH] = http(release)
     site.serve(sign(PUBLIC, key("mallory")))
     how = {"audience": AUDIENCE, "call_id": "c0ffee", "again": own.look_up_again}
-    met = discover_extended(public, own.credentials, **own.how, **how)
+    met = discover_extended(public, own.credential, **own.how, **how)
     assert met.report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(met.report)
 
@@ -273,8 +275,7 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) 
 def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) -> None:
     """Whoever made it: the request that shows it is refused before a name is looked up."""
     own = partner(site)
-    (credential,) = own.credentials.credentials
-    header = Header.of(credential, BEARER, {"TOKEN": site.token})
+    header = Header.of(parse_origin(HOST), BEARER, site.token)
     (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
     with pytest.raises(CredentialFault) as caught:
         ask_for_extended_card(elsewhere, header, own.how["settings"], call_id="c0ffee")
@@ -300,11 +301,11 @@ def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> 
     end = public.report.valid_until + timedelta(seconds=seconds)
     how = {**one.how, "now": lambda: end, "audience": AUDIENCE, "call_id": "c"}
     if code is None:
-        discover_extended(public, one.credentials, **how)
+        discover_extended(public, one.credential, **how)
         assert site.secret_told() == {"tides.example"}
         return
     with pytest.raises(CallFailed) as caught:
-        discover_extended(public, one.credentials, **how)
+        discover_extended(public, one.credential, **how)
     assert caught.value.code == code
     assert site.secret_told() == set()
 
@@ -340,19 +341,6 @@ def test_each_swap_has_its_own_code() -> None:
     """Six kinds of them are told apart (threat 12)."""
     kinds = {code for _, code in SWAPS.values() if code.startswith("extended.")}
     assert len(kinds | {"extended.served_as_public"}) >= 6
-
-
-def test_the_audience_of_the_users_entry(site: Tides) -> None:
-    """His file may name it; what he says on the command line goes first."""
-    assert partner(site).ask(audience=None).report.verdict == "trusted"
-    with pytest.raises(CredentialFault) as caught:
-        partner(site).ask(audience=OTHER_AUDIENCE)
-    assert caught.value.code == "credential.none"
-    for_all = partner(site, audience=None)
-    assert codes(for_all.ask(audience=OTHER_AUDIENCE).report)[0] == "extended.audience_mismatch"
-    with pytest.raises(UsageFault) as conflict:
-        for_all.ask(audience=None)
-    assert conflict.value.code == "usage.conflict"
 
 
 # ------------------------------------------------------------------ where the token goes
@@ -576,38 +564,26 @@ def test_the_name_is_looked_up_and_checked_again(
     assert site.secret_told() == set()
 
 
-def test_an_interface_within_the_issuers_places_but_not_the_tokens(
-    network: Network, tmp_path: Path
-) -> None:
-    """A token belongs to one origin, however many the issuer has (threat 11)."""
+def test_an_interface_at_another_of_the_issuers_origins(network: Network, tmp_path: Path) -> None:
+    """The token goes to the first interface inside the issuer's origins, and nowhere else."""
     cdn = "https://cdn.example"
     card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
     card = without(card, "/supportedInterfaces/1")
-    network.host("cdn.example", http(b"{}"))
+    network.host("cdn.example", answering(sign(extended(card), key("card"))))
     site = tides(network, tmp_path / "published", card, origins=(HOST, cdn))
 
+    own = partner(site, (HOST, cdn))
+    public = own.look_up()
+    narrower = replace(own.how["policy"].issuers[0], places=(parse_place(HOST),))
+    how = {**own.how, "policy": Policy((narrower,)), "audience": AUDIENCE, "call_id": "c"}
     with pytest.raises(CredentialFault) as caught:
-        partner(site, (HOST, cdn)).ask()
+        discover_extended(public, own.credential, **how)
     assert caught.value.code == "credential.elsewhere"
     assert site.secret_told() == set()
     assert "cdn.example" not in network.names
 
-    site.network.hosts["cdn.example"].answers = answering(sign(extended(card), key("card")))
-    moved = partner(site, (HOST, cdn), origin=cdn)
-    assert moved.ask().report.verdict == "trusted"
+    assert own.ask().report.verdict == "trusted"
     assert site.secret_told() == {"cdn.example"}
-
-
-def test_a_later_interface_at_the_tokens_origin_is_taken(network: Network, tmp_path: Path) -> None:
-    """Of the card's interfaces the first at which the token may be shown."""
-    cdn = "https://cdn.example"
-    card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
-    network.host("cdn.example", http(b"{}"))
-    site = tides(network, tmp_path / "published", card, origins=(HOST, cdn))
-
-    assert partner(site, (HOST, cdn)).ask().report.verdict == "trusted"
-    assert site.host.targets[-1] == "GET /rest/v1/extendedAgentCard"
-    assert "cdn.example" not in network.names
 
 
 def test_a_path_outside_the_issuers_place(network: Network, tmp_path: Path) -> None:

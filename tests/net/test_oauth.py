@@ -1,40 +1,40 @@
-"""Tokens by client credentials: only from the token URL of a verified card, and kept a while."""
+"""Tokens by client credentials: only from the token URL of a verified card, inside the origins."""
 
 from __future__ import annotations
 
 import base64
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
+from cardsign.jose import JwkSet
 from cardsign.net import (
     Credential,
+    CredentialPlaces,
     CredentialSource,
-    CredentialStore,
-    Destination,
-    Endpoint,
     FetchSettings,
-    OAuthClient,
-    endpoints_of,
+    open_credential,
 )
-from cardsign.net.credentials import (
-    MAX_TOKEN_SECONDS,
-    MAX_TOKENS,
-    TokenCache,
-    TokenRequest,
-    token_request_of,
-)
-from cardsign.urls import parse_origin, parse_url
+from cardsign.net.credentials import TokenRequest, token_request_of
+from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.urls import parse_place, parse_url
+from tests.jose.statement_making import key
 from tests.server.identity import Counterpart, counterpart
 
 LOGIN = "https://login.example"
 AGENT = "https://tides.example"
 SETTINGS = FetchSettings(insecure_loopback_http=True)
 SECRET = "s3cr3t of mine"
+
+
+def places(*allowed: str) -> CredentialPlaces:
+    """Of an issuer with these origins."""
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    issuer = TrustedIssuer("tides", anchor, tuple(parse_place(place) for place in allowed))
+    return CredentialPlaces(f"{AGENT}/card.json", Policy((issuer,)), issuer)
 
 
 def scheme(url: object = f"{LOGIN}/token", flow: str = "clientCredentials") -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_G18_the_card_says_where_and_what_for(
     payload: dict[str, Any], scopes: tuple[str, ...]
 ) -> None:
     """Its token URL, and the scopes of the requirement that is met."""
-    found = token_request_of(payload, parse_origin(LOGIN), FetchSettings())
+    found = token_request_of(payload, places(LOGIN), FetchSettings())
     assert found == TokenRequest(parse_url(f"{LOGIN}/token"), scopes)
 
 
@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str) -> None:
     """Each is refused before a name is looked up."""
     with pytest.raises(CardsignError) as caught:
-        token_request_of(payload, parse_origin(LOGIN), FetchSettings())
+        token_request_of(payload, places(LOGIN), FetchSettings())
     assert caught.value.code == code
 
 
@@ -125,7 +125,7 @@ def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Counterpart]:
-    """It issues `t1`, `t2` and so on, for an hour."""
+    """It issues `t1`, `t2` and so on."""
     with counterpart() as one:
         forms = []
 
@@ -140,28 +140,17 @@ def server() -> Iterator[Counterpart]:
 
 
 class Caller:
-    """A user with a client at the server, and a clock."""
+    """A user with a client at the server, which is one of the issuer's origins."""
 
-    def __init__(self, server: Counterpart, **secrets: str) -> None:
-        self.seconds = 1000.0
-        self.settings = replace(SETTINGS, clock=lambda: self.seconds)
-        client = OAuthClient(CredentialSource.parse("env:ID"), parse_origin(server.url))
-        self.credential = Credential(
-            "tides", parse_origin(AGENT), CredentialSource.parse("env:SECRET"), client=client
-        )
-        environment = {"ID": "me:too", "SECRET": SECRET, **secrets}
-        self.store = CredentialStore((self.credential,), environment)
+    def __init__(self, server: Counterpart) -> None:
+        source, secrets = CredentialSource.parse("env:SECRET"), {"SECRET": SECRET}
+        self.credential = Credential(source, "me:too", secrets)
+        self.places = places(AGENT, server.url)
         self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server.url}/token"))
-        (self.endpoint,) = endpoints_of({"url": f"{AGENT}/a2a"})
-
-    @property
-    def destination(self) -> Destination:
-        endpoint: Endpoint = self.endpoint
-        return Destination(endpoint, self.credential)
 
     def open(self) -> str:
-        header = self.store.open(self.destination, self.payload, self.settings)
-        assert header is not None
+        url = parse_url(f"{AGENT}/a2a")
+        header = open_credential(self.credential, url, self.payload, self.places, SETTINGS)
         assert (str(header.origin), header.name) == (AGENT, "Authorization")
         return header.value
 
@@ -176,47 +165,6 @@ def test_G18_the_secret_goes_to_the_server_alone_and_the_token_to_the_agent(
     ]
     scheme_name, _, pair = (server.authorizations[0] or "").partition(" ")
     assert (scheme_name, base64.b64decode(pair)) == ("Basic", b"me%3Atoo:s3cr3t+of+mine")
-
-
-def test_G18_a_token_is_kept_until_it_expires(server: Counterpart) -> None:
-    """30 s less, for its way; a card with other scopes has its own."""
-    caller = Caller(server)
-    assert [caller.open(), caller.open()] == ["Bearer t1"] * 2
-    caller.seconds += 3569
-    assert caller.open() == "Bearer t1"
-    caller.seconds += 1
-    assert caller.open() == "Bearer t2"
-    caller.payload = card([{"o": []}], o=scheme(f"{server.url}/token"))
-    assert caller.open() == "Bearer t3"
-    caller.store.tokens.drop(caller.credential)
-    assert caller.open() == "Bearer t4"
-
-
-@pytest.mark.parametrize(
-    ("expires", "kept"),
-    [(None, 0), ("3600", 0), (True, 0), (-5, 0), (30, 0), (31, 1), (10**9, MAX_TOKEN_SECONDS - 30)],
-)
-def test_G18_a_server_does_not_decide_how_long_for_ever_is(
-    expires: object, kept: int, server: Counterpart
-) -> None:
-    """One without a time is used once; none is used for more than an hour."""
-    answered = []
-
-    def answer(form: object) -> tuple[int, dict[str, Any]]:
-        answered.append(form)
-        return 200, {
-            "access_token": f"t{len(answered)}",
-            "token_type": "Bearer",
-            "expires_in": expires,
-        }
-
-    server.answers["/token"] = answer
-    caller = Caller(server)
-    assert caller.open() == "Bearer t1"
-    caller.seconds += kept - 0.5
-    assert caller.open() == ("Bearer t1" if kept else "Bearer t2")
-    caller.seconds += 1
-    assert caller.open() == ("Bearer t2" if kept else "Bearer t3")
 
 
 GOOD = {"access_token": "t", "token_type": "bearer", "expires_in": 60}
@@ -251,7 +199,7 @@ def test_G18_what_is_no_token_is_not_shown(
     assert server.asked == ["/token"]
 
 
-def test_G18_a_server_that_the_user_did_not_name_sees_no_secret(server: Counterpart) -> None:
+def test_G18_a_server_outside_the_issuers_origins_sees_no_secret(server: Counterpart) -> None:
     """Whatever the card says; nobody is asked."""
     caller = Caller(server)
     with counterpart() as other:
@@ -260,21 +208,3 @@ def test_G18_a_server_that_the_user_did_not_name_sees_no_secret(server: Counterp
             caller.open()
         assert caught.value.code == "credential.elsewhere"
         assert (server.asked, other.asked) == ([], [])
-
-
-def test_O18_tokens_kept_are_bounded() -> None:
-    """The oldest goes first."""
-    kept = TokenCache()
-    asked: list[int] = []
-
-    def ask(number: int) -> Callable[[], tuple[str, float]]:
-        def new() -> tuple[str, float]:
-            asked.append(number)
-            return str(number), 60.0
-
-        return new
-
-    request = TokenRequest(parse_url(f"{LOGIN}/token"), ())
-    for number in [*range(MAX_TOKENS + 1), MAX_TOKENS, 0]:
-        assert kept.get(number, request, SETTINGS, ask(number)) == str(number)
-    assert asked == [*range(MAX_TOKENS + 1), 0]

@@ -291,13 +291,13 @@ _MEMBERS: Final[dict[str, type]] = {
 _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
-def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
-    """The path of a file of the user's own; None if there is no place for one."""
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """The path of the user's own signers.toml; None if there is no place for one."""
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():
         configured = home / ".config"
-    return configured / "cardsign" / name if configured.is_absolute() else None
+    return configured / "cardsign" / "signers.toml" if configured.is_absolute() else None
 
 
 def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
