@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -46,12 +46,14 @@ from cardsign.trust.enroll import (
     check_new_name,
     check_told,
     entry_text,
+    follow_published,
     propose_first_contact,
     propose_jwks_url,
     propose_keys,
     propose_keyset,
     propose_published,
     read_agents,
+    read_digest,
 )
 from cardsign.trust.keyset_choice import newest_keyset, newest_release
 from cardsign.trust.policy import Accept, Limits
@@ -78,8 +80,10 @@ class AnchorOptions:
         """How many anchors are named."""
         return sum(map(bool, (self.keysets, self.jwks, self.jwks_url, self.tofu)))
 
-    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
-        """The anchor that is named, or what the origin of `url` publishes."""
+    def propose(
+        self, url: Url | None, digest: str | None, limits: Limits, now: datetime
+    ) -> Proposal:
+        """The anchor that is named, or what the origin of `url` publishes and `digest` leads to."""
         if self.named > 1 or (self.named == 0 and url is None):
             expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
             raise UsageFault("usage.conflict", expected)
@@ -97,7 +101,8 @@ class AnchorOptions:
             releases = [_read(path, read_release) for path in self.releases]
             with of_the_user("--release "):
                 release = newest_release(releases, keyset, now=now, skew=skew)
-            return propose_keyset(keyset, release, roots=self.roots, now=now)
+            proposal = propose_keyset(keyset, release, roots=self.roots, now=now)
+            return replace(proposal, earlier=frozenset(one.digest for one in statements))
         if self.jwks is not None:
             keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
@@ -107,8 +112,13 @@ class AnchorOptions:
                 return propose_jwks_url(self.jwks_url)
         if url is not None and not self.tofu:
             fetcher = self.network.fetcher(lambda: now)
-            return propose_published(
+            proposal = propose_published(
                 url.origin, fetcher.fetch, limits=limits, roots=self.roots, now=now
+            )
+            if digest is None:
+                return proposal
+            return follow_published(
+                proposal, digest, url.origin, fetcher.fetch, limits=limits, now=now
             )
         return propose_first_contact()
 
@@ -229,7 +239,7 @@ class Comparison:
             if self.digest is not None:
                 raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
         elif self.digest is not None:
-            check_told(proposal.keyset, self.digest)
+            check_told(proposal, self.digest)
         elif not self.yes and not is_dry_run():
             click.echo("\n".join(keyset_lines(proposal.keyset)), err=True)
             ask_first(
@@ -243,7 +253,10 @@ _COMPARISON: Final = option_group(
     Comparison,
     "known",
     option(
-        "--digest HEX", "The keyset's digest, as the issuer told it; another keyset is refused."
+        "--digest HEX",
+        "The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
+        "not follow from it is refused.",
+        callback=lambda _context, _option, told: told if told is None else read_digest(told),
     ),
     option(
         "--yes",
@@ -287,7 +300,7 @@ def add(
     check_new_name(file, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
-    proposal = source.propose(url, file.policy.limits, datetime.now(UTC))
+    proposal = source.propose(url, known.digest, file.policy.limits, datetime.now(UTC))
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members["freshness"] = "waived"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import Proposal as Proposal
     from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
-    from cardsign.trust.enroll import check_told as check_told
     from cardsign.trust.enroll import move_pin as move_pin
     from cardsign.trust.enroll import propose_first_contact as propose_first_contact
     from cardsign.trust.enroll import propose_jwks_url as propose_jwks_url

@@ -39,7 +39,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_anchor, with_issuer, without_issuer
-from cardsign.trust.refresh import Fetcher, refresh_issuer
+from cardsign.trust.refresh import Fetcher, find_keyset, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.trust.supplied import SuppliedStatements
@@ -55,12 +55,14 @@ class Proposal:
         keyset: The keyset statement that it pins, if any.
         release: A release statement under it, if any.
         warnings: What a person should know before saying yes.
+        earlier: The digests of keyset statements from which `keyset` was seen to follow lawfully.
     """
 
     anchor: Anchor
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     warnings: tuple[str, ...] = ()
+    earlier: frozenset[str] = frozenset()
 
     @property
     def shows_freshness(self) -> bool:
@@ -154,31 +156,85 @@ def propose_first_contact() -> Proposal:
     return Proposal(TofuAnchor(), warnings=(warning,))
 
 
-def check_told(keyset: KeysetStatement, digest: str) -> None:
-    """Compare a keyset statement with the digest that its issuer told over another channel (E14).
-
-    Args:
-        keyset: The statement that would be pinned.
-        digest: Its whole digest in hex, with or without ``sha256:``, spaces and colons.
+def read_digest(told: str) -> str:
+    """Read a digest as its issuer told it: in hex, with or without ``sha256:``, spaces and colons.
 
     Raises:
-        StatementRefused: ``statement.digest``.
         UsageFault: ``usage.invalid``: it is no whole digest.
     """
-    told = re.sub(r"[\s:]+", "", digest.strip().lower().removeprefix("sha256:"))
-    if not DIGEST.fullmatch(told):
-        is_hex = not told.strip("0123456789abcdef")
-        given = str(len(told)) if is_hex else repr(digest[:80])
+    digest = re.sub(r"[\s:]+", "", told.strip().lower().removeprefix("sha256:"))
+    if not DIGEST.fullmatch(digest):
+        is_hex = not digest.strip("0123456789abcdef")
+        given = str(len(digest)) if is_hex else repr(told[:80])
         raise UsageFault(
             "usage.invalid",
             f"a digest has 64 hex digits; you gave {given}",
             hint="Ask for all of it.",
         )
-    if told != keyset.digest:
+    return digest
+
+
+def follow_published(
+    proposal: Proposal,
+    digest: str,
+    origin: Origin,
+    fetch: Fetcher,
+    *,
+    limits: Limits,
+    now: datetime,
+) -> Proposal:
+    """See whether the proposed keyset follows from the published one that has this digest.
+
+    The keyset that an issuer told long ago stays good: each step from it to the newest must be
+    lawful by the one before, its own roots first.
+
+    Raises:
+        StatementRefused: What is published leads from that keyset to another one, or nowhere.
+    """
+    newest = proposal.keyset
+    if newest is None or newest.digest == digest:
+        return proposal
+    pin = find_keyset(digest, fetch, home=str(origin), now=now)
+    if pin is None:
+        return proposal
+    refreshed = refresh_issuer(limits, None, pin, fetch, home=str(origin), now=now)
+    issuer = TrustedIssuer("new", KeysetAnchor(pin), (Place(origin),))
+    state = IssuerState.begin(issuer)
+    trust = resolve_issuer(issuer, limits, refreshed.supplied, state, now=now)
+    if trust.keyset is None or trust.keyset.digest != newest.digest:
+        reasons = (*trust.blocks, *refreshed.reasons, *trust.notes)
+        code, why = next(((one.code, f": {one.message}") for one in reasons), ("statement.gap", ""))
+        raise StatementRefused(
+            code,
+            f"keyset {pin.label} has the digest that you were told, and keyset {newest.label} does "
+            f"not follow from it{why}",
+            hint=_DO_NOT_ADD,
+        )
+    return replace(proposal, earlier=frozenset({digest}))
+
+
+_DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
+
+
+def check_told(proposal: Proposal, digest: str) -> None:
+    """Compare a proposed keyset with the digest that its issuer told over another channel (E14).
+
+    That may be the digest of an earlier keyset, from which the proposed one follows.
+
+    Args:
+        proposal: What would be pinned.
+        digest: As :func:`read_digest` returns it.
+
+    Raises:
+        StatementRefused: ``statement.digest``.
+    """
+    keyset = proposal.keyset
+    if keyset is not None and digest not in (keyset.digest, *proposal.earlier):
         raise StatementRefused(
             "statement.digest",
-            f"the keyset has the digest {keyset.digest}, and you were told {told}",
-            hint="Do not add it. Ask the issuer over another channel which digest is right.",
+            f"keyset {keyset.label} has the digest {keyset.digest}, you were told {digest}, and no "
+            "keyset of that digest leads to it",
+            hint=_DO_NOT_ADD,
         )
 
 

@@ -12,6 +12,7 @@ that number asked for again: it may have vanished, or be another statement by no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -139,6 +140,12 @@ def refresh_issuer(
     )
 
 
+def find_keyset(digest: str, fetch: Fetcher, *, home: str, now: datetime) -> KeysetId | None:
+    """Ask for one keyset statement after another, until one has this digest; None if none has."""
+    refresh = _Refresh(home, fetch, False, Walk(now, timedelta(), lambda statement: None))
+    return next((one.id for one in refresh.every_keyset() if one.digest == digest), None)
+
+
 @dataclass(slots=True)
 class _Refresh:
     home: str
@@ -195,17 +202,23 @@ class _Refresh:
         if isinstance(pin, KeysetId):
             statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
             return None if statement is None else self.walk.from_anchor(pin, None, [statement])
+        for statement in self.every_keyset():
+            if (first := self.walk.from_anchor(pin, None, [statement])) is not None:
+                return first
+        return None
+
+    def every_keyset(self) -> Iterator[KeysetStatement]:
+        """Every statement that is published, from the first on; none of them is checked."""
         epoch, version = 1, 1
         while True:
             statement = self.ask_keyset(epoch, version)
             if statement is not None:
-                if (first := self.walk.from_anchor(pin, None, [statement])) is not None:
-                    return first
+                yield statement
                 version += 1
             elif version > 1:
                 epoch, version = epoch + 1, 1
             else:
-                return None
+                return
 
     def first_contact(self, named: KeysetId | None) -> KeysetStatement | None:
         """The statement of which the newest release speaks, else the very first."""

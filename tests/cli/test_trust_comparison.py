@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.statements import read_keyset
-from cardsign.trust import read_policy
+from cardsign.publish import load_current
+from cardsign.statements import KeysetId, read_keyset
+from cardsign.testing import digest_of
+from cardsign.trust import KeysetAnchor, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.cli.live_peer import LivePeer, live_peer
@@ -253,3 +256,114 @@ def test_an_origin_that_was_not_asked_gets_the_cause_as_its_hint(cardsign: Cards
     assert (refused.status, "trust.no_keys" in refused.err) == (3, True)
     assert "--insecure-loopback-http" in refused.err
     assert "--tofu" not in refused.err
+
+
+# A digest that was told long ago.
+
+
+def serve(network: Network, *keysets: bytes, release: bytes | None = None) -> None:
+    """Publish keysets, and a release under the last of them."""
+    release = release or peer.release(keysets[-1], PORTABLE)
+    network[f"{HOME}/.well-known/cardsign/release.json"] = release
+    for keyset in keysets:
+        path = f"/.well-known/cardsign/keyset/{read_keyset(keyset).label}.json"
+        network[HOME + path] = keyset
+
+
+def history() -> tuple[bytes, ...]:
+    """Three versions, and a recovery."""
+    first = peer.keyset()
+    second = peer.keyset(2, first)
+    third = peer.keyset(3, second)
+    return first, second, third, peer.PEER.keyset_recovered(third)
+
+
+def pinned() -> str:
+    """The number of the keyset that the policy pins."""
+    anchor = read_policy(Path("trust.toml"))[0].issuers[0].anchor
+    assert isinstance(anchor, KeysetAnchor)
+    assert isinstance(anchor.pin, KeysetId)
+    return anchor.pin.label
+
+
+@pytest.mark.usefixtures("cheap")
+def test_the_digest_that_init_prints_stays_good(cardsign: Cardsign, network: Network) -> None:
+    """The first rotation makes keyset 1.2, which follows from what the verifiers were told."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    own = ("--card", "card.json", "--no-recovery")
+    begun = cardsign("init", "--issuer", HOME, *own).err
+    told = begun.partition("tell your verifiers the digest of keyset 1.1")[2].splitlines()[1]
+    assert cardsign("keys", "rotate").status == 0
+    published = load_current(Path("public"))
+    assert len(published.keysets) == 2
+    serve(network, *published.keysets.values(), release=published.release)
+
+    ended = cardsign("trust", "add", HOME, "--digest", told)
+
+    assert ended.status == 0, ended.err
+    assert pinned() == "1.2"
+
+
+@pytest.mark.parametrize("age", range(4))
+@pytest.mark.parametrize("by_file", [False, True], ids=["by URL", "by file"])
+def test_every_digest_of_a_history_leads_to_the_newest(
+    cardsign: Cardsign, network: Network, age: int, by_file: bool
+) -> None:
+    """Also across a recovery; what is pinned is the newest."""
+    keysets = history()
+    serve(network, *keysets)
+    words = [HOME]
+    if by_file:
+        words = ["tides", "--origin", HOME]
+        for number, keyset in enumerate(keysets):
+            Path(f"{number}.json").write_bytes(keyset)
+            words += ["--keyset", f"{number}.json"]
+
+    ended = cardsign("trust", "add", *words, "--digest", read_keyset(keysets[age]).digest)
+
+    assert ended.status == 0, ended.err
+    assert pinned() == "2.1"
+
+
+def forged(previous: bytes, **changes: object) -> bytes:
+    """A next version that only a thief's own root has signed."""
+    evil = {"root": peer.PEER.quorum(1, "eve"), **changes}
+    return peer.PEER.keyset("eve", version=2, prev=digest_of(previous), **evil)
+
+
+UNLAWFUL: dict[str, Callable[[], tuple[bytes, tuple[bytes, ...]]]] = {
+    "a digest of another history": lambda: (
+        peer.keyset(origins=[HOME, "https://b.example"]),
+        history(),
+    ),
+    "the honest one of a forked number": lambda: (
+        peer.keyset(2, peer.keyset()),
+        (peer.keyset(), forged(peer.keyset())),
+    ),
+    "a step that its roots have not signed": lambda: (
+        peer.keyset(),
+        (peer.keyset(), forged(peer.keyset())),
+    ),
+    "a step that is missing": lambda: (history()[0], (history()[0], history()[2])),
+    "a recovery by a stranger": lambda: (
+        peer.keyset(),
+        (peer.keyset(), peer.PEER.keyset_recovered(peer.keyset(), "dan", "eve")),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLAWFUL.values(), ids=UNLAWFUL)
+def test_a_keyset_that_does_not_follow_from_the_digest_is_refused(
+    cardsign: Cardsign,
+    network: Network,
+    tmp_path: Path,
+    case: Callable[[], tuple[bytes, tuple[bytes, ...]]],
+) -> None:
+    """Whoever publishes it: without the digest it would be asked about, with it nothing helps."""
+    told, keysets = case()
+    serve(network, *keysets)
+
+    ended = cardsign("trust", "add", HOME, "--digest", read_keyset(told).digest, "--yes")
+
+    assert (ended.status, "Do not add it" in ended.err) == (1, True), ended.err
+    assert nothing_is_written(tmp_path)
