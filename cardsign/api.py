@@ -1,17 +1,16 @@
 """The public functions, with defaults for what most callers do not care about.
 
 Below this module time is always an argument; here it is the clock of this machine unless the
-caller says otherwise. A mistake of the caller is a TypeError that shows the right call, before
-anything is read or asked.
+caller says otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.canonical import Compat
 from cardsign.errors import CardRefused
@@ -39,104 +38,10 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
     from cardsign.lint.rules import Finding, LintSettings
-    from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import FetchSettings
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
 _BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
-_BY_URL: Final = "(url, policy=Policy.load('trust.toml'))"
-
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
-
-def _as(
-    other: Callable[_Arguments, object],
-) -> Callable[[Callable[..., _Result]], Callable[_Arguments, _Result]]:
-    """Give a function the arguments of another, for type checkers and for `help`."""
-
-    def decorate(function: Callable[..., _Result]) -> Callable[_Arguments, _Result]:
-        function.__wrapped__ = other  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
-def _shows(
-    right: str,
-) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Let a call that does not fit the arguments of a function show one that does."""
-
-    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        @wraps(function)
-        def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-            try:
-                return function(*given, **named)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # from inside
-                raise TypeError(f"{error}: {right}") from None
-
-        return call
-
-    return decorate
-
-
-def _check_names(function: str, other: Callable[..., object], named: Mapping[str, object]) -> None:
-    """Refuse an argument that the function whose arguments these are has not."""
-    code = getattr(other, "__wrapped__", other).__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    for name in named:
-        if name not in known:
-            raise TypeError(f"{function}() has no argument {name!r}; it has {', '.join(known)}")
-    if other is discover and "policy" not in named:
-        raise TypeError(f"{function}() needs a policy: {function}{_BY_URL}")
-
-
-def _question(
-    data: bytes,
-    *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None,
-    policy: Policy | None,
-    issuer: str | None,
-    url: str | None,
-    expect: Expectation | None,
-    statements: SuppliedStatements,
-    states: IssuerStates,
-    now: datetime | None,
-) -> dict[str, Any]:
-    """What is asked about a card, checked, as :func:`~cardsign.verify.reach_verdict` takes it."""
-    _check_data(_BY_KEYS, data)
-    if (jwks is None) == (policy is None):
-        raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
-    named = [one for one in (issuer, url, expect) if one is not None]
-    if jwks is not None:
-        if named:
-            raise TypeError(
-                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
-            )
-        policy = Policy.from_jwks(jwks)
-    policy = _checked_policy(_BY_POLICY, policy)
-    if len(named) > 1:
-        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
-    if not named and not _names_a_holder_alone(policy):
-        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
-    if not isinstance(statements, SuppliedStatements):
-        raise TypeError(
-            f"statements takes SuppliedStatements, not {type(statements).__name__}: "
-            "statements=SuppliedStatements((keyset,), (release,)), each as bytes"
-        )
-    subject = _subject(issuer, url) if expect is None else expect
-    _check_states(policy, subject, states)
-    return {
-        "untrusted_bytes": data,
-        "expect": subject,
-        "policy": policy,
-        "now": _time(now),
-        "supplied": statements,
-        "states": states,
-    }
 
 
 def examine_card(
@@ -158,22 +63,31 @@ def examine_card(
     Returns:
         The report, whatever the card is. `report.verdict` says whether it is trusted.
     """
-    question = _question(
+    policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
+    _check_data(_BY_KEYS, data)
+    _check_states(policy, subject, states)
+    return reach_verdict(
         data,
-        jwks=jwks,
+        expect=subject,
         policy=policy,
-        issuer=issuer,
-        url=url,
-        expect=expect,
-        statements=statements,
+        now=_time(now),
+        supplied=statements,
         states=states,
-        now=now,
     )
-    return reach_verdict(**question)
 
 
-@_as(examine_card)
-def verify_card(*given: Any, **named: Any) -> VerifiedCard:
+def verify_card(
+    data: bytes,
+    *,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    issuer: str | None = None,
+    url: str | None = None,
+    expect: Expectation | None = None,
+    statements: SuppliedStatements = NO_STATEMENTS,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+) -> VerifiedCard:
     """Return a card if it is trusted, else raise. Nothing is fetched.
 
     With `jwks` it is trusted if one of these keys signed all of it. A key set alone shows
@@ -204,16 +118,21 @@ def verify_card(*given: Any, **named: Any) -> VerifiedCard:
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    if len(given) > 1:
-        raise TypeError(f"say by name what the card is checked with: {_BY_KEYS}")
-    if not given and "data" not in named:
-        raise TypeError(f"verify_card() needs the card's bytes: {_BY_KEYS}")
-    _check_names("verify_card", examine_card, named)
-    question = _question(*given, **{**(examine_card.__kwdefaults__ or {}), **named})
-    return trusted_card(reach_verdict(**question, stop_early=True))
+    policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
+    _check_data(_BY_KEYS, data)
+    _check_states(policy, subject, states)
+    report = reach_verdict(
+        data,
+        expect=subject,
+        policy=policy,
+        now=_time(now),
+        supplied=statements,
+        states=states,
+        stop_early=True,
+    )
+    return trusted_card(report)
 
 
-@_shows(f"discover{_BY_URL}")
 def discover(
     url: str,
     *,
@@ -245,14 +164,33 @@ def discover(
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    found, expect = _discoverer(
-        "discover", url, policy=policy, issuer=issuer, states=states, now=now, settings=settings
-    )
-    return found.discover(url, expect=expect)
+    # The HTTP client is loaded here alone: a card in hand is verified without it.
+    from cardsign.net.discovery import Discoverer
+    from cardsign.net.fetch import DEFAULT_SETTINGS
+    from cardsign.net.fetcher import DocumentFetcher, card_url
+
+    expect: PublicSubject | None = None
+    if issuer is not None:
+        expect = Issuer(issuer)
+    elif _names_a_holder_alone(policy):
+        expect = Holder()
+    _check_url(url)
+    _check_states(policy, CardUrl(card_url(url)) if expect is None else expect, states)
+    time = _time(now)
+    fetcher = DocumentFetcher(settings or DEFAULT_SETTINGS, now=lambda: time)
+    discoverer = Discoverer(policy, states, fetcher=fetcher, now=lambda: time)
+    return discoverer.discover(url, expect=expect)
 
 
-@_as(discover)
-async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
+async def adiscover(
+    url: str,
+    *,
+    policy: Policy,
+    issuer: str | None = None,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+    settings: FetchSettings | None = None,
+) -> VerifiedCard:
     """Do what :func:`discover` does, in a thread of its own.
 
     A task that is cancelled returns at once. The work goes on to its own end, which the
@@ -260,11 +198,10 @@ async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
     """
     from cardsign.net.connection import in_thread
 
-    _check_names("adiscover", discover, named)
-    return await in_thread(partial(discover, *given, **named), abandon=True)
+    ask = partial(discover, policy=policy, issuer=issuer, states=states, settings=settings)
+    return await in_thread(partial(ask, url, now=now), abandon=True)
 
 
-@_shows("sign_card(card, PrivateKey.from_pem(pem))")
 def sign_card(
     card: bytes,
     key: Signer | Sequence[Signer] | KeyStore | Path,
@@ -415,51 +352,34 @@ def build_card(
 # ------------------------------------------------------------------ who is asked about
 
 
-def _discoverer(
-    function: str,
-    url: str,
-    *,
-    policy: Policy,
-    issuer: str | None = None,
-    states: IssuerStates = NO_STATES,
-    now: datetime | None = None,
-    settings: FetchSettings | None = None,
-) -> tuple[Discoverer, PublicSubject | None]:
-    """What asks for one card, and whose it must be."""
-    # The HTTP client is loaded here alone: a card in hand is verified without it.
-    from cardsign.net.discovery import Discoverer
-    from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher, card_url
-
-    if not isinstance(url, str):
-        raise TypeError(f"{function}() takes a URL as a str, not {type(url).__name__}")
-    _checked_policy(f"{function}(url, policy=Policy.load('trust.toml'))", policy)
-    expect: PublicSubject | None = None
+def _policy_and_subject(
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None,
+    policy: Policy | None,
+    issuer: str | None,
+    url: str | None,
+    expect: Expectation | None,
+) -> tuple[Policy, Expectation]:
+    """Whom a caller trusts, and whose card it must be."""
+    subjects = [subject for subject in (issuer, url, expect) if subject is not None]
+    if jwks is not None and policy is None:
+        if subjects:
+            raise TypeError(
+                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
+            )
+        return Policy.from_jwks(jwks), Holder()
+    if policy is None or jwks is not None:
+        raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
+    if len(subjects) > 1:
+        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
+    if expect is not None:
+        return policy, expect
     if issuer is not None:
-        expect = Issuer(issuer)
-    elif _names_a_holder_alone(policy):
-        expect = Holder()
-    _check_url(url)
-    if settings is None:
-        settings = DEFAULT_SETTINGS
-    if not isinstance(settings, FetchSettings):
-        raise TypeError(
-            f"settings takes FetchSettings, not {type(settings).__name__}: "
-            "settings=FetchSettings(...) of cardsign.net"
-        )
-    _check_states(policy, CardUrl(card_url(url)) if expect is None else expect, states)
-    time = _time(now)
-    fetcher = DocumentFetcher(settings, now=lambda: time)
-    return Discoverer(policy, states, fetcher=fetcher, now=lambda: time), expect
-
-
-def _subject(issuer: str | None, url: str | None) -> PublicSubject:
-    for name, given in (("issuer", issuer), ("url", url)):
-        if given is not None and not isinstance(given, str):
-            raise TypeError(f"{name} takes a str, not {type(given).__name__}: {_BY_POLICY}")
-    if issuer is not None:
-        return Issuer(issuer)
-    return Holder() if url is None else CardUrl(url)
+        return policy, Issuer(issuer)
+    if url is not None:
+        return policy, CardUrl(url)
+    if not _names_a_holder_alone(policy):
+        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
+    return policy, Holder()
 
 
 def _check_url(url: str) -> None:
@@ -481,11 +401,6 @@ def _names_a_holder_alone(policy: Policy) -> bool:
 
 
 def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) -> None:
-    if not isinstance(states, IssuerStates):
-        raise TypeError(
-            f"states takes IssuerStates, not {type(states).__name__}: "
-            "states=IssuerStates.at('state')"
-        )
     whose = public_subject(subject)
     if isinstance(whose, Issuer):
         policy.issuer(whose.name)
@@ -504,38 +419,17 @@ def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) ->
 
 
 def _check_data(right: str, data: object) -> None:
-    match data:
-        case bytes():
-            return
-        case str():
-            why = "not a str: decoding may have changed them"
-        case Mapping():
-            why = "not a dict: parsing has lost what was signed"
-        case _:
-            why = f"not {type(data).__name__}"
-    raise TypeError(f"a card is the bytes as they were received, {why}: {right}")
-
-
-def _checked_policy(right: str, given: object) -> Policy:
-    if isinstance(given, Policy):
-        return given
-    raise TypeError(
-        f"policy takes a Policy, not {type(given).__name__}: {right}, or "
-        "Policy.from_jwks_url(url, origin=...)"
-    )
+    if not isinstance(data, bytes):
+        # Decoding may have changed the text; parsing has lost what was signed.
+        name = type(data).__name__
+        raise TypeError(f"a card is the bytes as they were received, not {name}: {right}")
 
 
 def _time(now: datetime | None) -> datetime:
     if now is None:
         return datetime.now(UTC)
-    if not isinstance(now, datetime):
-        raise TypeError(f"now takes a datetime, not {type(now).__name__}: now=datetime.now(UTC)")
     if now.tzinfo is None:
         raise ValueError("now has no zone: now=datetime.now(UTC)")
-    try:
-        now.astimezone(UTC)
-    except OverflowError as exc:
-        raise ValueError("now is outside of the years 1 to 9999 in UTC") from exc
     return now
 
 
@@ -561,10 +455,4 @@ def _signers(
         found = card_signers(key, passphrase, now=_time(now))
         return found.signers, found.own_kids
     signers = key if isinstance(key, Sequence) else (key,)
-    given: Sequence[object] = signers
-    if not all(hasattr(one, "sign") and hasattr(one, "public") for one in given):
-        raise TypeError(
-            "sign_card() takes a private key, signers or a key store: "
-            "sign_card(card, PrivateKey.from_pem(pem))"
-        )
     return signers, frozenset()
