@@ -40,7 +40,6 @@ RELEASE_1.1 := 1.1.3
 ACTIONLINT := 1.7.7
 HADOLINT := 2.15.1
 ZENSICAL := 0.0.73
-JUNITPARSER := 5.0.3
 # This package of Microsoft's carries the schema of SARIF 2.1.0; no package of the Python index does.
 JEST_SARIF := 1.0.0-beta.0
 SCHEMATHESIS := 4.32.5
@@ -262,8 +261,7 @@ $(VENV)/.linters: $(VENV)/.dev
 
 $(VENV)/sarif-2.1.0.json: $(VENV)/.dev
 	@if command -v npm >/dev/null; then \
-	  echo "installing junitparser and the schema of SARIF into $(VENV), once ..."; \
-	  $(BIN)/$(PIP) install junitparser==$(JUNITPARSER) && \
+	  echo "putting the schema of SARIF into $(VENV), once ..."; \
 	  npm pack --silent --pack-destination $(VENV) @microsoft/jest-sarif@$(JEST_SARIF) >/dev/null && \
 	  tar -xzOf $(VENV)/microsoft-jest-sarif-$(JEST_SARIF).tgz \
 	    package/lib/schemas/sarif-2.1.0-rtm.5.json > $@; \

@@ -38,7 +38,7 @@ from cardsign.urls import is_url
 if TYPE_CHECKING:
     from cardsign.check import CheckReport
 
-FORMATS: Final = ("text", "json", "sarif", "junit", "github")
+FORMATS: Final = ("text", "json", "sarif", "github")
 SCHEMA: Final = "cardsign.lint/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)  # the heaviest first
 _MAX_PLACES: Final = 6  # lines for one rule; --json has more
@@ -90,7 +90,7 @@ _lint_options = option_group(
     ),
     option(
         "--format",
-        "sarif: for code scanning. junit: for test reports. github: annotations.",
+        "sarif: for code scanning. github: annotations.",
         into="form",
         type=click.Choice(FORMATS),
         default="text",
@@ -217,21 +217,9 @@ def _text(reports: Sequence[CardReport], form: str) -> str:
         named = [(one.name, finding, "") for one in reports for finding in one.findings]
         named += [(one.name, finding, why) for one in reports for finding, why in one.waived]
         return json.dumps(findings_log(named), indent=2)
-    if form == "junit":
-        from cardsign.cli.sarif import junit_document
-
-        return junit_document("cardsign lint", [_case(one) for one in reports])
     if form == "github":
         return "\n".join(_annotation(one.name, each) for one in reports for each in one.findings)
     return "\n".join(line for one in reports for line in _lines(one))
-
-
-def _case(report: CardReport) -> tuple[str, str, tuple[str, str], str]:
-    """One case of JUnit for each card; notes are no failure."""
-    if all(one.severity == "note" for one in report.findings):
-        return report.name, "", ("", ""), ""
-    first = min(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
-    return report.name, "failure", (first.rule.id, first.message), "\n".join(_lines(report))
 
 
 def _annotation(name: str, one: Finding) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts for a pipeline: SARIF 2.1.0 for code scanning, JUnit XML for test reports."""
+"""Verdicts and findings for code scanning in a pipeline: SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
-from xml.etree import ElementTree
 
 from cardsign import __version__
 from cardsign.cli.talk import safe
-from cardsign.cli.views import render_verdict
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
+from cardsign.errors import LocalFault
 from cardsign.lint.rules import Finding
 from cardsign.reasons import REASONS
 from cardsign.urls import is_url
@@ -135,50 +133,3 @@ def _text(text: str) -> dict[str, str]:
     """
     shown = safe(text, limit=_MAX_TEXT).replace("](", "] (")
     return {"text": shown.replace("{", "{{").replace("}", "}}")}
-
-
-# Verdicts and findings as JUnit XML, for the test reports of a pipeline.
-
-
-_MAX_NAME: Final = 1000  # characters; two long paths may differ late
-
-
-def junit_xml(outcomes: Sequence[Outcome]) -> str:
-    """Verdicts as JUnit XML."""
-    kinds = {EXIT_OK: "system-out", EXIT_NOT_TRUSTED: "failure"}
-    cases = []
-    for one in outcomes:
-        first = next(iter(one.reasons), None)
-        why = (first.code, first.message) if first else ("", "")
-        if isinstance(one.result, LocalFault):
-            text = safe(one.reasons[0].hint, limit=300)
-        else:
-            text = render_verdict(one.name, one.result, verbose=True)
-        cases.append((one.name, kinds.get(one.result.exit_status, "error"), why, text))
-    return junit_document("cardsign verify", cases)
-
-
-def junit_document(suite: str, cases: Sequence[tuple[str, str, tuple[str, str], str]]) -> str:
-    """The document, ASCII alone; what XML 1.0 2.2 forbids is escaped as terminals need it too.
-
-    Args:
-        suite: Who reports.
-        cases: Of each card its name; what it came to, ``failure``, ``error``, ``system-out`` or
-            nothing; why, as a code and in words; and the text of that.
-    """
-    kinds = [kind for _, kind, _, _ in cases]
-    counted = {"tests": len(cases), "failures": kinds.count("failure")}
-    counted |= {"errors": kinds.count("error"), "skipped": 0}
-    suites = ElementTree.Element("testsuites", name=suite)
-    counts = {name: str(count) for name, count in counted.items()}
-    made = ElementTree.SubElement(suites, "testsuite", {"name": suite, **counts})
-    for name, kind, (code, message), text in cases:
-        names = {"classname": suite.replace(" ", "."), "name": safe(name, limit=_MAX_NAME)}
-        case = ElementTree.SubElement(made, "testcase", names)
-        if kind:
-            why = {"type": code, "message": safe(message, limit=300)}
-            said = ElementTree.SubElement(case, kind, {} if kind == "system-out" else why)
-            said.text = text
-    ElementTree.indent(suites)
-    document: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
-    return document.decode("ascii")

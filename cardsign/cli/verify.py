@@ -59,7 +59,7 @@ from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
-FORMATS: Final = ("text", "json", "sarif", "junit")
+FORMATS: Final = ("text", "json", "sarif")
 
 
 def read_time(text: str) -> datetime:
@@ -198,8 +198,7 @@ many_options: Final = option_group(
 )
 @option(
     "--format",
-    "How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document for "
-    "all cards.",
+    "How verdicts are printed [default: text]; SARIF 2.1.0 is one document for all cards.",
     into="form",
     type=click.Choice(FORMATS),
 )
@@ -445,9 +444,6 @@ def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
         for one in outcomes:
             print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
         return
-    from cardsign.cli.sarif import junit_xml, sarif_log
+    from cardsign.cli.sarif import sarif_log
 
-    if form == "sarif":
-        print_json(sarif_log(outcomes))
-    else:
-        click.echo(junit_xml(outcomes))
+    print_json(sarif_log(outcomes))

@@ -1,9 +1,8 @@
-"""SARIF and JUnit as others read them: the schema of SARIF 2.1.0, and junitparser."""
+"""SARIF as others read it: by the schema of SARIF 2.1.0."""
 
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.cli.conftest import Cardsign
 from tests.conftest import SARIF_SCHEMA
 from tests.support import PORTABLE, dump, put
 
-pytestmark = pytest.mark.needs_report_readers
+pytestmark = pytest.mark.needs_sarif_schema
 
 COMMANDS = {
     "lint": ("lint", "bad.json", "half.json", "signed.json"),
@@ -56,20 +55,3 @@ def test_sarif_is_valid_by_its_schema(cardsign: Cardsign, words: tuple[str, ...]
     assert faults(log) == []
     assert faults({name: value for name, value in log.items() if name != "version"})
     assert faults(put(log, "/runs/0/verdict", "trusted"))
-
-
-@pytest.mark.usefixtures("_cards")
-@pytest.mark.parametrize("words", [COMMANDS["lint"], COMMANDS["verify"]], ids=["lint", "verify"])
-def test_junit_is_read_by_junitparser(cardsign: Cardsign, words: tuple[str, ...]) -> None:
-    """One case for each card; what it counts is what the suite says of itself."""
-    junitparser = import_module("junitparser")
-    text = cardsign(*words, "--format", "junit").out
-    suites = list(junitparser.JUnitXml.fromstring(text))
-    cases = [case for suite in suites for case in suite]
-    names = [word for word in words if word.endswith(".json") and word != "jwks.json"]
-
-    assert [case.name for case in cases] == names
-    said = [(suite.tests, suite.failures + suite.errors) for suite in suites]
-    failed = sum(bool(case.result) for case in cases)
-    assert said == [(len(names), failed)]
-    assert 0 < failed < len(names)

@@ -1,4 +1,4 @@
-"""What `cardsign verify` prints: text for a person, SARIF and JUnit for pipelines, one source."""
+"""What `cardsign verify` prints: text for a person, SARIF for pipelines, one source."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cardsign.cli.sarif import junit_xml, sarif_log
-from cardsign.cli.talk import safe
+from cardsign.cli.sarif import sarif_log
 from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
 from cardsign.jose import JwkSet, PrivateKey
@@ -138,59 +134,6 @@ def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
     assert re.search(r"(?<!\{)\{(?!\{)", text) is None
 
 
-# ------------------------------------------------------------------ JUnit
-
-
-def test_a_suite_has_a_case_for_every_card(cardsign: Cardsign, cards: list[str]) -> None:
-    """Not trusted is a failure; no verdict, and a fault of this machine, is an error."""
-    ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--format", "junit")
-    assert ended.status == 2
-    suites = ElementTree.fromstring(ended.out)
-    (suite,) = suites
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "7", "failures": "4", "errors": "2", "skipped": "0",
-    }  # fmt: skip
-    said = {case.get("name"): [(one.tag, one.get("type")) for one in case] for case in suite}
-    assert said == {
-        "signed.json": [("system-out", None)],
-        "edited.json": [("failure", "sig.bad")],
-        "unsigned.json": [("failure", "sig.none")],
-        "half.json": [("failure", "json.syntax")],
-        "stranger.json": [("failure", "key.unknown")],
-        "https://...@tides.example/": [("error", "fetch.url")],
-        "absent.json": [("error", "file.not_found")],
-    }
-
-
-def test_a_verdict_that_could_not_be_reached_is_an_error(
-    cardsign: Cardsign, cards: list[str]
-) -> None:
-    """Not a success, nor skipped."""
-    ended = cardsign("verify", "signed.json", "--format", "junit")
-    (suite,) = ElementTree.fromstring(ended.out)
-    assert (ended.status, suite.get("errors"), suite[0][0].tag) == (3, "1", "error")
-
-
-@given(st.text(st.characters()), st.text(st.characters(), min_size=1))
-def test_any_text_makes_well_formed_xml(name: str, message: str) -> None:
-    """Also characters that XML 1.0 forbids even as references."""
-    report = Report("invalid", name, Answers(), (Reason.of("sig.bad", message, path=name),))
-    document = junit_xml([Outcome(name, report)])
-    assert document.isascii()
-    (suite,) = ElementTree.fromstring(document)
-    assert suite[0][0].get("message") == safe(message, limit=300)
-
-
-def test_markup_in_a_name_is_text(cardsign: Cardsign, cards: list[str]) -> None:
-    """XML is escaped by the writer, once."""
-    name = 'a"]]><failure>&amp;.json'
-    Path(name).write_bytes(Path("unsigned.json").read_bytes())
-    ended = cardsign("verify", name, "--jwks", "jwks.json", "--format", "junit")
-    (suite,) = ElementTree.fromstring(ended.out)
-    assert suite[0].get("name") == name
-    assert len(suite[0]) == 1
-
-
 # ------------------------------------------------------------------ text
 
 
@@ -251,7 +194,7 @@ def test_a_hostile_card_is_shown_as_it_is(cardsign: Cardsign) -> None:
     Path(name).write_bytes(dump(card))
     Path("more.json").write_bytes(dump({**card, f"x{evil}": 1}))
     for file in (name, "more.json", f"absent{evil}.json"):
-        for form in ("text", "json", "sarif", "junit"):
+        for form in ("text", "json", "sarif"):
             ended = cardsign("verify", file, "--jwks", "jwks.json", "--format", form)
             assert tame(ended.text)
             assert tame(ended.err)

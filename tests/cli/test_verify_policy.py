@@ -90,7 +90,7 @@ def test_a_folder_may_hold_more_than_statements(
     assert (named.status, "statement.shape" in named.err) == (2, True)
 
 
-@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_a_file_name_that_is_no_text(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes], form: str
 ) -> None:
@@ -334,7 +334,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("break_it", "options", "code"), FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_a_local_fault_is_said_once_and_is_no_verdict(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes], break_it, options, code: str, form: str
 ) -> None:
