@@ -58,9 +58,10 @@ def enter(folder: Path) -> Path:
 
 def sign_and_publish() -> None:
     """What Weather Desk does when it releases a card."""
-    tell("1. Weather Desk makes a key and signs its two cards")
+    tell("1. Weather Desk makes two keys, ES256 and RS256, and signs its two cards with both")
     say("The public card is for everyone. The extended card is for partners who log in.")
     cardsign("keys", "generate")
+    cardsign("keys", "generate", "--alg", "RS256")
     for card in ("weather", "weather-extended"):
         shutil.copy(CARDS / f"{card}.json", f"{card}-unsigned.json")
     cardsign("sign", "weather-unsigned.json", "-o", "weather.json")
@@ -133,7 +134,7 @@ def let_the_official_sdk_verify() -> None:
         say("Left out: a2a-sdk is not installed here. To see it: pip install 'cardsign[a2a]'")
         return
     keys = {key["kid"]: PyJWK(key) for key in json.loads(Path("jwks.json").read_text())["keys"]}
-    verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256"])
+    verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256", "RS256"])
     for name in ("weather.json", "one-byte.json", "no-login.json"):
         try:
             verifier(parse_agent_card(json.loads(Path(name).read_text())))
