@@ -1,8 +1,7 @@
 """Agents that keep a contract: messages held against a card, drift from it, and a new agent.
 
 A schema counts only from a card whose signature was verified: the author of the schema decides
-what passes. A schema may still be hostile, so no reference leaves it, and a pattern that could
-take long is not tried.
+what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds the work.
 """
 
 from __future__ import annotations
@@ -12,40 +11,26 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
 from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.card.values import Json, levels, members_of, objects_in
+from cardsign.card.values import Json, members_of, objects_in
 from cardsign.diff.cards import diff_cards
-from cardsign.diff.schemas import Work, compare_schemas
+from cardsign.diff.schemas import Change, Work, compare_schemas, listed
 from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
 from cardsign.lint.rules import Finding, Rule, Tokens
+from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
 
 #: Bytes of a task or response.
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
-#: Problems of one value that are listed.
-MAX_PROBLEMS: Final = 50
-#: Characters of a text that a pattern is held against.
-MAX_MATCHED: Final = 4096
 STATUSES: Final = ("ok", "error", "partial", "skipped")
 _TASK: Final = ("skill_id", "source_agent", "target_agent", "input")
 _RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
-#: Steps of one comparison: one for each keyword of a schema that is applied to a value. A schema
-#: can refer to itself, and a task can be a megabyte, so the work is bounded, not only the sizes.
-MAX_STEPS: Final = 100_000
-# Of a pattern without its escapes and classes: a repeated group or a back reference, and each
-# repetition whose length is free. Two of these cost the square of the text, three its cube.
-_NO_REPETITION: Final = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_SLOW: Final = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
-_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
-_FREE: Final = re.compile(r"[*+]|\{\d*,\d*\}")
-
 # fmt: off
 RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("envelope.form", "error", "It is no task and no response.",
@@ -68,8 +53,8 @@ RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("envelope.untraced", "warning", "There is no trace_id and no pipeline_run_id.",
          "Nobody finds the task again in the logs.", "Add /metadata/trace_id.", "row B35"),
     Rule("envelope.unclear", "warning", "It cannot be told whether a schema is met.",
-         "The schema is missing, refers elsewhere, or has a pattern that could take long.",
-         "Simplify the schema.", "row B14"),
+         "The schema is missing, refers elsewhere, takes long, or has a `pattern`: none is tried.",
+         "Simplify the schema: `enum`, `minLength` and `maxLength` are tried.", "row B14"),
 )}
 # fmt: on
 
@@ -135,88 +120,15 @@ def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterato
             yield from _held_against(schema, envelope[member], member)
 
 
-class _Costly(Exception):
-    """More steps than one comparison may take."""
-
-
-class _Steps:
-    """Counts what a comparison does, and ends it."""
-
-    def __init__(self) -> None:
-        self.left = MAX_STEPS
-
-    def counted(self, keyword: str, apply: Any) -> Any:
-        """The function of a keyword, which pays for what it is going to do."""
-
-        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            size = len(instance) if isinstance(instance, dict | list) else 0
-            if keyword == "uniqueItems":
-                self.left -= size * size // 10  # values of several kinds are compared in pairs
-            elif keyword in ("patternProperties", "additionalProperties"):
-                self.left -= size * (1 + len(schema.get("patternProperties", ())))
-            self.left -= 1
-            if self.left < 0:
-                raise _Costly
-            return apply(validator, value, instance, schema)
-
-        return counting
-
-
 def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import extend
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
     if not isinstance(schema, dict):
         yield _found("envelope.unclear", (member,), "its schema is no object")
         return
-    if why := _why_slow(schema, value):
-        yield _found("envelope.unclear", (member,), f"{why} could take long to try")
-        return
-    schema_of: Any = schema
-    steps = _Steps()
-    keywords = {n: steps.counted(n, f) for n, f in Draft202012Validator.VALIDATORS.items()}
-    try:
-        Draft202012Validator.check_schema(schema_of)
-        # With a registry of its own no reference is ever fetched.
-        bounded: Any = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
-        validator = bounded(schema_of, registry=Registry())
-        for error in islice(validator.iter_errors(value), MAX_PROBLEMS):
-            where = (member, *(str(token) for token in error.absolute_path))
-            yield _found(f"envelope.{member}", where, error.message[:200])
-    except _Costly:
-        yield _found("envelope.unclear", (member,), "it would take long to hold it to its schema")
-    # A reference may lead to what is no schema, of which the library says nothing of its own.
-    except (
-        *(SchemaError, Unresolvable, RecursionError, re.error, OverflowError),
-        *(AttributeError, LookupError, TypeError, ValueError),
-    ) as fault:
-        message = f"its schema cannot be used: {type(fault).__name__}"
-        yield _found("envelope.unclear", (member,), message)
-
-
-def _why_slow(schema: Json, value: Json) -> str | None:
-    """What could take long in a way that no count of steps can end; None if nothing could."""
-    objects = [one for level in levels(schema) for one in level if isinstance(one, dict)]
-    patterns = [one for each in objects if isinstance(one := each.get("pattern"), str)]
-    patterns += [one for each in objects for one in members_of(each.get("patternProperties"))]
-    if pattern := next((one for one in patterns if _is_slow(one)), None):
-        return f"the pattern {pattern[:60]!r}"
-    texts = (one for level in levels(value) for each in level for one in (each, *members_of(each)))
-    if patterns and any(isinstance(one, str) and len(one) > MAX_MATCHED for one in texts):
-        return "a text is too long, and a pattern"
-    if any(name in one for one in objects for name in _UNEVALUATED):
-        return "unevaluatedProperties or unevaluatedItems"
-    return None
-
-
-def _is_slow(pattern: str) -> bool:
-    """Whether a search could cost more than the square of the text."""
-    bare = _NO_REPETITION.sub("x", pattern)
-    anchored = pattern.startswith("^")  # else the search begins again at each character
-    return bool(_SLOW.search(bare)) or len(_FREE.findall(bare)) > 1 + anchored
+    problems, unclear = find_problems(schema, value)
+    for tokens, message in problems:
+        yield _found(f"envelope.{member}", (member, *tokens), message)
+    if unclear:
+        yield _found("envelope.unclear", (member,), unclear)
 
 
 # Whether what is live has drifted from what was committed. Nothing is verified: a card that drifted
@@ -317,7 +229,8 @@ def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
     if not isinstance(tools, list):
         raise CardRefused("card.type", "expected a list of tools", path="/tools")
     digest = hashlib.sha256(card).hexdigest()
-    return DriftReport(digest, None, tuple(_of_tools(document, tools)))
+    found = (Change("unclear", *one) for one in _of_tools(document, tools))
+    return DriftReport(digest, None, tuple((one.path, one.message) for one in listed(found)))
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:

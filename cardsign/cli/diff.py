@@ -55,7 +55,7 @@ def diff(old: str, new: str, github: bool, network: NetworkOptions) -> int:
                 path = safe(one.path, limit=200).replace("`", "'")
                 lines.append(f"- `{path}`: {_quoted(one.message)}")
     else:
-        count = len(found.changes)
+        count = sum(one.count for one in found.changes)
         lines = [f"{count or 'no'} change{'' if count == 1 else 's'}: {safe(old)} to {safe(new)}"]
         for title, ours in by_effect.items():
             lines += ["", f"  {title}:"]

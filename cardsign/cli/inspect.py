@@ -42,14 +42,18 @@ def inspect(card: str, page: str | None, jwks: str | None) -> None:
     click.echo("nothing here is verified; these are the card's own words")
     if described.pop("signature_block"):
         click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
+    left_out = described.pop("left_out")
     for member, value in described.items():
         name = "A2A version" if member == "a2a_version" else member
         if not isinstance(value, list):
             click.echo(f"  {name:<15} {safe(_value(value)) if value is not None else '-'}")
             continue
-        click.echo(f"  {name:<15} {len(value)}")
+        more = left_out.get(member, 0)
+        click.echo(f"  {name:<15} {len(value) + more}")
         for element in value:
             click.echo(f"    {_element(member, element)}")
+        if more:
+            click.echo(f"    and {more:,} more")
 
 
 def _element(member: str, element: Any) -> str:

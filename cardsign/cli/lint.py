@@ -26,7 +26,7 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command, group
 from cardsign.cli.talk import counted, is_json, print_json, print_table, printed, safe, say
 from cardsign.cli.verifier import NetworkOptions, network_options
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_card
@@ -402,8 +402,9 @@ def contract_check(
 ) -> int:
     """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
 
-    The card is verified first. If it is not trusted, nothing is checked. Exit status 0: it
-    keeps the contract. 1: it does not, or the card is not trusted.
+    The card is verified first. If it is not trusted, nothing is checked. No `pattern` of a schema
+    is tried. Exit status 0: it keeps the contract. 1: it does not, or the card is not trusted.
+    3: nothing breaks it, but something of a schema could not be checked.
     """
     from cardsign.api import verify_card
     from cardsign.contract import check_envelope
@@ -418,10 +419,13 @@ def contract_check(
         policy = Policy.load(str(policy_file))
         card = verify_card(data, policy=policy, issuer=issuer, now=moment())
     found = check_envelope(read_input(envelope), card)
-    errors = any(one.severity == "error" for one in found)
+    kept: bool | None = not any(one.severity == "error" for one in found)
+    if kept and any(one.rule.id == "envelope.unclear" for one in found):
+        kept = None
     findings = [one.to_json() for one in found]
-    if not printed({"schema": "cardsign.contract/1", "kept": not errors, "findings": findings}):
+    if not printed({"schema": "cardsign.contract/1", "kept": kept, "findings": findings}):
         for line in finding_lines(found, "the envelope"):
             click.echo(line)
-        click.echo("the contract is broken" if errors else "the contract is kept")
-    return EXIT_NOT_TRUSTED if errors else EXIT_OK
+        words = {True: "kept", False: "broken", None: "not broken, as far as can be told"}
+        click.echo(f"the contract is {words[kept]}")
+    return {True: EXIT_OK, False: EXIT_NOT_TRUSTED, None: EXIT_NO_VERDICT}[kept]

@@ -16,8 +16,17 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of
-from cardsign.card.values import Json, append, elements_of, members_of, objects_in, pointer
-from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas
+from cardsign.card.values import (
+    MAX_TOKEN,
+    Json,
+    append,
+    cut,
+    elements_of,
+    members_of,
+    objects_in,
+    pointer,
+)
+from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas, listed
 from cardsign.urls import without_userinfo
 
 #: The part of a version (SemVer 2.0.0) that has to grow.
@@ -36,6 +45,7 @@ MAX_PAIRS_OF_WAYS: Final = 100_000
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 
+_Names: TypeAlias = tuple[str, ...]
 _DIRECTIONS: Final[dict[str, Direction]] = {"input_schema": "input", "output_schema": "output"}
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
 _SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
@@ -65,7 +75,7 @@ class CardDiff:
     Attributes:
         old_version: The old card's `version`, as it stands there; None where there is none.
         new_version: The new card's.
-        changes: In document order.
+        changes: In document order; at most 100 of one effect, then how many more there are.
     """
 
     old_version: Json
@@ -156,7 +166,7 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
         *_schemes(*schemes),
         *_skills(old, new, changed),
     ]
-    return CardDiff(old.get("version"), new.get("version"), tuple(changes))
+    return CardDiff(old.get("version"), new.get("version"), tuple(listed(changes)))
 
 
 def _semver(version: Json) -> Version | None:
@@ -360,23 +370,19 @@ def _scheme_changed(old: Scheme | None, new: Scheme | None) -> str:
         return f"its type was {old.type}, and is {new.type}"
     before, after = (_flattened(one.members) for one in (old, new))
     for name in dict.fromkeys((*before, *after)):
-        leaf = name.rpartition(".")[2]
-        if (
-            leaf not in _SCHEME_WORDS
-            and ".scopes." not in name
-            and before.get(name) != after.get(name)
-        ):
-            return f"its {name} changed"
+        is_words = name[-1] in _SCHEME_WORDS or "scopes" in name[1:-1]
+        if not is_words and before.get(name) != after.get(name):
+            return f"its {'.'.join(cut(token, MAX_TOKEN) for token in name)} changed"
     return ""
 
 
-def _flattened(value: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    found: dict[str, Json] = {}
+def _flattened(value: Mapping[str, Json], above: tuple[str, ...] = ()) -> dict[_Names, Json]:
+    found: dict[_Names, Json] = {}
     for name, one in value.items():
         if isinstance(one, dict):
-            found |= _flattened(one, f"{prefix}{name}.")
+            found |= _flattened(one, (*above, name))
         else:
-            found[prefix + name] = one
+            found[*above, name] = one
     return found
 
 

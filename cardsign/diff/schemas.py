@@ -12,13 +12,14 @@ no longer named is a break, even where any member is still taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.values import Json, append, elements_of, members_of
+from cardsign.card.values import MAX_MESSAGE, Json, append, cut, elements_of, members_of
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
@@ -98,12 +99,33 @@ class Change:
     Attributes:
         effect: What it means for a caller.
         path: Where, as a JSON pointer: in the new card, or in the old one for what is gone.
-        message: What changed, without a final period.
+        message: What changed, without a final period; cut where it is long.
+        count: How many changes it stands for: over 1 in place of those that are not listed.
     """
 
     effect: Effect
     path: str
     message: str
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
+
+
+#: Changes of one effect that are listed.
+MAX_LISTED: Final = 100
+
+
+def listed(changes: Iterable[Change]) -> Iterator[Change]:
+    """List the first changes of each effect; at the end the number of the others."""
+    counts: Counter[Effect] = Counter()
+    for one in changes:
+        counts[one.effect] += one.count
+        if counts[one.effect] <= MAX_LISTED:
+            yield one
+    for effect, count in counts.items():
+        if (more := count - MAX_LISTED) > 0:
+            yield Change(effect, "", f"{more:,} more", more)
 
 
 class _TooLarge(Exception):
@@ -148,7 +170,8 @@ def compare_schemas(
         except _TooLarge:
             found.append(("unclear", path, "these schemas are too large to be compared whole"))
     effects = _EFFECTS[direction] | _ALWAYS
-    return list(dict.fromkeys(Change(effects[kind], *told) for kind, *told in found))
+    changes = (Change(effects[kind], where, message) for kind, where, message in found)
+    return list(dict.fromkeys(changes))
 
 
 def _kind(*, wider: bool) -> _Kind:
@@ -173,7 +196,7 @@ class _Comparison:
     def compare(self, old: Json, new: Json, path: str) -> Iterator[_Step]:
         if isinstance(old, bool) and old is new:
             return
-        self.work.spend(_STEPS_OF_A_LOOK + _width(old) + _width(new) + len(path) // 64)
+        self.work.spend(_STEPS_OF_A_LOOK + _width(old) + _width(new))
         pair = (_reference(old), _reference(new))
         if any(pair):
             if pair in self.open:

@@ -232,7 +232,10 @@ def _agent(said: dict[str, Any]) -> Html:
         )
         for one in said["skills"]
     ]
-    heading = html.element("h3", _count(len(skills), "skill"))
+    more = said["left_out"]
+    if more:
+        pairs.append(("Not shown", ", ".join(f"{count:,} {name}" for name, count in more.items())))
+    heading = html.element("h3", _count(len(skills) + more.get("skills", 0), "skill"))
     return html.joined(html.terms(pairs), heading, html.items(skills, "items"))
 
 

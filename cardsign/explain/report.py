@@ -269,11 +269,18 @@ def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str
 # ------------------------------------------------------------------ a card's own words
 
 
+#: Elements of each list that is described.
+MAX_ELEMENTS: Final = 100
+
+
 def describe_card(card: Card) -> dict[str, Any]:
-    """The card's own words and its signatures' headers, as one JSON object."""
+    """Describe a card by its own words and its signatures' headers, as one JSON object.
+
+    Of a list the first 100 elements are there; `left_out` says how many more each list has.
+    """
     document = card.document
     schemes = schemes_of(document)
-    return {
+    described = {
         "name": document.get("name"),
         "version": document.get("version"),
         "a2a_version": card.a2a_version,
@@ -297,6 +304,12 @@ def describe_card(card: Card) -> dict[str, Any]:
             for p in check_members(document, card.a2a_version)
         ],
     }
+    left_out = {}
+    for name, value in described.items():
+        if isinstance(value, list) and len(value) > MAX_ELEMENTS:
+            left_out[name] = len(value) - MAX_ELEMENTS
+            del value[MAX_ELEMENTS:]
+    return {**described, "left_out": left_out}
 
 
 def _capabilities(document: Mapping[str, Json]) -> list[str]:

@@ -17,6 +17,7 @@ from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
 from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
+from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
 
 _IN: Final = "/skills/0/input_schema"
 _STRICT: Final = ("description", "spiffe_id", "authentication")
@@ -35,7 +36,6 @@ _VAGUE: Final = re.compile(
 # What says of which kind a value is, other than `type`.
 _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
-_TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$ref")
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
 
 
@@ -208,8 +208,9 @@ def schema(subject: Subject) -> Iterator[Found]:
     """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
+    steps = Steps(left=MAX_STEPS // 3)  # for all schemas of the card
     for one in skill_schemas(subject.document):
-        value: Any = one.schema
+        value = one.schema
         if not isinstance(value, dict):
             yield one.tokens, "expected an object"
             continue
@@ -220,44 +221,13 @@ def schema(subject: Subject) -> Iterator[Found]:
         checker: Any = Draft202012Validator
         if "/draft-07/" in draft or "/2019-09/" in draft:
             checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
-        # The library walks sets: which of its errors comes first changes from start to start.
-        errors = checker(checker.META_SCHEMA).iter_errors(_without_sound_parts(value))
-        told = (([str(token) for token in it.absolute_path], it.validator) for it in errors)
-        if first := min(told, default=None):
-            yield (*one.tokens, *first[0]), f"{first[1]} of the meta-schema is not met"
-
-
-def _without_sound_parts(schema: Json) -> Json:
-    """A schema without what is sound in every draft; True for one that is sound as a whole.
-
-    The library takes a millisecond for each subschema, and cards have thousands.
-    """
-    if not isinstance(schema, dict):
-        return schema
-    left: dict[str, Json] = {}
-    for name, value in schema.items():
-        if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
-            inner = {key: _without_sound_parts(one) for key, one in value.items()}
-            is_sound = all(isinstance(one, bool) for one in inner.values())
-            value = inner
-        elif name in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-            listed = [_without_sound_parts(one) for one in value]
-            is_sound = bool(listed) and all(isinstance(one, bool) for one in listed)
-            value = listed
-        elif name in ("items", "additionalProperties"):
-            value = _without_sound_parts(value)
-            is_sound = isinstance(value, bool)
-        elif name in _TEXTS:
-            is_sound = isinstance(value, str)
-        elif name == "type":
-            is_sound = isinstance(value, str) and value in _ALL_TYPES | {"integer"}
-        elif name == "required" and isinstance(value, list):
-            is_sound = len({one for one in value if isinstance(one, str)}) == len(value)
-        else:
-            is_sound = name in ("default", "const") or (name == "enum" and isinstance(value, list))
-        if not is_sound:
-            left[name] = value
-    return left or True
+        try:
+            fault = find_fault(value, checker, steps)
+        except TooMuchWork:
+            yield one.tokens, "it is too large to be held against the meta-schema"
+            return
+        if fault is not None:
+            yield (*one.tokens, *fault[0]), fault[1]
 
 
 @card_rule(

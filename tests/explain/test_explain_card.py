@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, VERIFIERS, canonicalize
+from cardsign.card.document import Card as AgentCard
 from cardsign.explain import MAX_LISTED, explain_card, repairs
+from cardsign.explain.report import describe_card
 from cardsign.jose import JwkSet, PrivateKey, base64url
 from cardsign.reasons import REASONS
 from tests.support import (
@@ -405,3 +407,12 @@ def test_no_spoilt_card_makes_it_raise(data: st.DataObject, alice: PrivateKey) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repairs, "MAX_TRIES", 3)
         _explains(bytes(text), alice, data.draw(st.none() | st.just(card)))
+
+
+def test_a_description_lists_the_first_elements_and_counts_the_others() -> None:
+    """A list of a stranger's card may have thousands; the twin of a hundred is whole."""
+    for count in (100, 9000):
+        card = AgentCard.from_object({**PORTABLE, "skills": [{"id": "a"}] * count})
+        described = describe_card(card)
+        assert len(described["skills"]) == 100
+        assert described["left_out"].get("skills", 0) == count - 100

@@ -1,0 +1,183 @@
+"""A stranger's JSON Schema: whether it is one, and whether a value fits it, in bounded work.
+
+A schema can refer to itself, and its values can be large, so the work is counted, not only the
+sizes. A `pattern` is a stranger's program: none is compiled or run, and what hangs on one cannot be
+told. No reference leaves the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from cardsign.card.values import Json, levels
+
+#: Steps of one comparison: about one for each keyword of a schema that is applied to a value.
+MAX_STEPS: Final = 60_000
+#: Problems of one value that are listed.
+MAX_PROBLEMS: Final = 50
+#: Keywords that need a pattern, and those that turn a value that fits into one that does not.
+_PATTERNS: Final = ("pattern", "patternProperties")
+_TURNING: Final = ("not", "oneOf", "if", "maxContains")
+_TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$ref")
+# fmt: off
+_LIMITS: Final = frozenset({
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+    "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
+})
+_ALL_TYPES: Final = frozenset({
+    "null", "boolean", "integer", "number", "string", "array", "object"
+})
+# fmt: on
+#: Where in a value, and what is wrong there.
+Problem: TypeAlias = tuple[tuple[str, ...], str]
+
+
+class TooMuchWork(Exception):
+    """More steps than may be taken."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """The work that may still be done, and whether a pattern stood in its way."""
+
+    left: int = MAX_STEPS
+    met_pattern: bool = False
+    #: By identity, how many characters the containers of the value have, about.
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def counted(self, keyword: str, apply: Any, *, tries_patterns: bool) -> Any:
+        """Return the function of a keyword, which pays for what it is going to do."""
+
+        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            size = len(instance) if isinstance(instance, dict | list) else 0
+            if keyword == "uniqueItems":
+                self.left -= size * size // 10  # values of several kinds are compared in pairs
+            # What does not fit is written into a message as a whole.
+            weight = len(instance) if isinstance(instance, str) else self.sizes.get(id(instance), 0)
+            self.left -= 1 + weight // 1024
+            self.left -= len(value) // 10 if isinstance(value, dict | list) else 0
+            if self.left < 0:
+                raise TooMuchWork
+            needs_pattern = keyword in _PATTERNS or (
+                keyword == "additionalProperties" and "patternProperties" in schema
+            )
+            if needs_pattern and not tries_patterns:
+                kind = str if keyword == "pattern" else dict
+                self.met_pattern |= isinstance(instance, kind) and bool(instance)
+                return ()
+            return apply(validator, value, instance, schema)
+
+        return counting
+
+    def weigh(self, value: Json) -> None:
+        """Note how large each object and list of a value is."""
+        for level in reversed([*levels(value)]):
+            for one in level:
+                if isinstance(one, dict | list):
+                    inner = [*one, *one.values()] if isinstance(one, dict) else one
+                    self.sizes[id(one)] = 2 + sum(
+                        len(each) if isinstance(each, str) else self.sizes.get(id(each), 8)
+                        for each in inner
+                    )
+
+
+def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], str]:
+    """Hold a value against a schema.
+
+    Returns:
+        What certainly does not fit, and why the rest cannot be told; empty where it can.
+    """
+    from jsonschema import Draft202012Validator
+    from referencing.exceptions import Unresolvable
+
+    objects = [one for level in levels(schema) for one in level if isinstance(one, dict)]
+    if any("unevaluatedProperties" in one or "unevaluatedItems" in one for one in objects):
+        return [], "unevaluatedProperties or unevaluatedItems could take long to try"
+    steps, found = Steps(), []
+    steps.weigh(value)
+    try:
+        if (fault := find_fault(schema, Draft202012Validator, steps)) is not None:
+            return [], f"its schema cannot be used: {fault[1]}"
+        errors = _errors(Draft202012Validator, schema, value, steps)
+        for error in islice(errors, MAX_PROBLEMS):
+            found.append((tuple(map(str, error.absolute_path)), error.message))
+    except TooMuchWork:
+        return [], "it would take long to hold it to its schema"
+    # A reference may lead to what is no schema, of which the library says nothing of its own.
+    except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as fault:
+        return [], f"its schema cannot be used: {type(fault).__name__}"
+    if not steps.met_pattern:
+        return found, ""
+    # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.
+    is_certain = not any(name in one for one in objects for name in _TURNING)
+    return found if is_certain else [], "no pattern of a schema is tried"
+
+
+_NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
+
+
+def find_fault(schema: dict[str, Json], draft: Any, steps: Steps) -> Problem | None:
+    """Return where a schema is none of its draft, and which keyword says so; None if it is one.
+
+    Raises:
+        TooMuchWork: That cannot be told in the steps that are left.
+    """
+    # The library walks sets: which of its errors comes first changes from start to start.
+    shortened = _without_sound_parts(schema)
+    errors = _errors(draft, draft.META_SCHEMA, shortened, steps, tries_patterns=True)
+    places = ((tuple(map(str, one.absolute_path)), one.validator) for one in errors)
+    first = min(places, default=None)
+    return first and (first[0], f"{first[1]} of the meta-schema is not met")
+
+
+def _errors(
+    draft: Any, schema: Any, value: Json, steps: Steps, *, tries_patterns: bool = False
+) -> Iterator[Any]:
+    from jsonschema.validators import extend
+    from referencing import Registry
+
+    keywords = {
+        name: steps.counted(name, apply, tries_patterns=tries_patterns)
+        for name, apply in draft.VALIDATORS.items()
+    }
+    bounded: Any = extend(draft, keywords)  # type: ignore[no-untyped-call]
+    # With a registry of its own no reference is ever fetched.
+    yield from bounded(schema, registry=Registry()).iter_errors(value)
+
+
+def _without_sound_parts(schema: Json) -> Json:
+    """A schema without what is sound in every draft; True for one that is sound as a whole.
+
+    The library takes a millisecond for each subschema, and cards have thousands.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    left: dict[str, Json] = {}
+    for name, value in schema.items():
+        if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
+            inner = {key: _without_sound_parts(one) for key, one in value.items()}
+            is_sound = all(isinstance(one, bool) for one in inner.values())
+            value = inner
+        elif name in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
+            listed = [_without_sound_parts(one) for one in value]
+            is_sound = bool(listed) and all(isinstance(one, bool) for one in listed)
+            value = listed
+        elif name in ("items", "additionalProperties"):
+            value = _without_sound_parts(value)
+            is_sound = isinstance(value, bool)
+        elif name in _TEXTS:
+            is_sound = isinstance(value, str)
+        elif name == "type":
+            is_sound = isinstance(value, str) and value in _ALL_TYPES
+        elif name in _LIMITS:
+            is_sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        elif name == "required" and isinstance(value, list):
+            is_sound = len({one for one in value if isinstance(one, str)}) == len(value)
+        else:
+            is_sound = name in ("default", "const") or (name == "enum" and isinstance(value, list))
+        if not is_sound:
+            left[name] = value
+    return left or True
