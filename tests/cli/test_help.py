@@ -39,7 +39,7 @@ def test_help_loads_no_command() -> None:
         "cardsign.errors",
         "cardsign.lazy",
     }
-    assert not loaded & {"json", "logging", "difflib", "unicodedata", "cryptography"}
+    assert not loaded & {"json", "difflib", "unicodedata", "cryptography"}
 
 
 VERIFIER = ("diff", "explain", "fetch", "lint", "trust", "verify")
