@@ -26,16 +26,9 @@ LOWEST_TESTS := tests/server tests/net tests/jose tests/cli \
 
 # Tests that ask another SDK run where `make interop-env` has been.
 CARDSIGN_JUDGE_PY ?= $(if $(wildcard .venv-judges/.installed),$(CURDIR)/.venv-judges/bin/python)
-CARDSIGN_JUDGE_PY11 ?= $(if $(wildcard .venv-judges-1.1/.installed),$(CURDIR)/.venv-judges-1.1/bin/python)
-CARDSIGN_JUDGE_PY03 ?= $(if $(wildcard .venv-judges-0.3/.installed),$(CURDIR)/.venv-judges-0.3/bin/python)
 CARDSIGN_JUDGE_JS_HOME ?= $(if $(wildcard .judges-js/.installed),$(CURDIR)/.judges-js)
 CARDSIGN_JUDGE_RUST ?= $(if $(wildcard .judges-rust/debug/judge),$(CURDIR)/.judges-rust/debug/judge)
-export CARDSIGN_JUDGE_PY CARDSIGN_JUDGE_PY11 CARDSIGN_JUDGE_PY03 CARDSIGN_JUDGE_JS_HOME
-export CARDSIGN_JUDGE_RUST
-
-# The last releases of a2a-sdk that sign as the opt-in profiles sdk-0.3 and sdk-1.0-legacy do.
-RELEASE_0.3 := 0.3.26
-RELEASE_1.1 := 1.1.3
+export CARDSIGN_JUDGE_PY CARDSIGN_JUDGE_JS_HOME CARDSIGN_JUDGE_RUST
 
 ACTIONLINT := 1.7.7
 HADOLINT := 2.15.1
@@ -121,7 +114,7 @@ docs: .venv-docs/.installed  ## the documentation as a site in .site/site; a lin
 reference: $(VENV)/.dev  ## write docs/reference/cli.md, lint.md and reasons.md anew
 	@$(BIN)/python docs/reference/make_reference.py
 
-interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-0.3 .judges-js)  ## install the SDKs that tests ask
+interop-env: $(addsuffix /.installed,.venv-judges .judges-js)  ## install the SDKs that tests ask
 
 bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
 	@$(BIN)/python bench/run.py $(T)
@@ -306,14 +299,6 @@ $(VENV)/.a2a: $(VENV)/.dev
 	@echo "installing a2a-sdk into .venv-judges ..."
 	@$(PYTHON) -m venv .venv-judges
 	@.venv-judges/bin/$(PIP) install -c constraints.txt 'a2a-sdk[signing]'
-	@touch $@
-
-# An old SDK keeps to our versions but where it cannot.
-.venv-judges-%/.installed: constraints.txt Makefile
-	@echo "installing a2a-sdk $(RELEASE_$*) into $(@D) ..."
-	@$(PYTHON) -m venv $(@D)
-	@grep -v -E '^(a2a-sdk|protobuf)==' constraints.txt > $(@D)/constraints.txt
-	@$(@D)/bin/$(PIP) install -c $(@D)/constraints.txt 'a2a-sdk[signing]==$(RELEASE_$*)'
 	@touch $@
 
 .venv-mutants/.installed: Makefile

@@ -222,8 +222,7 @@ def sign_card(
             whose active card keys then sign.
         passphrase: Opens the keys of a key store.
         compat: Which signatures are made for SDKs whose reading loses something. ``safe``: those
-            that keep every endpoint, security scheme and scope; ``all``, ``none``, or a tuple of
-            profiles, made in addition to the safe ones.
+            that keep every endpoint, security scheme and scope; ``all``; or ``none``.
         now: Which keys of a store are active; the clock if None.
 
     Returns:

@@ -151,7 +151,8 @@ _TABLE: Final = (
     ("sig.header_overlap", "The unprotected header repeats, or replaces, a protected member.",
      "Ask the issuer to sign without an unprotected header."),
     ("sig.bad",
-     "The card was changed after it was signed, is not the one signed, or was signed otherwise.",
+     "The card was changed after signing, or signed by a rule that is not known here (a2a-sdk "
+     "before 1.1.4, crewAI).",
      "Do not use this card. Fetch it again, or see why: cardsign explain CARD --jwks FILE"),
     ("sig.other_profile", "The signature is good, but made by a rule that is not accepted here.",
      "Accept what it leaves unsigned with --accept sdk, or by accept = 'sdk' in trust.toml."),

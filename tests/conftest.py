@@ -29,8 +29,6 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 #: `make interop-env` needs to install them; tests/interop/README.md.
 JUDGES = {
     "py": ("a2a-sdk", "CARDSIGN_JUDGE_PY", "python3"),
-    "py11": ("a2a-sdk 1.1.3", "CARDSIGN_JUDGE_PY11", "python3"),
-    "py03": ("a2a-sdk 0.3.26", "CARDSIGN_JUDGE_PY03", "python3"),
     "js": ("@a2a-js/sdk", "CARDSIGN_JUDGE_JS_HOME", "npm"),
 }
 TODAYS_JUDGES = ("py", "js")  # what `needs_judges` asks if it names none

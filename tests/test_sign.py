@@ -106,7 +106,6 @@ PLANS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         OLD,
         [
             ("prune-empty-upgraded", TYP_COMPAT),
-            ("sdk-0.3", TYP_COMPAT),
             ("served-as-is", "JOSE"),
         ],
     ),
@@ -181,14 +180,9 @@ def test_rs256(alice: PrivateKey) -> None:
 EURO = put(LAX, "/name", "\u20ac")
 FULL = ("rule-1-as-written", "served-as-is")
 CHOICES: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "safe": ("safe", ("prune-empty", "sdk-1.0-legacy", *FULL)),
+    "safe": ("safe", ("prune-empty", *FULL)),
     "none": ("none", FULL),
-    "no name": ((), ("prune-empty", "sdk-1.0-legacy", *FULL)),
-    "a name": (("js-instance",), ("prune-empty", "sdk-1.0-legacy", "js-instance", *FULL)),
-    "all": (
-        "all",
-        ("prune-empty", "rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance", *FULL),
-    ),
+    "all": ("all", ("prune-empty", "js-instance", *FULL)),
 }
 
 
@@ -196,7 +190,7 @@ CHOICES: dict[str, tuple[Any, tuple[str, ...]]] = {
 def test_which_compat_signatures_are_made(
     compat: Any, made: tuple[str, ...], alice: PrivateKey
 ) -> None:
-    """Names add to the safe ones; the full signatures are always made."""
+    """The full signatures are always made."""
     signing = sign(EURO, alice, compat=compat)
 
     assert signing.profiles == made
@@ -249,13 +243,6 @@ SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
     ),
     "0.3 and schemes": (OLD, "js-instance", False),
     "0.3 without schemes": (BARE_OLD, "js-instance", True),
-    "0.3 for its own SDK": (OLD, "sdk-0.3", True),
-    "0.3 with a part of a scheme that its own SDK loses": (
-        put(OLD, "/securitySchemes/harbour/x-berth", 4),
-        "sdk-0.3",
-        False,
-    ),
-    "both versions for the SDK of 0.3": (DUAL, "sdk-0.3", False),
     "1.0 with schemes for the JavaScript client": (
         {**bare(EURO), "securitySchemes": {"x": {"mtlsSecurityScheme": {"description": "x"}}}},
         "js-instance",
@@ -266,7 +253,7 @@ SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
 
 @pytest.mark.parametrize(("card", "profile", "safe"), SAFETY.values(), ids=SAFETY)
 def test_what_is_safe(card: dict[str, Any], profile: str, safe: bool, alice: PrivateKey) -> None:
-    """A payload that lost an endpoint, a scheme or a scope is signed where it is named alone."""
+    """A payload that lost an endpoint, a scheme or a scope is signed where all are asked for."""
     payload = canonicalize(card, profile).data
 
     def is_signed(**options: Any) -> bool:
@@ -274,7 +261,7 @@ def test_what_is_safe(card: dict[str, Any], profile: str, safe: bool, alice: Pri
         return payload in {canonicalize(card, name).data for name in made}
 
     assert is_signed() == safe
-    assert is_signed(compat=(profile,))
+    assert is_signed(compat="all")
     assert payload not in {canonicalize(card, name).data for name in FULL}
 
 
@@ -315,7 +302,6 @@ def test_no_note_on_a_card_that_was_signed_is_an_error(alice: PrivateKey) -> Non
 
 def test_an_sdk_that_is_served_is_not_named(alice: PrivateKey) -> None:
     """The twin; nor is one that cannot read a card of 1.0 at all."""
-    assert refusing(sign(PORTABLE, alice, compat=("js-instance",))) == []
     assert refusing(sign(PORTABLE, alice, compat="all")) == []
     assert refusing(sign(BARE_OLD, alice)) == []
 
@@ -341,7 +327,6 @@ def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
     assert compat.verifiers == (
         "a2a-sdk 1.1.4 to 1.3.0",
         "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
-        "a2a-sdk 1.0.0 to 1.1.3",
     )
     assert compat.leaves_open.pointers == ("/x-berth",)
     assert (full.profile, full.compat, full.leaves_open.count) == ("served-as-is", False, 0)
@@ -355,15 +340,15 @@ def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
 
 
 @pytest.mark.parametrize(
-    ("foreigners", "kept", "gone"), [(5, (5, 6), 3), (8, (4, 4), 6)], ids=["some", "all that may"]
+    ("foreigners", "kept", "gone"), [(7, (4, 5), 1), (8, (4, 4), 2)], ids=["one", "both"]
 )
-def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
+def test_over_sixteen_the_one_for_javascript_goes_the_oldest_key_first(
     foreigners: int, kept: tuple[int, int], gone: int, alice: PrivateKey, bob: PrivateKey
 ) -> None:
-    """In the order of decision E8; each that is left out is noted."""
+    """Each that is left out is noted."""
     card = {**EURO, "supportsAuthenticatedExtendedCard": True}
     first = sign(card, alice, bob, compat="all")
-    assert len(first.profiles) == 7
+    assert len(first.profiles) == 5
     foreign = [
         one_signature(card, PrivateKey.generate("ES256", kid=f"f{n}"), "served-as-is")
         for n in range(foreigners)
@@ -379,9 +364,7 @@ def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
     ]
     dropped = [note.message for note in signing.notes if note.code == "sign.compat_dropped"]
     assert [" ".join(message.split()[3:6]) for message in dropped] == [
-        f"{profile} by '{kid}':"
-        for profile in ("rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance")
-        for kid in ("alice", "bob")
+        f"js-instance by '{kid}':" for kid in ("alice", "bob")
     ][:gone]
 
 
@@ -392,21 +375,12 @@ def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
 def test_no_compat_signature_without_an_endpoint(compat: str, alice: PrivateKey) -> None:
     """prune-empty keeps nothing of a 0.3 card's url: whoever verifies that verifies nothing.
 
-    Nor does an opt-in profile, and nobody asks what became of that.
+    Nor does js-instance, and nobody asks what became of that.
     """
     signing = sign(OLD, alice, compat=compat)
 
     assert "prune-empty" not in signing.profiles
     assert noted(signing).count("sign.compat_no_endpoint") == 1
-
-
-def test_one_that_is_named_is_made(alice: PrivateKey) -> None:
-    """The twin: `--compat` is a decision."""
-    signing = sign(OLD, alice, compat=("prune-empty",))
-
-    assert signing.profiles == ("prune-empty", "prune-empty-upgraded", "sdk-0.3", "served-as-is")
-    assert headers(json.loads(signing.document))[0] == ("alice", TYP_COMPAT)
-    assert "sign.compat_no_endpoint" not in noted(signing)
 
 
 def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
@@ -416,8 +390,7 @@ def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
 
     assert note.message == (
         "these do not notice a change of /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth: "
-        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; "
-        "a2a-sdk 1.0.0 to 1.1.3"
+        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON"
     )
 
 
@@ -428,7 +401,7 @@ def test_all_readers_of_a_lossy_payload_are_named(alice: PrivateKey) -> None:
 
     assert note.message == (
         "these do not notice a change of /x-berth: a2a-sdk 1.1.4 to 1.3.0; "
-        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 to 1.1.3"
+        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON"
     )
 
 
@@ -441,20 +414,14 @@ def test_a_compat_signature_that_loses_nothing_is_not_noted(alice: PrivateKey) -
 
 
 @pytest.mark.parametrize(
-    "compat", ["some", "js-instance", ("served-as-it-is",), ("served-as-is",), ("all",)]
+    "compat", ["some", "js-instance", ("prune-empty",), ["js-instance"], ("all",)]
 )
 def test_an_unknown_choice(compat: Any, alice: PrivateKey) -> None:
     """Refused before the card is looked at; full signatures are nobody's choice."""
     found = refusal(b"no card", Counting(alice), compat=compat)
 
     assert isinstance(found, UsageFault)
-    assert "names no compat signatures" in found.message
-
-
-def test_profiles_may_be_named_in_a_list(alice: PrivateKey) -> None:
-    """What is no word is a choice of names, whatever holds them."""
-    assert "js-instance" in sign(LAX, alice, compat=["js-instance"]).profiles
-    assert "js-instance" not in sign(LAX, alice).profiles
+    assert found.message.startswith("compat is 'safe', 'all' or 'none', not ")
 
 
 def test_whatever_stands_for_a_url_can_be_signed_by_force(alice: PrivateKey) -> None:

@@ -55,13 +55,10 @@ def test_the_marker_is_in_every_payload_that_is_signed(
 def test_a_marked_card_is_signed_as_the_same_card_without(
     card: dict[str, Any], alice: PrivateKey
 ) -> None:
-    """Numbers apart, which old SDKs write otherwise, it asks for no further signature."""
+    """It asks for no further signature."""
     marked, plain = sign(dump(card), alice), sign(dump(card), alice, None)
 
-    def others(profiles: tuple[str, ...]) -> list[str]:
-        return [name for name in profiles if name != "sdk-1.0-legacy"]
-
-    assert others(marked.profiles) == others(plain.profiles)
+    assert marked.profiles == plain.profiles
     assert set(marked.profiles) & set(FULL_PROFILES)
     assert {note.code for note in marked.notes} == {note.code for note in plain.notes}
 

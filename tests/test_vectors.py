@@ -19,8 +19,8 @@ from cardsign.verify import Report, reach_verdict
 pytestmark = pytest.mark.needs_shared
 
 #: The vectors' readings that are default profiles of ours, by their names and by ours.
-#: `rule-1-descriptor-scope` is an opt-in one (test_optin); the others (refusing unknown members,
-#: collapsing elements, ...) are nobody's profile here.
+#: The others (refusing unknown members, collapsing elements, filling in what is REQUIRED, ...) are
+#: nobody's profile here.
 READINGS = {
     "rule-1-as-written": "rule-1-as-written",
     "rule-1-served-scope": "rule-1-as-written",

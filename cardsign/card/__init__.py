@@ -7,10 +7,8 @@ from cardsign.lazy import lazy_names
 if TYPE_CHECKING:
     from cardsign.card.canonical import DEFAULT_PROFILES as DEFAULT_PROFILES
     from cardsign.card.canonical import FULL_PROFILES as FULL_PROFILES
-    from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
     from cardsign.card.canonical import PROFILES as PROFILES
     from cardsign.card.canonical import Compat as Compat
-    from cardsign.card.canonical import CompatWord as CompatWord
     from cardsign.card.canonical import Payload as Payload
     from cardsign.card.canonical import Payloads as Payloads
     from cardsign.card.canonical import ProfileName as ProfileName

@@ -2,7 +2,7 @@
 
 A2A 1.0 contradicts itself (8.4.1 against 8.4.2 and 8.4.3) and no SDK reproduces its example,
 so each reading has a name. All of them drop the top-level `signatures`, apply a rule, and
-write what is left; where nothing else is said as RFC 8785 (JCS).
+write what is left as RFC 8785 (JCS).
 
 By default a signer serves the full ones, and the lossy ones where they are safe for the card
 (:func:`cardsign.sign.plan.payloads_to_sign`). A verifier may accept all four:
@@ -18,18 +18,10 @@ By default a signer serves the full ones, and the lossy ones where they are safe
 ``prune-empty-upgraded`` (lossy)
     :func:`cardsign.card.profiles.rules.upgrade` first, then ``prune-empty``.
 
-No verifier of ours ever accepts these. A signer serves them who names them; by default, where it
-is safe, ``sdk-1.0-legacy``, and of a card of A2A 0.3 ``sdk-0.3`` and ``js-instance`` too:
+No verifier of ours accepts this one. A signer serves it with `compat="all"`; by default only of a
+card of A2A 0.3, where it is safe:
 
-``rule-1-descriptor-scope`` (opt-in)
-    Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
-``sdk-0.3`` (opt-in)
-    :mod:`cardsign.card.profiles.sdk_0_3`: the A2A 0.3 models of a2a-sdk 0.3.24 to
-    0.3.26, then all empties go; written by Python's json.
-``sdk-1.0-legacy`` (opt-in)
-    The rule of ``prune-empty-upgraded``, written as a2a-sdk 1.0.0 to 1.1.3 did before it knew
-    RFC 8785.
-``js-instance`` (opt-in)
+``js-instance`` (compat only)
     :mod:`cardsign.card.profiles.js_client`: the card as the client of @a2a-js/sdk holds it,
     mostly ``prune-empty`` without `securitySchemes`.
 """
@@ -46,10 +38,9 @@ from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles.js_client import as_js_client
-from cardsign.card.profiles.rules import as_written, over_schema, prune_empty, upgrade
-from cardsign.card.profiles.sdk_0_3 import as_sdk_0_3
+from cardsign.card.profiles.rules import as_written, prune_empty, upgrade
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
+from cardsign.card.serialize import jcs
 from cardsign.card.tree import Node
 from cardsign.card.values import Json, split
 from cardsign.errors import CanonicalizationError
@@ -60,15 +51,10 @@ ProfileName: TypeAlias = Literal[
     "rule-1-as-written",
     "prune-empty",
     "prune-empty-upgraded",
-    "rule-1-descriptor-scope",
-    "sdk-0.3",
-    "sdk-1.0-legacy",
     "js-instance",
 ]
 #: Compat signatures that are made: those that are safe for the card, all that it can have, none.
-CompatWord: TypeAlias = Literal["safe", "all", "none"]
-#: Or the safe ones and those of the profiles named.
-Compat: TypeAlias = CompatWord | tuple[ProfileName, ...]
+Compat: TypeAlias = Literal["safe", "all", "none"]
 
 
 class Payloads:
@@ -87,7 +73,6 @@ class Payloads:
     def __init__(
         self, card: Card | Mapping[str, Json], refusal: CanonicalizationError | None = None
     ) -> None:
-        self._card = card
         self.members = unsigned(card.document if isinstance(card, Card) else card)
         self._made: dict[str, Payload | CanonicalizationError] = (
             {} if refusal is None else dict.fromkeys(PROFILES, refusal)
@@ -97,7 +82,7 @@ class Payloads:
         """The payload under one of :data:`PROFILES`, or why there is none."""
         if profile not in self._made:
             try:
-                self._made[profile] = make_payload(PROFILES[profile], self)
+                self._made[profile] = make_payload(profile, self)
             except CanonicalizationError as refusal:
                 self._made[profile] = refusal.with_traceback(None)
         return self._made[profile]
@@ -121,16 +106,6 @@ class Payloads:
         """Its nodes, which all payloads share as far as their profiles change nothing."""
         return tree.read(self.members)
 
-    @cached_property
-    def pruned(self) -> Node:
-        """What prune-empty leaves of it."""
-        return prune_empty(self.tree, CARD_1_0)
-
-    @cached_property
-    def upgraded(self) -> Node:
-        """What is left by prune-empty of it as rewritten to A2A 1.0."""
-        return prune_empty(upgrade(self.tree), CARD_1_0)
-
 
 @dataclass(frozen=True, eq=False)
 class Payload:
@@ -138,7 +113,7 @@ class Payload:
 
     Attributes:
         profile: The profile's name.
-        data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
+        data: The bytes before base64url.
         value: The JSON object that `data` spells; not to be changed, for the card may share it. A
             trusted verdict hands it to its caller for good.
         received: The nodes of the card of which it was made; None if the profile changed nothing.
@@ -184,24 +159,6 @@ class Payload:
         return pointer if node is None or node.source is None else node.source.pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A named rule that makes the payload.
-
-    Attributes:
-        name: As the command line, policies and verdicts spell it.
-        standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
-            names them, ``opt-in`` ones never.
-        rewrite: From the document without `signatures` to what is signed; None for itself.
-        serialize: From what is signed to the bytes.
-    """
-
-    name: ProfileName
-    standing: Literal["full", "lossy", "opt-in"]
-    rewrite: Callable[[Payloads], Node] | None
-    serialize: Callable[[Json], bytes] = jcs
-
-
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
     """Make the payload of a card under a profile.
 
@@ -217,8 +174,7 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             of those that imitate an SDK refuse schema members of the wrong JSON type, as it
             does).
     """
-    rule = PROFILES.get(profile)
-    if rule is None:
+    if profile not in PROFILES:
         known = ", ".join(PROFILES)
         raise CanonicalizationError(
             "canonical.unknown_profile", f"no profile is called {profile!r}; known are {known}"
@@ -230,31 +186,29 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             f"expected a card's bytes or its parsed object, not {type(document).__name__}: "
             f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
         )
-    return make_payload(rule, Payloads(document))
+    return make_payload(profile, Payloads(document))
 
 
-def make_payload(rule: Profile, received: Payloads) -> Payload:
-    """The payload of a card that is read already.
+def make_payload(profile: ProfileName, received: Payloads) -> Payload:
+    """Return the payload of a card that is read already.
 
     Raises:
         CanonicalizationError: The profile has none for it.
     """
     try:
-        rewritten = None
-        if rule.rewrite is not None:
-            rewritten = rule.rewrite(received)
+        rewrite = PROFILES[profile]
+        rewritten = None if rewrite is None else rewrite(received)
         if rewritten is None or rewritten is received.tree:  # nothing was changed
-            data = received.data if rule.serialize is jcs else rule.serialize(received.members)
-            return Payload(rule.name, data, received.members)
+            return Payload(profile, received.data, received.members)
         value = tree.write(rewritten)
         assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-        return Payload(rule.name, rule.serialize(value), value, received.tree, rewritten)
+        return Payload(profile, jcs(value), value, received.tree, rewritten)
     except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
         raise CanonicalizationError(
             "canonical.no_form", "the value is nested too deeply"
         ) from refusal
     except CanonicalizationError as refusal:
-        message = f"{rule.name} has no payload for this card: {refusal.message}"
+        message = f"{profile} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
 
 
@@ -262,54 +216,20 @@ def make_payload(rule: Profile, received: Payloads) -> Payload:
 
 
 # A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
-# whether it may be safe, and in which order signatures are dropped, in sign/plan.py.
-# A lossy one counts for every
-# issuer with `accept = "sdk"` (ACCEPTED in trust/policy.py).
-PROFILES: Final[dict[ProfileName, Profile]] = {
-    profile.name: profile
-    for profile in (
-        Profile("served-as-is", "full", None),
-        Profile(
-            "rule-1-as-written",
-            "full",
-            lambda card: as_written(card.tree, CARD_1_0),
-        ),
-        Profile("prune-empty", "lossy", lambda card: card.pruned),
-        Profile(
-            "prune-empty-upgraded",
-            "lossy",
-            lambda card: card.upgraded,
-        ),
-        Profile(
-            "rule-1-descriptor-scope",
-            "opt-in",
-            lambda card: over_schema(card.tree, CARD_1_0),
-        ),
-        Profile(
-            "sdk-0.3",
-            "opt-in",
-            lambda card: as_sdk_0_3(card.tree),
-            serialize=python_json,
-        ),
-        Profile(
-            "sdk-1.0-legacy",
-            "opt-in",
-            lambda card: card.upgraded,
-            serialize=python_json_of_doubles,
-        ),
-        Profile(
-            "js-instance",
-            "opt-in",
-            lambda card: as_js_client(card.tree),
-        ),
-    )
+# whether it may be safe, and which signatures are dropped first, in sign/plan.py.
+#: How each profile makes the payload of a card without `signatures`; None takes it as it is.
+PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
+    "served-as-is": None,
+    "rule-1-as-written": lambda card: as_written(card.tree, CARD_1_0),
+    "prune-empty": lambda card: prune_empty(card.tree, CARD_1_0),
+    "prune-empty-upgraded": lambda card: prune_empty(upgrade(card.tree), CARD_1_0),
+    "js-instance": lambda card: as_js_client(card.tree),
 }
-
-
-def _standing(*standings: str) -> tuple[ProfileName, ...]:
-    return tuple(name for name, rule in PROFILES.items() if rule.standing in standings)
-
-
-FULL_PROFILES: Final = _standing("full")
-DEFAULT_PROFILES: Final = _standing("full", "lossy")
-OPT_IN_PROFILES: Final = _standing("opt-in")
+#: These lose nothing of meaning.
+FULL_PROFILES: Final[tuple[ProfileName, ...]] = ("served-as-is", "rule-1-as-written")
+#: Those that count for an issuer with `accept = "sdk"` (ACCEPTED in trust/policy.py).
+DEFAULT_PROFILES: Final[tuple[ProfileName, ...]] = (
+    *FULL_PROFILES,
+    "prune-empty",
+    "prune-empty-upgraded",
+)

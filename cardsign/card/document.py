@@ -23,7 +23,7 @@ _TEXTS: Final = {str}
 _quoted: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False).encode
 _ENTRY: Final = frozenset({"protected", "signature"})
 #: Values of a card but for its `signatures`, containers and the root included. The largest of 100
-#: public cards has 1,865. To make and compare eight payloads costs some 0.1 ms a value, so without
+#: public cards has 1,865. To make and compare five payloads costs some 0.1 ms a value, so without
 #: this limit 256 KiB of ``{}`` would cost a reader ten seconds.
 MAX_CARD_VALUES: Final = 10_000
 MAX_SIGNATURES: Final = 16  # entries: payloads by algorithms, by old and new key

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
@@ -42,7 +42,7 @@ from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.sign.plan import COMPAT_PROFILES, COMPAT_WORDS
+from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
 _OPEN: Final = 1_000  # characters of a list of places
@@ -57,7 +57,7 @@ _IGNORES_TYP: Final = (
 class CardOptions:
     """How one card is signed, and by which keys: each field is the option of its name."""
 
-    compat: tuple[str, ...] = ()
+    compat: Compat = "safe"
     strict: bool = False
     force: bool = False
     known_keys: str | None = None
@@ -76,7 +76,7 @@ class CardOptions:
             with of_the_user(self.known_keys):
                 known = JwkSet.from_bytes(read_input(self.known_keys))
         return SigningOptions(
-            compat=_compat(self.compat),
+            compat=self.compat,
             strict=self.strict,
             force=self.force,
             known_keys=known,
@@ -114,27 +114,17 @@ class CardOptions:
         )
 
 
-def _compat(words: tuple[str, ...]) -> Compat:
-    """What ``--compat`` says."""
-    if not words:
-        return "safe"
-    if words[0] in COMPAT_WORDS and len(words) == 1:
-        return words[0]
-    if set(words) & set(COMPAT_WORDS):
-        raise UsageFault("usage.conflict", f"--compat {words[0]} excludes --compat {words[1]}")
-    return cast(tuple[ProfileName, ...], words)
-
-
 card_options: Final = option_group(
     CardOptions,
     "options",
     option(
-        "--compat ...",
+        "--compat",
         "Which compat signatures to add: other SDKs accept them, and cardsign does not count "
-        "them. safe (default): those that cover every endpoint, security scheme and scope. all: "
-        "for every SDK. none: for cardsign and strict verifiers only. A profile: this one and the "
-        "safe ones; may be repeated.",
-        type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
+        "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
+        "SDK. none: for cardsign and strict verifiers only.",
+        type=click.Choice(COMPAT),
+        default="safe",
+        show_default=True,
     ),
     option("--strict", "Refuse a card that lacks REQUIRED members."),
     option("--force", "Sign it even if it is not a proper Agent Card, and say what is wrong."),

@@ -135,15 +135,13 @@ def _profiles(
 ) -> Iterator[ProfilePayload]:
     first: dict[bytes, str] = {}
     for name, payload in payloads.items():
-        standing = PROFILES[name].standing
         if isinstance(payload, CanonicalizationError):
-            yield ProfilePayload(name, standing, refusal=problem_of(payload))
+            yield ProfilePayload(name, refusal=problem_of(payload))
             continue
         same_as = first.setdefault(payload.data, name)
         found = left_open(payload).listed
         yield ProfilePayload(
             name,
-            standing,
             size=len(payload.data),
             sha256=payload.sha256,
             same_as=same_as if same_as != name else None,
@@ -419,7 +417,7 @@ def _of_signatures(
     doubtful = [
         one for one in unread if all(reason.code != "key.alg_mismatch" for reason in one.reasons)
     ]
-    if sure and not (doubtful and verifier.stumbles):
+    if sure:
         return "accepted", f"signature {sure[0].index} fits {verifier.profile}"
     if doubtful:
         return "unknown", f"signature {doubtful[0].index} is one that we refuse to read"
@@ -434,7 +432,7 @@ def _of_signatures(
 
 def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
     """Whether a profile reads the card, so that it is only the bytes that it does not have."""
-    received, rewrite = Payloads(document), PROFILES[profile].rewrite
+    received, rewrite = Payloads(document), PROFILES[profile]
     received.tree = read(dict(document))  # an SDK reads the signatures, too
     try:
         if rewrite is not None:

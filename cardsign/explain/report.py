@@ -55,7 +55,6 @@ class ProfilePayload:
 
     Attributes:
         profile: The profile's name.
-        standing: ``full``, ``lossy`` or ``opt-in``.
         size: Bytes of the payload; None where there is none.
         sha256: Hex digest of the payload, likewise.
         same_as: The first profile with the very same bytes, if that is another one.
@@ -66,7 +65,6 @@ class ProfilePayload:
     """
 
     profile: ProfileName
-    standing: str
     size: int | None = None
     sha256: str | None = None
     same_as: str | None = None
@@ -150,7 +148,7 @@ class SignatureExplanation:
         index: Its place, from 0.
         header: The protected header, or None where it cannot be read; not verified.
         verdict: As `cardsign verify` gives it to the holder of the keys named.
-        profiles: The profiles that verify it, opt-in ones included; `ProfilePayload.uncovered`
+        profiles: The profiles that verify it, js-instance included; `ProfilePayload.uncovered`
             says what each leaves open.
         reasons: Why, but for coverage.
         signed: What it was made over, where it fits nothing here and that was found.

@@ -6,8 +6,7 @@ from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.sign.notes import SignedPayload as SignedPayload
-    from cardsign.sign.plan import COMPAT_PROFILES as COMPAT_PROFILES
-    from cardsign.sign.plan import COMPAT_WORDS as COMPAT_WORDS
+    from cardsign.sign.plan import COMPAT as COMPAT
     from cardsign.sign.plan import is_safe as is_safe
     from cardsign.sign.signing import SignedCard as SignedCard
     from cardsign.sign.signing import SigningOptions as SigningOptions

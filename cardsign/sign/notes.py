@@ -23,7 +23,7 @@ from cardsign.card.document import Card, render
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
 from cardsign.card.tree import Listed, listed
 from cardsign.reasons import Reason
-from cardsign.sign.plan import is_implied, payloads_to_sign
+from cardsign.sign.plan import payloads_to_sign
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
@@ -81,11 +81,8 @@ def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> It
 
 def _lost(payload: Payload) -> list[Uncovered]:
     """What a payload leaves open, but for defaults, which say what their absence says."""
-    return [
-        part
-        for part in uncovered_parts(payload)
-        if part.excuse is not Excuse.SCHEMA_DEFAULT and not is_implied(part, payload)
-    ]
+    parts = uncovered_parts(payload)
+    return [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
 
 
 def _shown(payload: Payload) -> str:

@@ -62,9 +62,8 @@ class SigningOptions:
     Attributes:
         compat: Which compat signatures are made. ``safe``: those whose payload keeps every
             endpoint, security scheme and scope of the card. ``all``: one for each profile whose
-            payload has an endpoint. ``none``. Or names of
-            :data:`~cardsign.sign.plan.COMPAT_PROFILES`, made in addition to the safe ones. Over 16
-            signatures the least useful go, named ones too, and a note says so.
+            payload has an endpoint. ``none``. Over 16 signatures the least useful go, and a note
+            says so.
         strict: Refuse a card that lacks REQUIRED members, instead of a note.
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.

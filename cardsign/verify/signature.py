@@ -29,7 +29,6 @@ from typing import Final
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
-    OPT_IN_PROFILES,
     PROFILES,
     Payload,
     Payloads,
@@ -115,8 +114,8 @@ def examine_signature(
     if payload is None:
         # Which of the three it is, `explain` searches for: a verdict does not depend on it.
         unfit = (
-            "the signature does not fit this card: the card was changed after signing, or is "
-            "another one, or the signed JSON was not canonical"
+            "the signature does not fit this card: changed after signing, or signed by a rule "
+            "that is not known here (a2a-sdk before 1.1.4, crewAI)"
         )
         bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
@@ -189,9 +188,10 @@ def matching_payload(
 ) -> Payload | None:
     """The payload of the card that the signature verifies, or None.
 
-    They are tried in the order of the table: full profiles first, and those that never count last,
-    so that what an old SDK has signed is not called changed. Several profiles may make the same
-    bytes; of those the first accepted one is returned, or the first one where none is accepted.
+    They are tried in the order of the table: full profiles first, and the one that never counts
+    last, so that what the JavaScript SDK has signed is not called changed. Several profiles may
+    make the same bytes; of those the first accepted one is returned, or the first one where none
+    is accepted.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
@@ -294,7 +294,7 @@ def _why_it_may_not_count(
         return "refused", Reason.of("sig.typ_forbidden", jwt, path)
     if profile in issuer.profiles:
         return "valid", None
-    if profile in OPT_IN_PROFILES:
+    if profile not in DEFAULT_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
     return "other-profile", _why_not_accepted(payload, issuer, path)

@@ -328,7 +328,7 @@ def test_what_prune_empty_cannot_canonicalize(card: dict[str, Any], path: str) -
 # ------------------------------------------------------------------ where things went
 
 
-@pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written", "sdk-1.0-legacy"])
+@pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written", "js-instance"])
 @pytest.mark.parametrize(
     "card", [PORTABLE, {**PORTABLE, "x": None}, WITH_DEFAULTS], ids=["portable", "unknown", "other"]
 )

@@ -60,10 +60,7 @@ def test_a_header_member_without_a_value_is_none(cardsign: Cardsign) -> None:
 
 STATUSES: dict[str, tuple[Any, int]] = {
     "our own signatures": (lambda key: signed(LAX, key), 0),
-    "one that only an opt-in profile verifies": (
-        lambda key: by_another_sdk(OLD, key, "sdk-0.3"),
-        0,
-    ),
+    "one that only js-instance verifies": (lambda key: by_another_sdk(OLD, key, "js-instance"), 0),
     "none at all": (lambda key: PORTABLE, 0),
     "one that fits nothing": (lambda key: {**signed(LAX, key), "name": "Other"}, 1),
     "one that is no object": (lambda key: {**LAX, "signatures": [None]}, 1),
@@ -87,7 +84,7 @@ def test_the_status_says_whether_there_is_something_to_complain_of(
     assert data.json["schema"] == "cardsign.explanation/1"
 
 
-BY_OTHERS = ["prune-empty", "rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance"]
+BY_OTHERS = ["prune-empty", "js-instance"]
 
 
 @pytest.mark.parametrize("profile", BY_OTHERS)

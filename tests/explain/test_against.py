@@ -36,7 +36,7 @@ def test_the_card_as_signed_gives_the_difference(alice: PrivateKey) -> None:
     assert found["prune-empty"] == UNDER_PRUNING
 
 
-PROFILES = ["served-as-is", "rule-1-as-written", "prune-empty", "sdk-1.0-legacy"]
+PROFILES = ["served-as-is", "rule-1-as-written", "prune-empty", "js-instance"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)

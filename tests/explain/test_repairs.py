@@ -65,10 +65,10 @@ EDITS: dict[str, tuple[dict[str, Any], bytes, str, Edit]] = {
         "prune-empty",
         Edit("/skills/0/tags/0", None, '"new"'),
     ),
-    "a member added to a card that an old SDK signed": (
+    "a member added to a card that the JavaScript SDK signed": (
         {**OLD, "iconUrl": "https://tides.example/icon"},
-        canonicalize(OLD, "sdk-0.3").data,
-        "sdk-0.3",
+        canonicalize(OLD, "js-instance").data,
+        "js-instance",
         Edit("/iconUrl", None, '"https://tides.example/icon"'),
     ),
 }

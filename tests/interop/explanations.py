@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from cardsign import canonicalize
-from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, Card, Json, Payload, ProfileName
+from cardsign.card import DEFAULT_PROFILES, Card, Json, Payload, ProfileName
 from cardsign.errors import CanonicalizationError
 from cardsign.sign import is_safe
 from cardsign.verify import SignatureReport
@@ -34,7 +34,7 @@ def fitted(document: Mapping[str, Json], signature: SignatureReport) -> tuple[Pr
     if signature.profile is None:
         return ()
     data = canonicalize(document, signature.profile).data
-    peers = DEFAULT_PROFILES if signature.profile in DEFAULT_PROFILES else OPT_IN_PROFILES
+    peers = DEFAULT_PROFILES if signature.profile in DEFAULT_PROFILES else (signature.profile,)
     return tuple(one.profile for one in payloads(document, peers) if one.data == data)
 
 

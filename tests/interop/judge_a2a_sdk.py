@@ -21,20 +21,16 @@ from platform import python_version
 from typing import Any, Final, TypeAlias
 
 import httpx
-from a2a.client.card_resolver import A2ACardResolver
+from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
+from a2a.types import AgentCard
 from a2a.utils.signing import (
     ProtectedHeader,
+    _canonicalize_agent_card,  # it has no public name, and tells where two payloads part
     create_agent_card_signer,
     create_signature_verifier,
 )
-from a2a_versions import (
-    AgentCard,
-    describe_card,
-    endpoints,
-    parse,
-    parse_unconverted,
-    payload_of,
-)
+from descriptor import describe_messages
+from google.protobuf.json_format import ParseDict
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
@@ -148,7 +144,7 @@ def usable_key(jwk: Json) -> PyJWK:
 
 def read_plain(text: str, verifier: Verifier) -> None:
     """The steps of the SDK's resolver, without HTTP."""
-    verifier(parse(json.loads(text)))
+    verifier(parse_agent_card(json.loads(text)))
 
 
 def read_with_resolver(text: str, verifier: Verifier) -> None:
@@ -167,7 +163,7 @@ async def resolve(text: str, verifier: Verifier) -> None:
 
 def is_callable(card: AgentCard) -> bool:
     """Whether a client could be built: some interface has a url."""
-    return any(endpoints(card))
+    return any(interface.url for interface in card.supported_interfaces)
 
 
 def verdict_on(text: str, options: Options) -> Verdict:
@@ -205,7 +201,7 @@ def each_signature_alone(text: str) -> list[str]:
 def signature_over(text: str, jwk: Json, header: ProtectedHeader) -> dict[str, str]:
     """The SDK's signature over the card, made as a server of the SDK makes it."""
     sign = create_agent_card_signer(signing_key(json.dumps(jwk), header["alg"]), header)
-    made = sign(parse(json.loads(text))).signatures[-1]
+    made = sign(parse_agent_card(json.loads(text))).signatures[-1]
     return {"protected": made.protected, "signature": made.signature}
 
 
@@ -265,12 +261,17 @@ def end_of_signatures(text: str) -> int:
 # --- explaining -------------------------------------------------------------
 
 
+def parse_unconverted(document: Json) -> AgentCard:
+    """Without the rewriting of 0.3 members that `parse_agent_card` does first."""
+    return ParseDict(document, AgentCard(), ignore_unknown_fields=True)
+
+
 def parser_of(request: Json) -> Callable[[Json], AgentCard]:
     """The way in which the request wants the card parsed."""
     if request.get("path") == "unconverted":
         return parse_unconverted
     reader_of(request)  # any other path leads through the same parser, or does not exist
-    return parse
+    return parse_agent_card
 
 
 # --- the protocol -----------------------------------------------------------
@@ -301,13 +302,14 @@ def do_sign(request: Json) -> Json:
 def do_canonicalize(request: Json) -> Json:
     text, read = text_member(request, "card"), parser_of(request)
     try:
-        return {"payload": payload_of(read(json.loads(text)))}
+        return {"payload": _canonicalize_agent_card(read(json.loads(text)))}
     except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
         return {"payload": None, "why": describe(error)}
 
 
 def do_schema(_request: Json) -> Json:
-    return describe_card()
+    root = AgentCard.DESCRIPTOR
+    return {"root": root.name, "messages": describe_messages(root)}
 
 
 def do_version(_request: Json) -> Json:

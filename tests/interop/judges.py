@@ -1,9 +1,8 @@
 """Talks to the judges: one process each, JSON Lines both ways, a time limit on every answer.
 
 README.md beside this file holds the protocol. Which judges this machine has is said by the
-environment: CARDSIGN_JUDGE_PY is an interpreter with ``a2a-sdk[signing]``, CARDSIGN_JUDGE_PY11
-one with its release 1.1.3, CARDSIGN_JUDGE_PY03 one with 0.3.26; CARDSIGN_JUDGE_JS_HOME is a
-directory whose ``node_modules`` has ``@a2a-js/sdk``.
+environment: CARDSIGN_JUDGE_PY is an interpreter with ``a2a-sdk[signing]``, and
+CARDSIGN_JUDGE_JS_HOME a directory whose ``node_modules`` has ``@a2a-js/sdk``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from joserfc.jwk import ECKey, RSAKey
 from cardsign.jose import JwkSet, PrivateKey
 
 Outcome = Literal["accepted", "refused", "cannot-parse"]
-Path_ = Literal["plain", "resolver", "unconverted", "typed"]
+Path_ = Literal["plain", "resolver", "unconverted"]
 
 #: Seconds. The first answer waits for the SDK to be imported, which takes some two of them.
 ANSWER_SECONDS: Final = 60.0
@@ -173,9 +172,9 @@ def private_jwk(key: PrivateKey) -> dict[str, Any]:
     return {**made.as_dict(private=True), "kid": key.public.kid, "alg": key.public.alg}
 
 
-def a2a_sdk(variable: str = "CARDSIGN_JUDGE_PY") -> Judge:
-    """The official Python SDK, of the release whose interpreter the variable names."""
-    return Judge([os.environ[variable], str(_HERE / "judge_a2a_sdk.py")], {})
+def a2a_sdk() -> Judge:
+    """The official Python SDK."""
+    return Judge([os.environ["CARDSIGN_JUDGE_PY"], str(_HERE / "judge_a2a_sdk.py")], {})
 
 
 def a2a_js() -> Judge:

@@ -104,10 +104,6 @@ class Verifier:
     payload: str
 
 
-def _a2a_sdk(name: str, variable: str) -> Program:
-    return Program(name, "Python", variable, ("{}", "{here}/judge_a2a_sdk.py"), PYPI)
-
-
 def _node(name: str, file: str) -> Program:
     command, home = ("node", f"{{here}}/{file}"), {"A2A_JS_HOME": "{}"}
     return Program(name, "JavaScript", "CARDSIGN_JUDGE_JS_HOME", command, NPM, home)
@@ -116,9 +112,7 @@ def _node(name: str, file: str) -> Program:
 PROGRAMS: Final = {
     program.name: program
     for program in (
-        _a2a_sdk("a2a-sdk", "CARDSIGN_JUDGE_PY"),
-        _a2a_sdk("a2a-sdk 1.1", "CARDSIGN_JUDGE_PY11"),
-        _a2a_sdk("a2a-sdk 0.3", "CARDSIGN_JUDGE_PY03"),
+        Program("a2a-sdk", "Python", "CARDSIGN_JUDGE_PY", ("{}", "{here}/judge_a2a_sdk.py"), PYPI),
         _node("a2a-js", "judge_a2a_js.mjs"),
         Program(
             "a2a-protocol-types",
@@ -139,8 +133,6 @@ VERIFIERS: Final = {
     verifier.name: verifier
     for verifier in (
         Verifier("a2a-sdk", "a2a-sdk", "resolver", _RESOLVER, "prune-empty-upgraded"),
-        Verifier("a2a-sdk 1.1", "a2a-sdk 1.1", "resolver", _RESOLVER, "sdk-1.0-legacy"),
-        Verifier("a2a-sdk 0.3", "a2a-sdk 0.3", "resolver", _RESOLVER, "sdk-0.3"),
         Verifier("a2a-js plain", "a2a-js", "plain", "the JSON as served", "prune-empty"),
         Verifier("a2a-js resolver", "a2a-js", "resolver", _RESOLVER, "js-instance"),
         Verifier(
@@ -149,13 +141,6 @@ VERIFIERS: Final = {
             "plain",
             "the JSON as served",
             "rule-1-as-written",
-        ),
-        Verifier(
-            "a2a-protocol-types typed",
-            "a2a-protocol-types",
-            "typed",
-            "its `AgentCard`",
-            "rule-1-descriptor-scope",
         ),
         Verifier("joserfc", "joserfc", "plain", _BY_HAND, "served-as-is"),
         Verifier("jose", "jose", "plain", _BY_HAND, "served-as-is"),
@@ -174,6 +159,20 @@ class Absent:
 
 
 ABSENT: Final = (
+    Absent(
+        "a2a-sdk",
+        "Python",
+        "0.3.24 to 0.3.26 and 1.0.0 to 1.1.3",
+        "It is no longer served: it signs by rules of its own and does not know RFC 8785. Take "
+        "1.1.4 or newer.",
+    ),
+    Absent(
+        "a2a-protocol-types, its `AgentCard`",
+        "Rust",
+        "0.15.0",
+        "A card that is read into this type before it is verified loses its unknown and 0.3 "
+        "members. Verify the JSON as served instead, which is among the judges.",
+    ),
     Absent(
         "a2a-go",
         "Go",

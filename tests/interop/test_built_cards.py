@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import judges
 import pytest
 from judges import Finding, Judge
 
@@ -12,9 +11,6 @@ from cardsign import JwkSet, PrivateKey, build_card, sign_card
 from cardsign.errors import CardsignError
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
-
-#: By judge: the A2A version of the cards that it is for.
-FOR = {"CARDSIGN_JUDGE_PY": "1.0", "CARDSIGN_JUDGE_PY11": "1.0", "CARDSIGN_JUDGE_PY03": "0.3"}
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +44,13 @@ def check(found: dict[str, Finding], refused: frozenset[str] | set[str] = frozen
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize(
-    "variable",
-    [
-        pytest.param(name, marks=pytest.mark.needs_judges(judge))
-        for name, judge in zip(FOR, ("py", "py11", "py03"), strict=True)
-    ],
-)
+@pytest.mark.needs_judges("py")
 def test_a2a_sdk_accepts_what_is_built(
-    built: dict[str, dict[str, bytes]], alice: PrivateKey, bob: PrivateKey, variable: str
+    built: dict[str, dict[str, bytes]], sdk: Judge, alice: PrivateKey, bob: PrivateKey
 ) -> None:
     """And refuses it by another's key."""
-    with judges.a2a_sdk(variable) as judge:
-        check(findings(built, judge, FOR[variable], JwkSet.of([alice.public])))
-        another = findings(built, judge, FOR[variable], JwkSet.of([bob.public]))
+    check(findings(built, sdk, "1.0", JwkSet.of([alice.public])))
+    another = findings(built, sdk, "1.0", JwkSet.of([bob.public]))
     assert {one.outcome for one in another.values()} == {"refused"}
 
 

@@ -47,8 +47,6 @@ ASKED: Final[dict[str, Asked]] = {
     "a2a-sdk 1.1.4 to 1.3.0": Asked("py", judges.a2a_sdk),
     "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON": Asked("js", judges.a2a_js, "plain"),
     "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver": Asked("js", judges.a2a_js),
-    "a2a-sdk 1.0.0 to 1.1.3": Asked("py11", lambda: judges.a2a_sdk("CARDSIGN_JUDGE_PY11")),
-    "a2a-sdk 0.3.24 to 0.3.26": Asked("py03", lambda: judges.a2a_sdk("CARDSIGN_JUDGE_PY03")),
     "RFC 8785 of the card as served, by hand": Asked("", by_hand, "plain"),
 }
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, OPT_IN_PROFILES, Card, render
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Card, render
 from cardsign.trust import NO_STATES, Holder, IssuerState, SuppliedStatements, TransientStates
 from cardsign.verify import examine_extended, reach_verdict
 from tests.attack_runner.corpus import Case, load_cases
@@ -33,7 +33,6 @@ from tests.attack_runner.verifier import run_case, subject_of
 RENAMED: Final[dict[str, str]] = {}
 CODES: Final = frozenset(cardsign.REASONS)
 
-PROFILES: Final = (*DEFAULT_PROFILES, *OPT_IN_PROFILES)
 NOON: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 

@@ -101,7 +101,7 @@ def test_the_from_jwks_at_an_origin(alice: PrivateKey) -> None:
     assert policy.find(AtOrigin("https://b.example")) is None
 
 
-@pytest.mark.parametrize("profiles", [("served-as-is", "sdk-0.3"), ("",)])
+@pytest.mark.parametrize("profiles", [("served-as-is", "js-instance"), ("",)])
 def test_profiles_that_are_none(alice: PrivateKey, profiles: tuple[str, ...]) -> None:
     """A typing error must not quietly accept nothing, or something else."""
     with pytest.raises(UsageFault, match="rule-1-as-written"):
@@ -127,8 +127,11 @@ def test_pinned_elsewhere(policy: Policy) -> None:
 
 
 ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
-    "an opt-in profile": {"accept": "sdk", "only": ("served-as-is", "sdk-0.3")},
-    "an opt-in profile alone": {"accept": "sdk", "only": ("js-instance",)},
+    "js-instance beside another": {
+        "accept": "sdk",
+        "only": ("served-as-is", "js-instance"),
+    },
+    "js-instance alone": {"accept": "sdk", "only": ("js-instance",)},
     "a lossy profile, where only full ones are accepted": {"only": ("prune-empty",)},
     "a profile in place of the word": {"accept": "prune-empty"},
     "no word": {"accept": ""},
@@ -137,7 +140,7 @@ ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("said", ACCEPTED_IN_VAIN.values(), ids=ACCEPTED_IN_VAIN)
 def test_no_enrolment_accepts_what_is_none(said: dict[str, Any]) -> None:
-    """An opt-in profile never counts, and narrowing never widens."""
+    """js-instance never counts, and narrowing never widens."""
     with pytest.raises(UsageFault):
         TrustedIssuer("x", KeysAnchor(JwkSet.of([])), None, **said)
 

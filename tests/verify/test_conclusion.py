@@ -501,7 +501,7 @@ def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> N
     signer = PrivateKey.generate("ES256")
     interfaces = [WITH_DEFAULTS["supportedInterfaces"]]
     card = {**WITH_DEFAULTS, "supportedInterfaces": interfaces, "defaultInputModes": []}
-    document = dump(by_another_sdk(card, signer, "rule-1-descriptor-scope"))
+    document = dump(by_another_sdk(card, signer, "rule-1-as-written"))
     issuer = TrustedIssuer(
         "tides", KeysAnchor(JwkSet.of([signer.public])), (parse_place(ORIGIN),), "sdk", "waived"
     )

@@ -2,9 +2,7 @@
 
 *Rule 1* (A2A 1.0 8.4.1): an `optional` member that is not set is left out, one that is set stays; a
 REQUIRED member is always there; any other that holds its default is left out. Applied to what is
-present (:func:`as_written`) it reproduces the specification's example. Applied over the schema
-(:func:`over_schema`), as a program does that has parsed the card into messages, it loses what the
-schema does not know and puts in what the card lacks.
+present (:func:`as_written`) it reproduces the specification's example.
 
 *Pruning* is what is left of a card once everything empty is gone, as the SDKs sign it: @a2a-js/sdk
 (from 1.0.1) and a2a-sdk (from 1.0.0) parse a card into A2A 1.0 messages, write those as proto3
@@ -16,8 +14,6 @@ has nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Final
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
@@ -36,51 +32,24 @@ def as_written(node: Node, message: Message) -> Node:
         if field is None:
             kept[name] = child
         elif _stays(child, field):
-            kept[name] = _each(child, field, as_written)
+            kept[name] = _each(child, field)
     return node.with_value(kept)
-
-
-def over_schema(node: Node, message: Message) -> Node:
-    """Keep schema members alone, in either spelling, and put in each absent REQUIRED one."""
-    if not isinstance(node.value, dict):
-        return node
-    kept = {}
-    present = {message.spelled[name].name for name in node.value if name in message.spelled}
-    for name, field in message.fields.items():
-        # Most members of a hostile card are absent: their other spelling need not be looked up.
-        child = (
-            node.value.get(name) or node.value.get(field.snake_name) if name in present else None
-        )
-        if child is not None and _stays(child, field):
-            kept[name] = _each(child, field, over_schema)
-        elif field.required:
-            kept[name] = _default(field)
-    return Node(kept, node.source)
 
 
 def _stays(node: Node, field: Field) -> bool:
     return node.value is not None and (field.required or not field.is_default(node.value))
 
 
-@cache  # of some thirty fields: nodes are shared, and a card may lack ten thousand members
-def _default(field: Field) -> Node:
-    if field.shape == "list":
-        return Node([])
-    if field.shape == "map":
-        return Node({})
-    return over_schema(Node({}), field.message) if field.message else Node("")
-
-
-def _each(node: Node, field: Field, rewrite: Callable[[Node, Message], Node]) -> Node:
-    """Apply a message rewrite to the message, messages or map values that a field holds."""
+def _each(node: Node, field: Field) -> Node:
+    """Apply rule 1 to the message, messages or map values that a field holds."""
     if field.message is None:
         return node
     if field.shape == "one":
-        return rewrite(node, field.message)
+        return as_written(node, field.message)
     if field.shape == "list" and isinstance(node.value, list):
-        return node.with_value([rewrite(child, field.message) for child in node.value])
+        return node.with_value([as_written(child, field.message) for child in node.value])
     if field.shape == "map" and isinstance(node.value, dict):
-        entries = {key: rewrite(child, field.message) for key, child in node.value.items()}
+        entries = {key: as_written(child, field.message) for key, child in node.value.items()}
         return node.with_value(entries)
     return node
 

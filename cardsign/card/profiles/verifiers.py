@@ -29,7 +29,6 @@ class SdkVerifier:
         wants_typ: It refuses a header without `typ`.
         converts: It converts members of a wrong type where its profile has no payload.
         wants_content: It refuses a card of which nothing is left to sign.
-        stumbles: One entry that cannot be decoded may end it before it gets to the others.
         any_library: What it does with members of a header that few know hangs on its JOSE library.
         trips_over: Member names that it treats in a way of its own.
     """
@@ -41,7 +40,6 @@ class SdkVerifier:
     wants_typ: bool = False
     converts: bool = False
     wants_content: bool = False
-    stumbles: bool = False
     any_library: bool = False
     trips_over: re.Pattern[str] = field(default=_NOTHING)
 
@@ -72,15 +70,6 @@ VERIFIERS: Final = (
         wants_typ=True,
     ),
     SdkVerifier(
-        "a2a-sdk 1.0.0 to 1.1.3",
-        "a2a-sdk",
-        "1.1.3",
-        "sdk-1.0-legacy",
-        stumbles=True,
-        trips_over=_PROTOBUF_EXTENSION,
-    ),
-    SdkVerifier("a2a-sdk 0.3.24 to 0.3.26", "a2a-sdk", "0.3.26", "sdk-0.3", stumbles=True),
-    SdkVerifier(
         "RFC 8785 of the card as served, by hand",
         "joserfc",
         "1.8.0",
@@ -89,8 +78,7 @@ VERIFIERS: Final = (
     ),
 )
 
-#: The Rust SDK, which the tests ask as well, and of which `explain` predicts nothing. Its own type
-#: `AgentCard` reads by `rule-1-descriptor-scope`, for which `--compat all` signs.
+#: The Rust SDK, which the tests ask as well, and of which `explain` predicts nothing.
 RUST: Final = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
 RUST_PROFILE: Final[ProfileName] = "rule-1-as-written"
 RUST_ALG: Final = "ES256"  # it verifies no other

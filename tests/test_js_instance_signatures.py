@@ -1,0 +1,154 @@
+"""Signatures under js-instance: made where all are asked for, explained, never trusted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support import (
+    LAX,
+    PORTABLE,
+    by_another_sdk,
+    codes,
+    dump,
+    examine,
+    one_signature,
+    put,
+    trusting,
+)
+
+from cardsign.card import DEFAULT_PROFILES
+from cardsign.errors import UsageFault
+from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.trust import KeysAnchor, TrustedIssuer
+
+JS = "js-instance"
+
+
+def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> SignedCard:
+    """What came of signing."""
+    return sign_with_notes(dump(card), signers, SigningOptions(**options))
+
+
+def notes(signing: SignedCard, code: str) -> list[str]:
+    """The messages of the notes of one code."""
+    return [note.message for note in signing.notes if note.code == code]
+
+
+# ------------------------------------------------------------------ verifying
+
+
+@pytest.mark.parametrize("typ", ["JOSE", "JWT"])
+def test_a_signature_that_only_it_explains(typ: str, alice: PrivateKey) -> None:
+    """It is named, whatever the policy accepts; nobody is said to have tampered with the card."""
+    signed = by_another_sdk(LAX, alice, JS, typ=typ)
+
+    for accepted in (("served-as-is",), DEFAULT_PROFILES):
+        report = examine(signed, alice, profiles=accepted)
+        (signature,) = report.signatures
+        assert (signature.verdict, signature.counts) == ("other-profile", False)
+        assert (signature.profile, report.card) == (JS, None)
+        assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
+        first = report.reasons[0]
+        assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
+        assert JS in first.message
+        assert "--accept" not in first.hint  # no word accepts it
+
+
+def test_a_changed_card_is_not_explained(alice: PrivateKey) -> None:
+    """The twin: what the profile covers was edited."""
+    report = examine(put(by_another_sdk(LAX, alice, JS), "/version", "9"), alice)
+
+    assert (report.verdict, codes(report)[0]) == ("invalid", "sig.bad")
+
+
+def test_a_compat_signature_never_counts(alice: PrivateKey) -> None:
+    """Ours are marked, and valid for what they are."""
+    report = examine(by_another_sdk(LAX, alice, JS, typ=TYP_COMPAT), alice)
+
+    (signature,) = report.signatures
+    assert (signature.verdict, signature.counts) == ("valid", False)
+    assert signature.profile == JS
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
+
+
+def test_beside_a_full_signature_it_does_no_harm(alice: PrivateKey) -> None:
+    """The best single signature decides."""
+    report = examine(by_another_sdk(LAX, alice, JS, "served-as-is"), alice)
+
+    assert report.verdict == "trusted"
+    assert [one.counts for one in report.signatures] == [False, True]
+
+
+def test_it_does_not_hide_that_a_full_signature_broke(alice: PrivateKey) -> None:
+    """An edit of what it leaves open is reported as such."""
+    signed = by_another_sdk(LAX, alice, JS, "served-as-is")
+
+    report = examine({**signed, "x-added": 1}, alice)
+
+    assert report.verdict == "untrusted"
+    assert [one.verdict for one in report.signatures] == ["other-profile", "invalid"]
+    assert codes(report)[:2] == ["sig.bad", "sig.coverage_reduced"]
+
+
+def test_no_policy_accepts_it(alice: PrivateKey) -> None:
+    """By neither way to a trusted issuer, nor beside others."""
+    for profiles in ((JS,), ("served-as-is", JS)):
+        with pytest.raises(UsageFault, match=f"{JS} cannot be accepted"):
+            trusting(alice, profiles=profiles)
+        anchor = KeysAnchor(JwkSet.of([alice.public]))
+        with pytest.raises(UsageFault, match=f"{JS} cannot be accepted"):
+            TrustedIssuer("x", anchor, None, accept="sdk", only=profiles)
+
+
+# ------------------------------------------------------------------ signing
+
+
+def test_all_makes_it(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Of each key, marked as compat, after the pruning profiles and before the full ones."""
+    signing = sign(LAX, alice, bob, compat="all")
+
+    assert signing.profiles == ("prune-empty", JS, "rule-1-as-written", "served-as-is")
+    document = json.loads(signing.document)
+    entries = [read_entry(entry) for entry in document["signatures"]]
+    own = [(entry.header.kid, entry.header.typ) for entry in entries[1::4]]
+    assert own == [("alice", TYP_COMPAT), ("bob", TYP_COMPAT)]
+    report = examine(signing.document, alice, bob)
+    assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+    # A full signature counts, so no compat signature is checked beside it; alone it explains.
+    assert (report.signatures[1].verdict, report.signatures[1].profile) == ("not-tried", None)
+    alone = {**document, "signatures": [document["signatures"][1]]}
+    assert examine(alone, alice, bob).signatures[0].profile == JS
+
+
+def test_what_it_leaves_open_is_said(alice: PrivateKey) -> None:
+    """By name, and that it is about who may call."""
+    signing = sign(PORTABLE, alice, compat="all")
+    (made,) = [payload for payload in signing.payloads if payload.profile == JS]
+    assert made.leaves_open.pointers == ("/securitySchemes",)
+    (said,) = notes(signing, "sign.compat_lossy")
+    assert said.startswith("these do not notice a change of /securitySchemes: ")
+
+
+def test_signing_again_changes_nothing(alice: PrivateKey) -> None:
+    """With the same choice; by default the signature goes."""
+    first = sign(LAX, alice, compat="all")
+
+    again = sign_with_notes(first.document, [alice], SigningOptions(compat="all"))
+    assert (again.document, again.changed) == (first.document, False)
+    without = sign_with_notes(first.document, [alice], SigningOptions())
+    assert "js-instance" not in without.profiles
+
+
+def test_a_strangers_signature_under_it_still_fits(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Of a signer whose key is known it is kept; after an edit it is dropped."""
+    card = LAX
+    entry = one_signature(card, bob, JS)
+    options = {"known_keys": JwkSet.of([bob.public])}
+
+    kept = json.loads(sign({**card, "signatures": [entry]}, alice, **options).document)
+    assert kept["signatures"][-1] == entry
+    edited = sign({**card, "version": "9", "signatures": [entry]}, alice, **options)
+    assert entry not in json.loads(edited.document)["signatures"]
