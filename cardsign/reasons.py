@@ -96,6 +96,8 @@ _TABLE: Final = (
      "Fix the member named, or choose another profile."),
     ("canonical.unknown_profile", "There is no profile of that name.",
      "Choose one that this command lists: cardsign canonicalize --help"),
+    ("card.security", "It cannot be read who may call the agent, or with which credentials.",
+     "Write each requirement and scheme as A2A 1.0 4.5 says: cardsign lint CARD lists the places."),
     ("card.auth_type", "A type of authentication is unknown, so it cannot become a scheme.",
      "Write the scheme into `securitySchemes` by hand. It is never taken for open."),
     ("card.auth_setting", "A way to authenticate lacks a setting that its security scheme needs.",

@@ -25,6 +25,8 @@ _TEXTS: Final = ("a", "Tides", "https://tides.example/", " ", "\x1f\n", "~1/")
 _KEYS: Final = ("a", "b", "url", "list", "x-y", "type", "")
 _WIDE: Final = ("é", "𝄞", "\x7f", "\uffff", "__proto__")  # some SDK or other trips over them
 _NUMBERS: Final = (0, -0.0, 1, 0.5, 1.0, 5e-324, 1e-7, 0.0001, 1e16, 1e21, 2**53 - 1)
+_REQUIREMENTS: Final = ("security", "securityRequirements")
+_SCHEME_TYPES: Final = ("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS")
 _ANYTHING: Final[tuple[Any, ...]] = (
     None, "", [], {}, False, True, 0, 0.5, "a", ["a"], [""], [{}], [[]], {"a": 1}, {"a": {}},
 )  # fmt: skip
@@ -47,6 +49,7 @@ def spoilt_card(seed: int) -> dict[str, Any]:
     card: dict[str, Any] = {}
     for schema in schemas:
         card.update(_sound(schema, random))
+    _make_security_sound(card, random)
     for _ in range(random.choice(_SPOILT)):
         random.choice(_WAYS)(card, random)
     return card
@@ -87,6 +90,24 @@ def _one(field: Field, random: _Dice) -> Any:
     if field.kind == "bool":
         return random.choice((True, False)) if field.presence else True
     return random.choice(random.texts)
+
+
+def _make_security_sound(card: dict[str, Any], random: _Dice) -> None:
+    """Give flat schemes a type, and let requirements name schemes that the card declares."""
+    owners = [card, *card.get("skills", ())]
+    members = [(one, name) for one in owners for name in _REQUIREMENTS if name in one]
+    if members:
+        card.setdefault("securitySchemes", {"a": {"httpAuthSecurityScheme": {"scheme": "a"}}})
+    schemes = card.get("securitySchemes", {})
+    for scheme in schemes.values():
+        if not any(name.endswith("SecurityScheme") for name in scheme):
+            scheme["type"] = random.choice(_SCHEME_TYPES)
+    for owner, name in members:
+        for requirement in owner[name]:
+            named = requirement if name == "security" else requirement.get("schemes", {})
+            scopes = dict(zip(schemes, [*named.values()], strict=False))
+            named.clear()
+            named.update(scopes)
 
 
 def _free(random: _Dice, levels: int) -> Any:

@@ -15,7 +15,8 @@ from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each,
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
-from cardsign.card.security import DeclaredProvider, provider_schemes, requirements_of
+from cardsign.card.security import DeclaredProvider, provider_schemes
+from cardsign.card.values import members_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
 
@@ -98,9 +99,9 @@ def _take_security(document: SourceDocument, draft: Draft) -> None:
     for name in by_hand:
         place = document.place("securitySchemes", name)
         draft.take(("securitySchemes", name), derived.schemes.get(name), place)
-    ways = requirements_of({"securityRequirements": list(derived.requirements)})
-    for place, way in zip(places, ways, strict=False):  # last may be the way without a scheme
-        for name in way:
+    # The last alternative may be the one without a scheme.
+    for place, alternative in zip(places, derived.requirements, strict=False):
+        for name in members_of(members_of(alternative).get("schemes")):
             draft.take(("securitySchemes", name), derived.schemes[name], place)
     draft.take_security(derived, document.place("auth", "providers"))
 

@@ -22,13 +22,15 @@ from cardsign.card.extensions import (
     with_kept,
 )
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
-from cardsign.card.schema import CAPABILITIES_1_0, SKILL_1_0
+from cardsign.card.schema import CAPABILITIES_1_0, CARD_0_3, CARD_1_0, SKILL_1_0, respelled
 from cardsign.card.security import (
     SCHEME_TYPES,
     SchemeNames,
     authentication_schemes,
     check_alternatives,
+    check_security,
     flat_requirements,
+    is_wrapped_requirement,
     unwrapped,
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
@@ -93,11 +95,13 @@ def convert_card(document: Mapping[str, Json], to: CardForm) -> Conversion:
 
     Raises:
         CardRefused: ``card.auth_type``, ``card.auth_setting``: an `authentication` that cannot be
-            read. ``card.type``: a member is of a type that cannot be converted.
-            ``json.too_many_values``: a requirement becomes more alternatives than a card may have.
+            read. ``card.security``: a scheme or requirement that cannot be read. ``card.type``: a
+            member is of a type that cannot be converted. ``json.too_many_values``: a requirement
+            becomes more alternatives than a card may have.
     """
-    upgrade = _Upgrade(document)
+    upgrade = _Upgrade(respelled(document, CARD_1_0, CARD_0_3))
     card = upgrade.made()
+    check_security(card)
     if to != "1.0":
         card = _downgraded(card, to, upgrade.change)
     return Conversion(card, tuple(upgrade.changes))
@@ -284,14 +288,16 @@ class _Upgrade:
             if not isinstance(one, dict):
                 expected = "expected a security requirement, an object"
                 raise CardRefused("card.type", expected, path=where)
-            if member == "securityRequirements" and isinstance(one.get("schemes"), dict):
+            if is_wrapped_requirement(one, member) and (not one or "schemes" in one):
                 upgraded.append(one)
                 continue
             names = [self.names.get(name, [name]) for name in one]
             count = math.prod(map(len, names))
             if count > 1:  # they multiply, four for each scheme of four flows
                 check_alternatives(len(upgraded) + count, where)
-            values: list[Json] = [{"list": scopes} if scopes else {} for scopes in one.values()]
+            values: list[Json] = [
+                {} if scopes == [] else {"list": scopes} for scopes in one.values()
+            ]
             for called in itertools.product(*names):
                 upgraded.append({"schemes": dict(zip(called, values, strict=True))})
         return upgraded

@@ -46,6 +46,11 @@ def check_members(
     return tuple(dict.fromkeys(problems))
 
 
+def type_problems(value: Json, message: Message) -> Sequence[MemberProblem]:
+    """List the members of one message that have the wrong JSON type."""
+    return [one for one in _of_message(value, message, ()) if not one.missing]
+
+
 def _of_message(value: Json, message: Message, where: tuple[str, ...]) -> Sequence[MemberProblem]:
     if not isinstance(value, dict):
         return _wrong("an object", where)

@@ -336,6 +336,11 @@ class Message:
         return {f.snake_name: f for f in self.fields.values()} | self.fields
 
     @cached_property
+    def messages(self) -> dict[str, Message]:
+        """The messages that fields hold, by the name of the field."""
+        return {f.name: f.message for f in self.fields.values() if f.message is not None}
+
+    @cached_property
     def folded(self) -> dict[str, Field]:
         """The fields by :func:`fold` of their names; no two of them fall together."""
         return {fold(name): f for name, f in self.fields.items()}
@@ -350,6 +355,28 @@ def snake(name: str) -> str:
 def fold(name: str) -> str:
     """`name` as a lenient reader sees it: without case and without underscores."""
     return name.replace("_", "").casefold()
+
+
+def respelled(value: Any, *messages: Message) -> Any:
+    """Return a copy of a message's value in which its members have the names of the schema.
+
+    Unknown members keep their names. Two spellings of one member are for the caller to refuse.
+    """
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for name, child in value.items():
+        folded = fold(name)
+        fields = [message.folded[folded] for message in messages if folded in message.folded]
+        below = [one.message for one in fields if one.message is not None]
+        if below and fields[0].shape == "list" and isinstance(child, list):
+            child = [respelled(one, *below) for one in child]
+        elif below and fields[0].shape == "map" and isinstance(child, dict):
+            child = {key: respelled(one, *below) for key, one in child.items()}
+        elif below:
+            child = respelled(child, *below)
+        made[fields[0].name if fields else name] = child
+    return made
 
 
 @cache

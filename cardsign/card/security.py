@@ -12,10 +12,12 @@ unmapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.values import Json, elements_of, members_of, objects_in
+from cardsign.card.members import type_problems
+from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled
+from cardsign.card.values import Json, members_of, objects_in, pointer
 from cardsign.errors import CardRefused
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
@@ -45,6 +47,12 @@ SCHEME_TYPES: Final[tuple[SchemeType, ...]] = (
     SchemeType("openIdConnect", "openIdConnectSecurityScheme"),
     SchemeType("mutualTLS", "mtlsSecurityScheme"),
 )
+_REQUIREMENT: Final = CARD_1_0.messages["securityRequirements"]
+_SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
+_SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
+_MAX_TOKEN: Final = 80  # characters of a name that an error repeats
+#: Names that are no other spelling of a security member.
+_PLAIN_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | SKILL_1_0.fields.keys()
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
 
 
@@ -54,13 +62,15 @@ class Scheme:
 
     Attributes:
         name: Under which the requirements of the card know it.
-        type: None where it is none of the five.
+        type: None where it cannot be read.
         members: As 0.3 names them, without `type`.
+        problem: Why it cannot be read; None where it can.
     """
 
     name: str
     type: SchemeName | None
     members: Mapping[str, Json] = field(hash=False)
+    problem: str | None = None
 
     @property
     def carrier(self) -> Carrier | None:
@@ -93,55 +103,229 @@ class Scheme:
         return self.carrier is not None and self.carrier == other.carrier
 
 
-def schemes_of(document: Mapping[str, Json]) -> dict[str, Scheme]:
-    """The schemes that a card declares, by name; those of no known form have no type."""
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One alternative among the requirements of a card or skill.
+
+    Attributes:
+        tokens: The reference tokens (RFC 6901) of its place.
+        value: As it was received.
+        schemes: The names of the schemes that it takes together, each with its scopes.
+        problem: Why it cannot be read; None where it can. What cannot be read lets nobody in.
+    """
+
+    tokens: tuple[str, ...]
+    value: Json = field(hash=False)
+    schemes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    problem: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it asks for nothing, so that everybody is let in."""
+        return not self.schemes and self.problem is None
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityProblem:
+    """A place where it cannot be read who may call the agent, and how."""
+
+    tokens: tuple[str, ...]
+    message: str
+
+    @property
+    def pointer(self) -> str:
+        """Where it is, as a JSON pointer; long names are cut."""
+        return pointer(*(token[:_MAX_TOKEN] for token in self.tokens))
+
+
+def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dict[str, Scheme]:
+    """Return the schemes that a card declares, by name; those that cannot be read have no type.
+
+    Args:
+        document: The card. Nothing about it is checked.
+        flat_first: Of a scheme in the forms of both A2A versions, read that of 0.3.
+    """
     schemes = {}
-    for name, value in members_of(document.get("securitySchemes")).items():
-        declared = members_of(value)
-        if found := unwrapped(declared):
-            schemes[name] = Scheme(name, found[0].name, found[1])
-            continue
-        kind = next((one.name for one in SCHEME_TYPES if one.name == declared.get("type")), None)
-        schemes[name] = Scheme(name, kind, {k: v for k, v in declared.items() if k != "type"})
+    for _, value in _security_members(document, "securitySchemes"):
+        for name, declared in members_of(value).items():
+            schemes[name] = _read_scheme(name, declared, flat_first)
     return schemes
 
 
-def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[str]]]:
-    """The alternatives of a card or skill: of each, the scopes of the schemes it takes together.
+def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
+    scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
+    wrapped, kind = unwrapped(scheme), scheme.get("type")
+    scheme_type, members = wrapped or (None, {})
+    flat = next((one for one in SCHEME_TYPES if one.name == kind), None)
+    wrappers = [one.wrapper for one in SCHEME_TYPES if scheme.get(one.wrapper) is not None]
+    problem = None
+    if not isinstance(declared, dict):
+        problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
+    elif len(wrappers) > 1:
+        problem = f"{' and '.join(wrappers)} are set, and a scheme is one of them"
+    elif wrapped is not None and kind is not None and wrapped[0] is not flat:
+        problem = f"its type is said twice: {_shown(kind)} and {wrappers[0]}"
+    elif wrapped is None and flat is None:
+        problem = f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
+    else:
+        for message in (_SCHEME_1_0, _SCHEME_0_3):
+            for one in type_problems(scheme, message):
+                problem = problem or f"{one.message} at {one.pointer[:_MAX_TOKEN]}"
+    if wrapped is None or (flat_first and flat is not None):
+        known = {"type", *wrappers}
+        scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in known}
+    type_name = scheme_type.name if scheme_type is not None and problem is None else None
+    return Scheme(name, type_name, members, problem)
 
-    An empty one lets everybody in.
+
+def requirements_of(
+    owner: Mapping[str, Json], declared: Mapping[str, Scheme], tokens: tuple[str, ...] = ()
+) -> Iterator[Requirement]:
+    """Yield the alternatives that a card or skill lists for its callers; none if it asks nothing.
+
+    In every form and spelling that some client reads: `securityRequirements` of 1.0, then
+    `security` of 0.3.
+
+    Args:
+        owner: The card, or one of its skills.
+        declared: The schemes of the card.
+        tokens: Where the owner stands in the card.
     """
+    for requirement in _read_requirements(owner, tokens):
+        yield _with_declared(requirement, declared)
+
+
+def _with_declared(requirement: Requirement, declared: Mapping[str, Scheme]) -> Requirement:
+    """Say of a requirement what it names that is not there."""
+    for name in requirement.schemes:
+        if name not in declared:
+            return replace(requirement, problem=f"{_shown(name)} is required and not declared")
+    return requirement
+
+
+def _read_requirements(owner: Mapping[str, Json], above: tuple[str, ...]) -> Iterator[Requirement]:
     for member in ("securityRequirements", "security"):
-        for _, one in objects_in(owner.get(member)):
-            schemes = members_of(one.get("schemes", one if member == "security" else {}))
-            listed = {n: s.get("list") if isinstance(s, dict) else s for n, s in schemes.items()}
-            yield {name: frozenset(map(str, elements_of(s))) for name, s in listed.items()}
+        for spelled, listed in _security_members(owner, member):
+            place = (*above, spelled)
+            if isinstance(listed, list):
+                for index, one in enumerate(listed):
+                    yield _read_requirement(one, member, (*place, str(index)))
+            elif listed is not None:
+                problem = f"expected a list of requirements, and found {_kind_of(listed)}"
+                yield Requirement(place, listed, problem=problem)
+
+
+def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requirement:
+    if not isinstance(value, dict):
+        problem = f"expected a requirement, an object, and found {_kind_of(value)}"
+        return Requirement(place, value, problem=problem)
+    is_wrapped = is_wrapped_requirement(value, member)
+    named = respelled(value, _REQUIREMENT).get("schemes", value) if is_wrapped else value
+    if is_wrapped and (not isinstance(named, dict) or (named is value and value)):
+        return Requirement(place, value, problem="expected an object with `schemes`, an object")
+    if not named and len(value) > 1:
+        return Requirement(place, value, problem="it names no scheme, and has unknown members")
+    schemes = {}
+    for name, asked in named.items():
+        scopes = asked
+        if is_wrapped and isinstance(asked, dict):
+            scopes = asked.get("list", None if asked else [])
+        if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
+            problem = f"expected a list of the scopes of {_shown(name)}, each a string"
+            return Requirement(place, value, problem=problem)
+        schemes[name] = tuple(map(str, scopes))
+    return Requirement(place, value, schemes)
+
+
+def is_wrapped_requirement(value: Mapping[str, Json], member: str) -> bool:
+    """Return whether a requirement is in the form of 1.0, which the proto of 0.3 has as well."""
+    in_old = len(value) == 1 and isinstance(value.get("schemes"), dict)
+    return member == "securityRequirements" or in_old
+
+
+def security_problems(
+    document: Mapping[str, Json], received: Mapping[str, Json] | None = None
+) -> Iterator[SecurityProblem]:
+    """Yield each place where it cannot be read who may call an agent, and how.
+
+    Its schemes, its own requirements and those of its skills are looked at.
+
+    Args:
+        document: The card, or a payload made of one.
+        received: The card of which a lossy payload was made, which declares schemes that the
+            payload may have dropped.
+    """
+    schemes = schemes_of(document)
+    declared = schemes if received is None else schemes_of(received)
+    for spelled, listed in _security_members(document, "securitySchemes"):
+        if listed is not None and not isinstance(listed, dict):
+            expected = f"expected an object of security schemes, and found {_kind_of(listed)}"
+            yield SecurityProblem((spelled,), expected)
+        for name, scheme in schemes.items():
+            if scheme.problem is not None:
+                yield SecurityProblem((spelled, name), scheme.problem)
+    skills = objects_in(document.get("skills"))
+    owners = [((), document), *((("skills", str(at)), skill) for at, skill in skills)]
+    for tokens, owner in owners:
+        for requirement in requirements_of(owner, declared, tokens):
+            if requirement.problem is not None:
+                yield SecurityProblem(requirement.tokens, requirement.problem)
+
+
+def check_security(
+    document: Mapping[str, Json], received: Mapping[str, Json] | None = None
+) -> None:
+    """Refuse a card of which it cannot be read who may call, and how.
+
+    The arguments are those of :func:`security_problems`.
+
+    Raises:
+        CardRefused: ``card.security``.
+    """
+    for problem in security_problems(document, received):
+        raise CardRefused("card.security", problem.message, path=problem.pointer)
 
 
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
-    """The `securityRequirements` of a card or skill as the `security` of 0.3.
+    """Return the `securityRequirements` of a card or skill as the `security` of 0.3.
 
-    None where it has none, or one of another form.
+    None where it has none, or one that cannot be read.
     """
-    requirements = owner.get("securityRequirements")
-    if not isinstance(requirements, list):
+    if not isinstance(listed := owner.get("securityRequirements"), list):
         return None
-    flat: list[Json] = []
-    for one in requirements:
-        schemes = one.get("schemes") if isinstance(one, dict) else None
-        if not isinstance(schemes, dict):
-            return None
-        flat.append({n: s.get("list", []) for n, s in schemes.items() if isinstance(s, dict)})
-    return flat
+    read = [_read_requirement(one, "securityRequirements", ()) for one in listed]
+    if any(one.problem is not None for one in read):
+        return None
+    return [{name: [*scopes] for name, scopes in one.schemes.items()} for one in read]
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
-    """The type of a scheme of 1.0, and its members as 0.3 names them; None for another form."""
+    """Return the type of a scheme of 1.0, and its members as 0.3 names them.
+
+    None for another form.
+    """
     for one in SCHEME_TYPES:
         wrapped = scheme.get(one.wrapper)
         if isinstance(wrapped, dict):
             return one, {one.renamed.get(name, name): v for name, v in wrapped.items()}
     return None
+
+
+def _security_members(owner: Mapping[str, Json], member: str) -> Iterator[tuple[str, Json]]:
+    """Yield a member as it is spelled in a card or skill, and its value."""
+    folded = fold(member)
+    for name, value in owner.items():
+        if name == member or (name not in _PLAIN_NAMES and fold(name) == folded):
+            yield name, value
+
+
+def _kind_of(value: Json) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
+def _shown(name: Json) -> str:
+    return repr(str(name)[:_MAX_TOKEN])
 
 
 # ------------------------------------------------------------------ schemes of what has none

@@ -313,7 +313,7 @@ def _security(
     """
     place = append(path, "security" if "security" in new else "securityRequirements")
     # Without a requirement everybody is let in.
-    ways_before, ways_after = ([*requirements_of(one)] or [{}] for one in (old, new))
+    ways_before, ways_after = map(_ways, (old, new))
 
     known, same = ({frozenset(way.items()) for way in ways} for ways in (ways_before, ways_after))
 
@@ -340,6 +340,14 @@ def _security(
         if frozenset(way.items()) not in known and not (lost and len(ways_after) == 1):
             said = _way(way) if way else "no credentials"
             yield Change("additive", place, f"a caller with {said} is let in now")
+
+
+def _ways(owner: Mapping[str, Json]) -> list[dict[str, frozenset[str]]]:
+    ways = [
+        {name: frozenset(scopes) for name, scopes in one.schemes.items()}
+        for one in requirements_of(owner, {})
+    ]
+    return ways or [{}]
 
 
 def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Iterator[Change]:

@@ -14,8 +14,9 @@ from cardsign.card.document import A2aVersion, Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
-from cardsign.card.security import Scheme, schemes_of
-from cardsign.card.values import Json, children_of, elements_of, members_of, objects_in, value_at
+from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
+from cardsign.card.tree import MAX_LISTED
+from cardsign.card.values import Json, children_of, members_of, objects_in, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
 from cardsign.reasons import Reason
@@ -289,7 +290,16 @@ def describe_card(card: Card) -> dict[str, Any]:
         "extended_card": declares_extended_card(document, any_spelling=True),
         "capabilities": _capabilities(document),
         "schemes": [_scheme(schemes[name]) for name in sorted(schemes)],
-        "requirements": list(_requirements(document)),
+        "requirements": [
+            {name: [*one.schemes[name]] for name in sorted(one.schemes)}
+            if one.problem is None
+            else None
+            for one in requirements_of(document, schemes)
+        ],
+        "security_problems": [
+            {"path": one.pointer, "problem": one.message}
+            for one in islice(security_problems(document), MAX_LISTED)
+        ],
         "skills": [
             {name: one.get(name) for name in ("id", "name", "description", "tags")}
             for _, one in objects_in(document.get("skills"))
@@ -329,16 +339,6 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
         if name in shown and isinstance(value, str)
     }
     return {"name": scheme.name, "type": scheme.type, **members}
-
-
-def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """Each alternative: the schemes that it takes together, with their scopes."""
-    for member in ("securityRequirements", "security"):
-        for one in map(members_of, elements_of(document.get(member))):
-            taken = one.get("schemes", one if member == "security" else {})
-            if isinstance(taken, dict):  # A2A 1.0 wraps the scopes into an object
-                listed = {n: s.get("list") if isinstance(s, dict) else s for n, s in taken.items()}
-                yield {name: elements_of(listed[name]) for name in sorted(listed)}
 
 
 def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from semver import Version
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.schema import snake
-from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused, InputRefused
@@ -499,7 +498,7 @@ def version(subject: Subject) -> Iterator[Found]:
 def extended_open(subject: Subject) -> Iterator[Found]:
     """Whatever spells the announcement."""
     announced = declares_extended_card(subject.document, any_spelling=True)
-    if announced and not schemes_of(subject.document):
+    if announced and not subject.schemes:
         yield (), "an extended card is announced, and there is no security scheme"
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
 from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, split, value_at
 from cardsign.reasons import Severity
@@ -249,6 +250,20 @@ class Subject:
         """The skills that are objects, with their places."""
         listed = objects_in(self.document.get("skills"))
         return tuple((("skills", str(at)), one) for at, one in listed)
+
+    @cached_property
+    def schemes(self) -> dict[str, Scheme]:
+        """The schemes that the card declares."""
+        return schemes_of(self.document)
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The requirements of the card and of its skills."""
+        return tuple(
+            one
+            for tokens, owner in self.owners
+            for one in requirements_of(owner, self.schemes, tokens)
+        )
 
     @property
     def owners(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:

@@ -13,10 +13,11 @@ from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.card.security import Scheme, requirements_of, schemes_of
+from cardsign.card.schema import fold
+from cardsign.card.security import Scheme, security_problems
 from cardsign.card.spots import Spot
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json, elements_of, members_of, objects_in
+from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry
@@ -75,10 +76,12 @@ def _flow(**scopes: str) -> dict[str, Any]:
 )
 def scheme(subject: Subject) -> Iterator[Found]:
     """In either version's form; the members of 1.0 are also held against its schema."""
-    for name, one in schemes_of(subject.document).items():
+    for problem in security_problems(subject.document):
+        if fold(problem.tokens[0]) == "securityschemes":
+            yield problem.tokens, problem.message
+    for name, one in subject.schemes.items():
         place = ("securitySchemes", name)
         if one.type is None:
-            yield place, "its type is none of apiKey, http, oauth2, openIdConnect, mutualTLS"
             continue
         for needed in _NEEDED[one.type]:
             if one.members.get(needed) in (None, ""):
@@ -105,7 +108,7 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
 )
 def scheme_url(subject: Subject) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
-    for name, one in schemes_of(subject.document).items():
+    for name, one in subject.schemes.items():
         for owner in (one.members, *(flow for _, flow in _flows(one))):
             for member in _SCHEME_URLS:
                 value = owner.get(member)
@@ -133,7 +136,7 @@ def _is_https(text: str) -> bool:
 )
 def discovery_url(subject: Subject) -> Iterator[Found]:
     """By its path; OAuth's own discovery document is taken, too."""
-    for name, one in schemes_of(subject.document).items():
+    for name, one in subject.schemes.items():
         url = one.members.get("openIdConnectUrl")
         is_one = one.type == "openIdConnect" and isinstance(url, str) and url
         if is_one and "/.well-known/" not in str(url):
@@ -153,18 +156,13 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
 )
 def old_flow(subject: Subject) -> Iterator[Found]:
     """By the flow's name."""
-    for name, one in schemes_of(subject.document).items():
+    for name, one in subject.schemes.items():
         for flow, _ in _flows(one):
             if flow in _OLD_FLOWS:
                 yield ("securitySchemes", name), f"the {flow} flow"
 
 
 # Requirements.
-
-
-def _is_flat(requirement: Json) -> bool:
-    """Whether a requirement of 1.0 lacks `schemes`, as one in 0.3's form does."""
-    return isinstance(requirement, dict) and bool(requirement) and "schemes" not in requirement
 
 
 @card_rule(
@@ -179,16 +177,9 @@ def _is_flat(requirement: Json) -> bool:
 )
 def requirement_form(subject: Subject) -> Iterator[Found]:
     """Names in place of objects, mostly."""
-    for tokens, owner in subject.owners:
-        for member in ("security", "securityRequirements"):
-            listed = owner.get(member)
-            if listed is None:
-                continue
-            for index, one in enumerate(listed if isinstance(listed, list) else [None]):
-                if not isinstance(one, dict):
-                    yield (*tokens, member, str(index)), "expected an object"
-                elif member == "securityRequirements" and _is_flat(one):
-                    yield (*tokens, member, str(index)), "expected an object with `schemes`"
+    for one in subject.requirements:
+        if one.problem is not None and not one.schemes:
+            yield one.tokens, one.problem
 
 
 @card_rule(
@@ -203,12 +194,9 @@ def requirement_form(subject: Subject) -> Iterator[Found]:
 )
 def requirement(subject: Subject) -> Iterator[Found]:
     """Of the card and of each skill."""
-    declared = schemes_of(subject.document)
-    for tokens, owner in subject.owners:
-        for names in requirements_of(owner):
-            for name in names:
-                if name not in declared:
-                    yield tokens, f"{name[:40]!r} is required and not declared"
+    for one in subject.requirements:
+        if one.problem is not None and one.schemes:
+            yield one.tokens, one.problem
 
 
 @card_rule(
@@ -226,7 +214,7 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
     """A requirement of any skill is enough."""
     owners = [owner for _, owner in subject.owners]
     members = ("security", "securityRequirements")
-    if schemes_of(subject.document) and not any(
+    if subject.schemes and not any(
         isinstance(owner.get(member), list) for owner in owners for member in members
     ):
         yield ("securitySchemes",), "no requirement names a scheme"
@@ -244,10 +232,9 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
 )
 def open_door(subject: Subject) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
-    for tokens, owner in subject.owners:
-        flat = sum(map(_is_flat, elements_of(owner.get("securityRequirements"))))
-        if sum(not names for names in requirements_of(owner)) > flat:
-            yield tokens, "an alternative without schemes lets everybody in"
+    for one in subject.requirements:
+        if one.is_open:
+            yield one.tokens, "an alternative without schemes lets everybody in"
 
 
 @card_rule(
@@ -260,27 +247,18 @@ def open_door(subject: Subject) -> Iterator[Found]:
     bad=_declares("oauth2", flows=_flow(write="Write")),
     good=Example({}, "0.3"),
 )
-def scope(subject: Subject) -> Iterator[Found]:
+def requirement_scope(subject: Subject) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
         name: {scope for _, flow in _flows(one) for scope in members_of(flow.get("scopes"))}
-        for name, one in schemes_of(subject.document).items()
+        for name, one in subject.schemes.items()
         if one.type == "oauth2"
     }
-    for tokens, owner in subject.owners:
-        for name, asked in _asked_scopes(owner):
-            for one in asked if name in offered else ():
-                if one not in offered[name]:
-                    yield tokens, f"{name[:40]!r} does not offer {str(one)[:40]!r}"
-
-
-def _asked_scopes(owner: Mapping[str, Json]) -> Iterator[tuple[str, list[Json]]]:
-    for member in ("securityRequirements", "security"):
-        for _, one in objects_in(owner.get(member)):
-            if member == "securityRequirements":
-                one = members_of(one.get("schemes"))
-            for name, scopes in one.items():
-                yield name, elements_of(scopes.get("list") if isinstance(scopes, dict) else scopes)
+    for requirement in subject.requirements:
+        for name, asked in requirement.schemes.items():
+            for scope in asked if name in offered else ():
+                if scope not in offered[name]:
+                    yield requirement.tokens, f"{name[:40]!r} does not offer {scope[:40]!r}"
 
 
 # Signatures.

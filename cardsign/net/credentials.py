@@ -18,7 +18,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-from cardsign.card.security import Scheme, requirements_of, schemes_of
+from cardsign.card.security import (
+    Requirement,
+    Scheme,
+    requirements_of,
+    schemes_of,
+    security_problems,
+)
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import (
@@ -107,7 +113,7 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
     declared = schemes_of(payload)
-    alternatives = [tuple(names) for names in requirements_of(payload) if names]
+    alternatives = [tuple(one.schemes) for one in _readable_requirements(payload) if one.schemes]
     wanted = [names[0] for names in alternatives if len(names) == 1]
     for name in wanted if alternatives else declared:
         scheme = declared.get(name)
@@ -122,8 +128,20 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
 
 def demands_credentials(payload: Mapping[str, Json]) -> bool:
     """Whether every requirement of a card wants a credential."""
-    alternatives = list(requirements_of(payload))
-    return bool(alternatives) and all(alternatives)
+    alternatives = list(requirements_of(payload, schemes_of(payload)))
+    return bool(alternatives) and not any(one.is_open for one in alternatives)
+
+
+def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]:
+    """Yield the requirements of a card that asks for no more than can be read.
+
+    Raises:
+        CredentialFault: ``credential.scheme``: no credential is sent on a guess.
+    """
+    for problem in security_problems(payload):
+        what = f"it cannot be read what the card demands: {problem.message}"
+        raise CredentialFault("credential.scheme", what, path=problem.pointer)
+    yield from requirements_of(payload, schemes_of(payload))
 
 
 def _may_hold_keys(name: str) -> bool:
@@ -361,11 +379,11 @@ def token_request_of(
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
     declared = schemes_of(payload)
-    alternatives = [one for one in requirements_of(payload) if one]
+    alternatives = [one.schemes for one in _readable_requirements(payload) if one.schemes]
     wanted = (
         [next(iter(one.items())) for one in alternatives if len(one) == 1]
         if alternatives
-        else [(name, frozenset[str]()) for name in declared]
+        else [(name, ()) for name in declared]
     )
     for name, scopes in wanted:
         text = _token_url(declared.get(name))
@@ -376,7 +394,7 @@ def token_request_of(
         url = settings.target(text)
         if not places.hold(url):
             raise places.elsewhere(f"the card's token URL stands at {url.origin}")
-        return TokenRequest(url, tuple(sorted(scopes)))
+        return TokenRequest(url, tuple(sorted({*scopes})))
     raise CredentialFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
     )

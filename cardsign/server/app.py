@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
-from cardsign.card.security import requirements_of, schemes_of
+from cardsign.card.security import requirements_of, schemes_of, security_problems
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import InputRefused, ServeFault
 from cardsign.publish.generation import NO_SNIFF, Generation
@@ -90,7 +90,7 @@ class ExtendedCards:
         self._is_declared = declares_extended_card(card)
         schemes = schemes_of(card)
         #: What the card demands: alternatives, each the names of schemes that go together.
-        self._alternatives = [frozenset(one) for one in requirements_of(card)]
+        self._alternatives = [frozenset(one.schemes) for one in requirements_of(card, schemes)]
         #: By provider: the names of the schemes of the card that it takes, and as they are shown.
         self._taken = [
             frozenset(name for name, each in schemes.items() if one.gives(each))
@@ -101,9 +101,11 @@ class ExtendedCards:
             for names in self._taken
         ]
         taken = frozenset[str]().union(*self._taken)
-        for alternative in self._alternatives if self.are_there and providers else ():
-            if len(alternative) == 1 and not alternative & schemes.keys():
-                continue  # lint says that there is no such scheme
+        is_asked = self.are_there and bool(providers)
+        for problem in security_problems(card) if is_asked else ():
+            what = f"it cannot be read what the public card demands: {problem.message}"
+            raise ServeFault("serve.schemes", what)
+        for alternative in self._alternatives if is_asked else ():
             for name in sorted(alternative - taken):
                 what = f"the public card demands {name!r}, and no provider of the server takes it"
                 raise ServeFault("serve.schemes", what)

@@ -49,6 +49,8 @@ def resource_metadata(card: Mapping[str, Json]) -> dict[str, bytes]:
     """The metadata of each interface, by its path; none where the card declares no OAuth."""
     servers, scopes = set[str](), set[str]()
     for scheme in schemes_of(card).values():
+        if scheme.type is None:
+            continue
         # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
         for member, known in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
             place = scheme.members.get(member)

@@ -25,6 +25,7 @@ from cardsign.card.document import Card, check_is_agent_card, with_signatures
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_members
+from cardsign.card.security import security_problems
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
 from cardsign.jose.jwks import JwkSet
@@ -209,6 +210,7 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
     members = check_members(payloads.members, card.a2a_version)
+    problems.extend(("card.security", p.message, p.pointer) for p in security_problems(document))
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
         try:

@@ -37,6 +37,7 @@ from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
 from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.interfaces import check_interfaces
+from cardsign.card.security import check_security
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS
@@ -244,7 +245,7 @@ def _judge(
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, expect)
     against = [one for one in (_why_key_may_not_sign_now(key, trust), other_kind) if one]
-    against += _why_no_card_of(payload, trust)
+    against += _why_no_card_of(payload, payloads, trust)
     # (4.6) current
     current, not_current = _freshness(payloads, marker, trust, expect)
     # (4.7) complete
@@ -353,9 +354,9 @@ def _read_marker(
     return marker, None
 
 
-def _why_no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
-    """Why the payload's interfaces are not the subject's (rule V4), and why it is no Agent Card
-    (decision E1: whatever the typ)."""
+def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Reason]:
+    """Why the payload's interfaces are not the subject's (rule V4), why it is no Agent Card
+    (decision E1: whatever the typ), and why it cannot be read who may call."""
     found = []
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
@@ -363,6 +364,10 @@ def _why_no_card_of(payload: Payload, trust: IssuerTrust) -> list[Reason]:
         found.append(Reason.from_error(refusal, payload.received_at(refusal.path)))
     try:
         check_is_agent_card(payload.value)
+    except CardRefused as refusal:
+        found.append(Reason.from_error(refusal))
+    try:
+        check_security(payload.value, payloads.members)
     except CardRefused as refusal:
         found.append(Reason.from_error(refusal))
     return found

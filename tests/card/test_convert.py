@@ -143,7 +143,7 @@ def test_0_2_has_one_word_for_a_scheme() -> None:
     """That of HTTP, else its type, whatever other members it has."""
     schemes: dict[str, Any] = {
         "login": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-        "odd": {"httpAuthSecurityScheme": {"scheme": 7}},
+        "odd": {"httpAuthSecurityScheme": {}},
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "K", "scheme": "none"}},
     }
     made = convert_card({**NEW, "securitySchemes": schemes}, "0.2").document

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from cardsign.card import flat_requirements, requirements_of, schemes_of
+from cardsign.card.security import check_security, security_problems
+from cardsign.errors import CardRefused
+from tests.unreadable_security import GUARDED, READABLE, UNREADABLE
 
 # In each row: the scheme as 1.0 wraps it, as 0.3 writes it, and how its credential travels.
 SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any], str | None]] = {
@@ -71,16 +74,53 @@ def test_no_known_scheme(scheme: Any) -> None:
     assert (found.type, found.carrier) == (None, None)
 
 
+def requirements(card: Any) -> list[tuple[dict[str, tuple[str, ...]], bool]]:
+    """The schemes of each requirement of a card, and whether it can be read."""
+    found = requirements_of(card, schemes_of(card))
+    return [(dict(one.schemes), one.problem is None) for one in found]
+
+
 def test_requirements() -> None:
     """Alternatives, each with the names that it takes together."""
-    new: dict[str, Any] = {
+    schemes = {"securitySchemes": {"a": SCHEMES["bearer"][0], "b": SCHEMES["bearer"][1]}}
+    new: dict[str, Any] = schemes | {
         "securityRequirements": [{"schemes": {"a": {"list": ["s"]}, "b": {}}}, {}]
     }
-    assert [tuple(one) for one in requirements_of(new)] == [("a", "b"), ()]
-    (old,) = requirements_of({"security": [{"a": ["s"], "b": []}]})
-    assert old == {"a": frozenset({"s"}), "b": frozenset()}
+    assert requirements(new) == [({"a": ("s",), "b": ()}, True), ({}, True)]
+    old = schemes | {"security": [{"a": ["s"], "b": []}]}
+    assert requirements(old) == [({"a": ("s",), "b": ()}, True)]
+    short = schemes | {"securityRequirements": [{"schemes": {"a": ["s"], "b": []}}]}
+    assert requirements(short) == requirements(old), "as a2a-go up to 2.4.0 writes it"
+    snake = {"security_schemes": schemes["securitySchemes"]}
+    assert requirements(snake | {"security_requirements": new["securityRequirements"]}) == (
+        requirements(new)
+    )
     assert flat_requirements(
         new | {"securityRequirements": [{"schemes": {"a": {"list": ["s"]}}}]}
-    ) == [{"a": ["s"]}]
-    assert flat_requirements(new) is None
+    ) == ([{"a": ["s"]}])
+    assert flat_requirements(new) == [{"a": ["s"], "b": []}, {}]
+    assert flat_requirements(new | {"securityRequirements": [{"b": []}]}) is None
     assert flat_requirements({}) is None
+
+
+@pytest.mark.parametrize("edit", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_cannot_be_read_is_never_open(edit: dict[str, Any]) -> None:
+    """Of the card and of a skill, whatever else the card says, the place is named."""
+    problems = list(security_problems({**GUARDED, **edit}))
+    assert problems
+    assert all(one.message and one.tokens for one in problems)
+    assert not any(one.is_open for one in requirements_of({**GUARDED, **edit}, schemes_of(GUARDED)))
+    if "securitySchemes" not in edit:
+        skill = {"id": "s", **edit}
+        (problem, *_) = security_problems({**GUARDED, "skills": [skill]})
+        assert problem.tokens[:2] == ("skills", "0")
+    with pytest.raises(CardRefused) as refused:
+        check_security({**GUARDED, **edit})
+    assert refused.value.code == "card.security"
+
+
+@pytest.mark.parametrize("edit", READABLE.values(), ids=READABLE)
+def test_what_can_be_read_has_no_problem(edit: dict[str, Any]) -> None:
+    """In the form of either A2A version, and in any spelling that some client reads."""
+    assert list(security_problems({**GUARDED, **edit})) == []
+    check_security({**GUARDED, **edit})

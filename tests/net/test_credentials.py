@@ -231,6 +231,10 @@ NO_MANNERS: dict[str, dict[str, Any]] = {
     "the header that ends the body": requires(("a",), a=api_key("transfer-encoding")),
     "the header of cookies": requires(("a",), a=api_key("Cookie")),
     "two headers in one": requires(("a",), a=api_key("X-A: b\r\nX-B")),
+    "a requirement that is a name": {
+        **requires(("a",), a=HTTP_BEARER),
+        "security": ["a"],
+    },
     "schemes that are none": {"security": [{"a": []}], "securitySchemes": ["a"]},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from publications import NOW, PUBLIC, publish_cards
 from served import Site
 from werkzeug.test import Client
 
+from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.publish import load_current
 from cardsign.server import LiveApplication, ServerSettings, create_app
@@ -136,6 +138,18 @@ def test_a_broken_extended_card_harms_no_other(make_site: Callable[..., Site], b
     refused = client.get(EXTENDED, headers=site.bearer("crew"))
     assert refused.status_code == 400
     assert b"NOT_CONFIGURED" in refused.data
+
+
+def test_no_extended_card_is_served_beside_requirements_that_cannot_be_read(site: Site) -> None:
+    """Nobody could say who may have it; publishing refuses such a card as well."""
+    card = json.loads(site.generation.card)
+    card["securityRequirements"] = ["harbour"]
+    settings = ServerSettings(site.client.application._settings.tokens)
+    names = [name for name, body in site.generation.files.items() if body == site.generation.card]
+    files = {**site.generation.files, **dict.fromkeys(names, json.dumps(card).encode())}
+    with pytest.raises(ServeFault) as refused:
+        create_app(replace(site.generation, files=files), settings, now=NOW.timestamp)
+    assert refused.value.code == "serve.schemes"
 
 
 def test_an_expired_extended_card_is_one_line_at_the_start(site: Site) -> None:

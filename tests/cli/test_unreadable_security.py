@@ -1,0 +1,128 @@
+"""A card of which it cannot be read who may call: every command says so, and none says "open"."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.jose import PrivateKey
+from tests.cli.conftest import Cardsign
+from tests.support import private_pem
+from tests.unreadable_security import GUARDED, READABLE, UNREADABLE
+
+KEY = PrivateKey.generate("ES256", kid="card-1")
+#: The requirement of the generic reference's own card: a name in place of an object.
+OAUTH: dict[str, Any] = {
+    "securitySchemes": {
+        "oauth2": {
+            "type": "oauth2",
+            "flows": {
+                "clientCredentials": {"tokenUrl": "https://example.com/t", "scopes": {"r": "Read"}}
+            },
+        }
+    },
+    "security": ["oauth2"],
+}
+
+
+@pytest.fixture
+def sign(cardsign: Cardsign) -> Any:
+    """Write a card and sign it with the key of jwks.json, which nothing but a card needs."""
+    Path("card-1.pem").touch(mode=0o600)
+    Path("card-1.pem").write_bytes(private_pem(KEY))
+    Path("jwks.json").write_text(json.dumps({"keys": [KEY.public.jwk()]}))
+
+    def write_and_sign(card: dict[str, Any], *options: str) -> Any:
+        Path("card.json").write_text(json.dumps(card))
+        key = ("--key", "file:card-1.pem", "--kid", "card-1")
+        return cardsign("sign", "card.json", *key, "-o", "signed.json", "--json", *options)
+
+    return write_and_sign
+
+
+def test_the_card_of_the_generic_reference_is_not_open(tmp_path: Path) -> None:
+    """By the program itself, in an empty home."""
+    (tmp_path / "card.json").write_text(json.dumps({**GUARDED, **OAUTH}))
+    ended = subprocess.run(
+        [sys.executable, "-m", "cardsign", "inspect", "card.json"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "anybody may call" not in ended.stdout
+    assert "cannot be read: nobody knows from it who may call" in ended.stdout
+    assert "path=/security/0" in ended.stdout
+
+
+@pytest.mark.parametrize("edit", UNREADABLE.values(), ids=UNREADABLE)
+def test_inspect_and_lint_say_that_it_cannot_be_read(
+    cardsign: Cardsign, edit: dict[str, Any]
+) -> None:
+    """Of the card's own requirements and schemes."""
+    Path("card.json").write_text(json.dumps({**GUARDED, **edit}))
+    shown = cardsign("inspect", "card.json").text
+    assert "anybody may call" not in shown
+    assert "  problem=" in shown
+    described = cardsign("inspect", "card.json", "--json").json
+    assert described["security_problems"]
+    assert {} not in described["requirements"]
+    linted = cardsign("lint", "card.json", "--json")
+    assert linted.status == 1
+    rules = {"meaning.requirement-form", "meaning.requirement", "meaning.scheme"}
+    assert rules & {one["rule"] for one in linted.json["cards"][0]["findings"]}
+
+
+@pytest.mark.parametrize("edit", UNREADABLE.values(), ids=UNREADABLE)
+def test_it_is_not_signed_and_not_trusted(
+    cardsign: Cardsign, sign: Any, edit: dict[str, Any]
+) -> None:
+    """A signature over it, made by force, is good, and does not make the card trusted."""
+    refused = sign({**GUARDED, **edit})
+    assert (refused.status, refused.json["error"]["code"]) == (1, "card.security")
+    assert not Path("signed.json").exists()
+    assert sign({**GUARDED, **edit}, "--force").status == 0
+    verdict = cardsign("verify", "signed.json", "--jwks", "jwks.json", "--json")
+    assert (verdict.status, verdict.json["verdict"]) == (1, "untrusted")
+    assert verdict.json["reasons"][0]["code"] == "card.security"
+
+
+def test_it_is_not_trusted_for_a_skill_either(cardsign: Cardsign, sign: Any) -> None:
+    """A requirement of one skill that cannot be read."""
+    (skill,) = GUARDED["skills"]
+    card = {**GUARDED, "skills": [{**skill, "security": ["b"]}]}
+    assert sign(card).json["error"]["path"] == "/skills/0/security/0"
+    assert sign(card, "--force").status == 0
+    verdict = cardsign("verify", "signed.json", "--jwks", "jwks.json", "--json").json
+    assert (verdict["verdict"], verdict["reasons"][0]["path"]) == (
+        "untrusted",
+        "/skills/0/security/0",
+    )
+
+
+@pytest.mark.parametrize("edit", READABLE.values(), ids=READABLE)
+def test_what_can_be_read_is_inspected_and_trusted(
+    cardsign: Cardsign, sign: Any, edit: dict[str, Any]
+) -> None:
+    """The honest twins: those alone are open that say so."""
+    assert sign({**GUARDED, **edit}).status == 0
+    shown = cardsign("inspect", "card.json").text
+    listed = [*(edit.get("security") or []), *(edit.get("securityRequirements") or [])]
+    assert ("anybody may call" in shown) == any(one in ({}, {"schemes": {}}) for one in listed)
+    assert "cannot be read" not in shown
+    assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+
+
+def test_what_a2a_go_wrote_is_trusted(cardsign: Cardsign, sign: Any) -> None:
+    """Its requirements lack the object around the scopes (a2a-go up to 2.4.0)."""
+    card = {**GUARDED, "securityRequirements": [{"schemes": {"b": ["read"]}}]}
+    assert sign(card, "--force").status == 0
+    assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+    assert cardsign("inspect", "card.json", "--json").json["requirements"] == [{"b": ["read"]}]
