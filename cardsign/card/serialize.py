@@ -5,8 +5,6 @@ This is the only module that uses rfc8785.
 
 from __future__ import annotations
 
-from binascii import b2a_base64
-
 import rfc8785
 
 from cardsign.card.values import Json
@@ -27,10 +25,3 @@ def jcs(value: Json) -> bytes:
         raise CanonicalizationError(
             "canonical.no_form", f"the value has no RFC 8785 form: {exc}"
         ) from exc
-
-
-def base64url(data: bytes) -> bytes:
-    """Bytes as JOSE writes and signs them: base64url without padding (RFC 7515 2 and 5.1)."""
-    # To replace two characters is cheaper than to translate all of them.
-    text = b2a_base64(data, newline=False)
-    return text.replace(b"+", b"-").replace(b"/", b"_").rstrip(b"=")

@@ -1,8 +1,7 @@
 """JSON values that know where in the received document they came from.
 
 Every profile is a rewriting of one tree of nodes into another. What arrives in the new tree
-is covered by the signature; what does not is uncovered. A profile that is proven to change nothing
-of a card needs no tree, and covers all of it (:mod:`cardsign.card.coverage`).
+is covered by the signature; what does not is uncovered (:mod:`cardsign.card.coverage`).
 
 No value keeps a JSON pointer: where it stood is a :class:`Source`, which knows its parent and its
 own token, and the pointer is written when somebody is to be shown it. So a long name over many

@@ -7,9 +7,8 @@ look different are one, and whatever compares texts can be walked around.
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
 from binascii import a2b_base64
-
-from cardsign.card.serialize import base64url
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -19,8 +18,8 @@ class Base64urlError(ValueError):
 
 
 def encode(data: bytes) -> str:
-    """`data` as base64url without padding."""
-    return base64url(data).decode("ascii")
+    """Return `data` as base64url without padding."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def encoded_length(size: int) -> int:

@@ -336,7 +336,6 @@ def self_check(
         signers: By whom.
         marker: That of an extended card.
         force: Whether it may be something else than a card.
-        already_read: What `signed` is proven to be read as: then it is not read.
 
     Raises:
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
