@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
-from cardsign.card.tree import Source
-from cardsign.card.values import Json, children_of, count_values
+from cardsign.card.values import Json, children_of, count_values, pointer
 from cardsign.errors import CardRefused, JsonRefused
 
 A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
@@ -38,8 +36,6 @@ class Card:
         a2a_version: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
             `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
         signatures: The entries of `signatures`, each still to be read; empty if there is none.
-        free_parts: What the schema leaves free in it; None where it is not portable
-            (:mod:`cardsign.card.portable`).
     """
 
     document: Mapping[str, Json]
@@ -80,12 +76,7 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
-            raise CardRefused(
-                "card.two_spellings",
-                f"{first!r} and {second!r} are two spellings of one schema name",
-                path=source.pointer,
-            )
+        _refuse_two_spellings(document, _NAMES, ())
         return cls(document, _a2a_version(document), _signatures(document))
 
     @property
@@ -103,7 +94,9 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
             ``json.too_many_values``, without a place.
     """
     document = parse_object(untrusted_bytes, max_bytes=max_bytes)
-    if has_too_many_values(document):
+    # Each value but the root is the first or the next of an object or array: few need the count.
+    most = 1 + sum(map(untrusted_bytes.count, (b"{", b"[", b",")))
+    if most > MAX_CARD_VALUES and has_too_many_values(document):
         raise JsonRefused(
             "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
         )
@@ -227,51 +220,55 @@ def _check_count(signatures: Sequence[Json], most: int) -> None:
         )
 
 
-def _spellings(
-    value: Mapping[str, Json], source: Source, messages: tuple[Message, ...]
-) -> Iterator[tuple[Source, str, str]]:
-    """Pairs of names in one object that a lenient reader takes for one schema name.
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """One schema name: what it folds to, and the names of the messages that its field holds."""
+
+    folded: str
+    below: dict[str, _Name]
+    is_map: bool
+
+
+def _names_of(*messages: Message) -> dict[str, _Name]:
+    """Each field by its own and its folded name, with those of the messages below it."""
+    table: dict[str, _Name] = {}
+    for folded in {name for message in messages for name in message.folded}:
+        fields = [message.folded[folded] for message in messages if folded in message.folded]
+        below = _names_of(*(one.message for one in fields if one.message is not None))
+        name = _Name(folded, below, any(one.shape == "map" for one in fields))
+        table |= dict.fromkeys([folded, *(one.name for one in fields)], name)
+    return table
+
+
+_NAMES: Final = _names_of(CARD_1_0, CARD_0_3)
+
+
+def _refuse_two_spellings(
+    value: Mapping[str, Json], names: Mapping[str, _Name], tokens: tuple[str | int, ...]
+) -> None:
+    """Refuse two names in one object that a lenient reader takes for one schema name.
 
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes hangs on their order.
     """
-    known = _known(messages)
     seen: dict[str, str] = {}
     for name, child in value.items():
-        found = known.get(name) or known.get(fold(name))
-        if found is None:
+        known = names.get(name) or names.get(fold(name))
+        if known is None:
             continue
-        folded, below, is_map = found
-        if folded in seen:
-            yield Source(source, name), seen[folded], name
-        seen[folded] = name
-        if below and isinstance(child, dict | list):
-            for place, message_value in _messages(child, Source(source, name), is_map):
-                yield from _spellings(message_value, place, below)
-
-
-@cache
-def _known(messages: tuple[Message, ...]) -> dict[str, tuple[str, tuple[Message, ...], bool]]:
-    """Of each field by its own and its folded name: that name, its messages, whether it is a map.
-
-    Messages are few and frozen, so this holds some twenty tables.
-    """
-    table: dict[str, tuple[str, tuple[Message, ...], bool]] = {}
-    for folded in {name for message in messages for name in message.folded}:
-        fields = [message.folded[folded] for message in messages if folded in message.folded]
-        below = tuple(one.message for one in fields if one.message is not None)
-        row = folded, below, any(one.shape == "map" for one in fields)
-        table |= dict.fromkeys([folded, *(one.name for one in fields)], row)
-    return table
-
-
-def _messages(
-    value: Json, source: Source, is_map: bool
-) -> Iterator[tuple[Source, dict[str, Json]]]:
-    """The message objects that a field's value holds, with where they stand."""
-    if isinstance(value, dict) and not is_map:
-        yield source, value
-        return
-    for token, one in children_of(value):
-        if isinstance(one, dict):
-            yield Source(source, token), one
+        if known.folded in seen:
+            first = seen[known.folded]
+            raise CardRefused(
+                "card.two_spellings",
+                f"{first!r} and {name!r} are two spellings of one schema name",
+                path=pointer(*tokens, name),
+            )
+        seen[known.folded] = name
+        if not known.below:
+            continue
+        if isinstance(child, dict) and not known.is_map:
+            _refuse_two_spellings(child, known.below, (*tokens, name))
+            continue
+        for token, message in children_of(child):
+            if isinstance(message, dict):
+                _refuse_two_spellings(message, known.below, (*tokens, name, token))

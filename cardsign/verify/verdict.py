@@ -105,12 +105,13 @@ def reach_verdict(
         trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
         judge = partial(_judged, untrusted_bytes, expect, policy, trust, now, historic, stop_early)
+        if cache is None:
+            return judge()
         matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
-        report = cache.get(matter, now) if cache is not None else None
+        report = cache.get(matter, now)
         if report is None:
             report = judge()
-            if cache is not None:
-                cache.put(matter, report)
+            cache.put(matter, report)
     return report
 
 
