@@ -118,6 +118,7 @@ interop-env: $(addsuffix /.installed,.venv-judges .judges-js)  ## install the SD
 
 bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
 	@$(BIN)/python bench/run.py $(T)
+	@$(BIN)/python bench/commands.py
 
 attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/reports/attacks.md
 	@$(MAKE) --no-print-directory attacks-table

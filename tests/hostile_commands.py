@@ -15,6 +15,7 @@ from cardsign.card import MAX_CARD_BYTES
 from cardsign.errors import CardsignError
 from cardsign.jose import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
+from tests.cli.local_site import Site
 from tests.hostile import KEY, card
 
 MIB: Final = 1024 * 1024
@@ -40,6 +41,15 @@ for arguments in asked["commands"]:
     ended = os.waitstatus_to_exitcode(status)
     print(json.dumps([ended, cpu, usage.ru_maxrss, length, last]), flush=True)
 """
+#: Shapes that some command once could not bear.
+ONCE_TOO_MUCH: Final = (
+    "a long name over nulls",
+    "a wide card",
+    "empty skills",
+    "texts like tokens",
+    "patterns that compile for long",
+    "a schema of many fields",
+)
 TASK: Final[dict[str, Any]] = {
     "skill_id": "iam.check_tides",
     "source_agent": "lead",
@@ -157,6 +167,26 @@ def write_inputs(folder: Path, shape: str, size: int = MAX_CARD_BYTES) -> None:
     tools = [{"name": "iam.check_tides", "description": "d", "inputSchema": schema}]
     manifest = {"name": "t", "description": "d", "tools": tools}
     (folder / "tools.json").write_text(json.dumps(manifest, separators=(",", ":")))
+
+
+def run_shape(
+    shape: str,
+    folder: Path,
+    site: Site,
+    commands: Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = COMMANDS,
+) -> Iterator[Cost]:
+    """Run commands in all their forms on a card of a shape."""
+    write_inputs(folder, shape)
+    card_and_keys = {"/card.json": "card.json", "/.well-known/jwks.json": "jwks.json"}
+    site.answers = {path: (folder / name).read_bytes() for path, name in card_and_keys.items()}
+    yield from run_commands(
+        [
+            [word.replace("{origin}", site.origin) for word in (*words, *form)]
+            for words, forms in commands.values()
+            for form in forms
+        ],
+        folder,
+    )
 
 
 def run_commands(

@@ -11,6 +11,7 @@ import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.draft import BuildOptions
+from cardsign.card.values import MAX_TOKEN, cut
 from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
@@ -34,6 +35,9 @@ def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
     return members
 
 
+#: Members whose sources are listed, and reasons; how many more there are is said.
+_MAX_MEMBERS: Final = 1000
+_MAX_REASONS: Final = 200
 _build_options: Final = option_group(
     BuildOptions,
     "options",
@@ -110,10 +114,12 @@ def build(
         write_output(name, data)
     say_notes(built.reasons)
     if not printed(_to_json(built, list(written))) and explain:
-        members = [".".join(one.target) for one in built.facts]
+        members = [safe(".".join(one.target)) for one in built.facts[:_MAX_MEMBERS]]
         width = min(max(map(len, members), default=0), 48)
-        for member, one in zip(members, built.facts, strict=True):
-            click.echo(f"{safe(member):<{width}}  {safe(str(one.place))}", err=output == STDIO)
+        for member, one in zip(members, built.facts, strict=False):
+            click.echo(f"{member:<{width}}  {safe(str(one.place))}", err=output == STDIO)
+        if more := len(built.facts) - len(members):
+            click.echo(f"and {more:,} more members", err=output == STDIO)
     for name in written:
         if name != STDIO:
             say(f"wrote {name}")
@@ -136,9 +142,15 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "files": files,
         "a2a": list(built.documents),
         "whole": built.is_whole,
-        "reasons": [one.to_json() for one in built.reasons],
+        "reasons": [one.to_json() for one in built.reasons[:_MAX_REASONS]],
+        "reasons_left_out": len(built.reasons[_MAX_REASONS:]),
         "members": [
-            {"member": list(one.target), "file": one.place.file, "line": one.place.line or None}
-            for one in built.facts
+            {
+                "member": [cut(token, MAX_TOKEN) for token in one.target],
+                "file": one.place.file,
+                "line": one.place.line or None,
+            }
+            for one in built.facts[:_MAX_MEMBERS]
         ],
+        "members_left_out": len(built.facts[_MAX_MEMBERS:]),
     }
