@@ -7,7 +7,8 @@ and ``docs/reference/reasons.md`` all draw on this table and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -681,6 +682,24 @@ def with_severities(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason
         return reason if reason.severity == own else replace(reason, severity=own)
 
     return tuple(map(rated, reasons))
+
+
+#: Reasons of one code that a report lists.
+MAX_OF_CODE: Final = 50
+
+
+def listed(reasons: Iterable[Reason]) -> Iterator[Reason]:
+    """List the first reasons of each code; at the end the number of the others."""
+    counts: Counter[str] = Counter()
+    left_out: dict[str, Reason] = {}
+    for reason in reasons:
+        counts[reason.code] += 1
+        if counts[reason.code] <= MAX_OF_CODE:
+            yield reason
+        else:
+            left_out.setdefault(reason.code, reason)
+    for code, first in left_out.items():
+        yield replace(first, message=f"{counts[code] - MAX_OF_CODE:,} more", path="")
 
 
 def hint_for(code: str) -> str:

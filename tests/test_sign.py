@@ -1022,3 +1022,15 @@ def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:
     with pytest.raises(SignerFault) as caught:
         sign_card(dump(PORTABLE), [Elsewhere(alice.public, alice._native)])
     assert caught.value.code == "signer.wrong_key"
+
+
+def test_a_problem_that_thousands_of_members_share_is_told_with_its_number(
+    alice: PrivateKey,
+) -> None:
+    """Whoever signs a stranger's card by force reads fifty of a kind, and hears of each kind."""
+    card = {**PORTABLE, "skills": [{}] * 3000, "iconUrl": 7}
+    notes = sign_with_notes(json.dumps(card).encode(), [alice], SigningOptions(force=True)).notes
+    codes = [one.code for one in notes]
+    assert codes.count("card.missing_required") == 51
+    assert "11,950 more" in [one.message for one in notes]
+    assert codes.count("card.type") == 1

@@ -18,6 +18,7 @@ from cardsign.cli.options import project_config
 from cardsign.cli.talk import printed, safe, say, say_notes
 from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.reasons import listed
 
 
 def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -35,9 +36,8 @@ def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
     return members
 
 
-#: Members whose sources are listed, and reasons; how many more there are is said.
+#: Members whose sources are listed; how many more there are is said.
 _MAX_MEMBERS: Final = 1000
-_MAX_REASONS: Final = 200
 _build_options: Final = option_group(
     BuildOptions,
     "options",
@@ -142,8 +142,7 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "files": files,
         "a2a": list(built.documents),
         "whole": built.is_whole,
-        "reasons": [one.to_json() for one in built.reasons[:_MAX_REASONS]],
-        "reasons_left_out": len(built.reasons[_MAX_REASONS:]),
+        "reasons": [one.to_json() for one in listed(built.reasons)],
         "members": [
             {
                 "member": [cut(token, MAX_TOKEN) for token in one.target],

@@ -38,7 +38,6 @@ _INVISIBLE: Final = (
 )
 _SURROGATE: Final = "[\ud800-\udfff]"
 DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
-_MAX_NOTES: Final = 50
 
 
 def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
@@ -126,14 +125,14 @@ def ask_first(warning: str, *, hint: str = "") -> None:
     )
 
 
-def say_notes(notes: Sequence[Reason]) -> None:
-    """Say the first notes of a report on stderr; under ``--quiet`` only what was refused."""
-    for note in notes[:_MAX_NOTES]:
+def say_notes(notes: Iterable[Reason]) -> None:
+    """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
+    from cardsign.reasons import listed
+
+    for note in listed(notes):
         where = f" ({safe(note.path, limit=120)})" if note.path else ""
         text = f"{note.code}: {safe(note.message, limit=600)}{where}"
         say(text, asked=note.severity == "error")
-    if more := len(notes[_MAX_NOTES:]):
-        say(f"and {counted(more, 'more note')}")
 
 
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:

@@ -169,7 +169,8 @@ def _sorted_out(
     for one in findings:
         if settings.ignore & {one.rule.id, one.rule.group}:
             continue
-        finding = replace(one, set_severity=settings.severities.get(one.rule.id))
+        severity = settings.severities.get(one.rule.id)
+        finding = one if severity is None else replace(one, set_severity=severity)
         reason, ended = _waiver(finding, settings)
         if reason is not None:
             waived.setdefault(reason, []).append(finding)

@@ -39,7 +39,7 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.jose.keys import PublicKey
-from cardsign.reasons import Reason
+from cardsign.reasons import Reason, listed
 from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
 from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
 from cardsign.trust.policy import Extended, Holder, Policy
@@ -170,7 +170,7 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     _holder(tuple(signer.public for signer in signers))
     given = Card.from_bytes(document)
     card, payloads, marker = _marked(given, options.extended)
-    notes = list(_check_card(card, payloads, options))
+    notes = list(listed(_check_card(card, payloads, options)))
     kept = _foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     chosen = within_the_limit(plan, signers, len(kept), notes)
