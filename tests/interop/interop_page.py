@@ -245,8 +245,8 @@ def _theirs(rows: Sequence[Row]) -> Iterator[str]:
         "A signature *counts* by default if it covers the whole card. If it fits a profile that "
         "does not, we say which, and a policy may accept the lossy ones. *No profile* means that "
         "we cannot tell such a signature from a bad one: of a2a-js where it coerces values to "
-        "another type or loses members named `__proto__`, of a2a-protocol-types where it writes "
-        "security schemes of A2A 0.3 as those of 1.0, of a2a-sdk where it finds nothing of its "
+        "another type or loses members named `__proto__`, of a2a-protocol-types, which signs the "
+        "card as its type `AgentCard` holds it, of a2a-sdk where it finds nothing of its "
         "schema and signs `null`."
     )
     yield ""
