@@ -22,7 +22,6 @@ from cardsign.trust.policy import (
     Issuer,
     Policy,
     PublicSubject,
-    TofuAnchor,
     public_subject,
 )
 from cardsign.trust.state import NO_STATES, IssuerStates
@@ -403,15 +402,6 @@ def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) ->
     whose = public_subject(subject)
     if isinstance(whose, Issuer):
         policy.issuer(whose.name)
-    try:
-        found = policy.find(whose)
-    except CardRefused:
-        return  # the verdict says what is wrong with the URL
-    if found is not None and isinstance(found.anchor, TofuAnchor) and not states.lasting:
-        raise TypeError(
-            "a first contact has to be remembered: states=IssuerStates.create('state') once, "
-            "then states=IssuerStates.at('state')"
-        )
 
 
 # ------------------------------------------------------------------ what was handed over

@@ -205,10 +205,6 @@ _TABLE: Final = (
      "Fetch the issuer's statements with the card: cardsign verify URL"),
     ("trust.no_keys", "The issuer's keys could not be had from the source that the policy names.",
      "Verify the URL of the card, or give the statements: cardsign verify CARD --statements DIR"),
-    ("trust.no_first_contact", "The issuer was never met, and a first contact is not allowed here.",
-     "Verify its card by the URL once: cardsign verify URL"),
-    ("trust.tofu_first", "This was the first contact with the issuer. Its keys were remembered.",
-     "Compare them with the issuer over another channel: cardsign trust known show NAME"),
     ("trust.key_changed", "A new key is published that nothing you trust endorses.",
      "Do not use this card. Ask the issuer over another channel whether it changed its keys."),
     ("threshold.unmet", "Not all holders that the policy requires have signed this payload.",
@@ -608,7 +604,6 @@ _WARNINGS: Final = frozenset(
         "sign.dual_document",
         "sign.foreign",
         "sign.profile_skipped",
-        "trust.tofu_first",
     }
 )
 

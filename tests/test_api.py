@@ -7,7 +7,6 @@ import json
 import logging
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ from cardsign.trust import (
     KeysetAnchor,
     RollbackFloor,
     SuppliedStatements,
-    TransientStates,
     raise_floors,
 )
 
@@ -154,13 +152,10 @@ def test_signing_and_explaining_in_one_line(tmp_path: Path) -> None:
     assert [one.rule.id for one in cardsign.lint_card(b"{")] == ["json.syntax"]
 
 
-def test_a_policy_by_url_or_first_contact_names_its_issuer() -> None:
+def test_a_policy_by_url_names_its_issuer() -> None:
     """By the host, where no name is given."""
     by_url = Policy.from_jwks_url("https://keys.example/jwks.json", origin="https://tides.example")
-    contact = Policy.first_contact("https://tides.example:8443")
-    assert [one.issuers[0].name for one in (by_url, contact)] == ["tides.example"] * 2
-    assert by_url.issuers[0].freshness == "waived"
-    assert contact.issuers[0].freshness == "required"
+    assert (by_url.issuers[0].name, by_url.issuers[0].freshness) == ("tides.example", "waived")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +247,6 @@ def test_an_issuer_that_the_command_line_began_is_known(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ misuse
 
 POLICY = Policy((issuer(JwksAnchor("https://tides.example/jwks.json")),))
-CONTACT = Policy.first_contact("https://tides.example")
 V = cardsign.verify_card
 #: The door without its types: these calls are wrong on purpose.
 DOOR: Any = cardsign
@@ -287,14 +281,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a bool to expect": (
         lambda: V(SIGNED, policy=Policy.from_jwks(KEYS), expect=False),
         "CardUrl(url)",
-    ),
-    "a first contact that nobody remembers": (
-        lambda: V(SIGNED, policy=CONTACT, url=TIDES.url),
-        "IssuerStates.create('state')",
-    ),
-    "a first contact for this process alone": (
-        lambda: cardsign.discover(TIDES.url, policy=CONTACT, states=TransientStates()),
-        "IssuerStates.at('state')",
     ),
     "a dict to sign": (
         lambda: cardsign.sign_card(CARD, TIDES.key("card")),
@@ -363,25 +349,24 @@ def test_a_later_time_is_an_argument() -> None:
 
 
 def test_what_is_remembered_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new issuer, a first contact, a followed keyset and a raised floor; nothing else."""
+    """A new issuer, a followed keyset and a raised floor; nothing else."""
     first = TIDES.keyset()
     came = SuppliedStatements((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
-    came = replace(came, origin="https://tides.example")
+    policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(first))),))
     states = IssuerStates.create(tmp_path / "state")
 
     def verify() -> list[str]:
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="cardsign"):
             cardsign.verify_card(
-                SIGNED, policy=CONTACT, url=TIDES.url, statements=came, states=states, now=NOW
+                SIGNED, policy=policy, url=TIDES.url, statements=came, states=states, now=NOW
             )
         return [record.getMessage() for record in caplog.records]
 
     told = verify()
     assert [message for message in told if "is remembered from now on" in message]
-    assert "first contact with tides.example: keyset 1.1 found there" in " ".join(told)
-    assert "tides.example: keyset 1.1 is trusted from now on" in told
-    assert "tides.example: an older release than 6 is refused from now on" in told
+    assert "tides: keyset 1.1 is trusted from now on" in told
+    assert "tides: an older release than 6 is refused from now on" in told
     assert verify() == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,6 @@ from cardsign.trust.enroll import (
     check_told,
     entry_text,
     follow_published,
-    propose_first_contact,
     propose_jwks_url,
     propose_keys,
     propose_keyset,
@@ -56,10 +55,13 @@ from cardsign.trust.enroll import (
     read_digest,
 )
 from cardsign.trust.keyset_choice import newest_keyset, newest_release
-from cardsign.trust.policy import Accept, Limits
+from cardsign.trust.policy import Accept, KeysAnchor, Limits
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
+
+
+_ONE_ANCHOR: Final = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +73,20 @@ class AnchorOptions:
     roots: bool
     jwks: Path | None
     jwks_url: str | None
-    tofu: bool
     holders: tuple[str, ...]
     network: NetworkOptions
 
     @property
     def named(self) -> int:
         """How many anchors are named."""
-        return sum(map(bool, (self.keysets, self.jwks, self.jwks_url, self.tofu)))
+        return sum(map(bool, (self.keysets, self.jwks, self.jwks_url)))
 
     def propose(
         self, url: Url | None, digest: str | None, limits: Limits, now: datetime
     ) -> Proposal:
         """The anchor that is named, or what the origin of `url` publishes and `digest` leads to."""
-        if self.named > 1 or (self.named == 0 and url is None):
-            expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
-            raise UsageFault("usage.conflict", expected)
+        if self.named > 1:
+            raise UsageFault("usage.conflict", _ONE_ANCHOR)
         if (self.releases or (self.roots and self.named)) and not self.keysets:
             raise UsageFault(
                 "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
@@ -110,17 +110,13 @@ class AnchorOptions:
         if self.jwks_url is not None:
             with of_the_user("--jwks-url"):
                 return propose_jwks_url(self.jwks_url)
-        if url is not None and not self.tofu:
-            fetcher = self.network.fetcher(lambda: now)
-            proposal = propose_published(
-                url.origin, fetcher.fetch, limits=limits, roots=self.roots, now=now
-            )
-            if digest is None:
-                return proposal
-            return follow_published(
-                proposal, digest, url.origin, fetcher.fetch, limits=limits, now=now
-            )
-        return propose_first_contact()
+        if url is None:
+            raise UsageFault("usage.conflict", _ONE_ANCHOR)
+        fetch = self.network.fetcher(lambda: now).fetch
+        proposal = propose_published(url.origin, fetch, limits=limits, roots=self.roots, now=now)
+        if digest is None or proposal.keyset is None:
+            return proposal
+        return follow_published(proposal, digest, url.origin, fetch, limits=limits, now=now)
 
 
 def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
@@ -156,7 +152,6 @@ _ANCHOR: Final = option_group(
     option("--roots", "Pin the root set of --keyset or URL instead of the statement."),
     option("--jwks FILE", "Pin the keys of a JWK Set.", type=PATH),
     option("--jwks-url URL", "Trust any key set that is published there."),
-    option("--tofu", "Trust what the first contact shows, and follow it from then on."),
     option("--holder KID=NAME...", "Who holds a key of --jwks. May be repeated.", into="holders"),
     network_options,
 )
@@ -234,10 +229,16 @@ class Comparison:
     yes: bool
 
     def compare(self, proposal: Proposal) -> None:
-        """Compare the keyset before anything is written (E14)."""
+        """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
         if proposal.keyset is None:
             if self.digest is not None:
                 raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+            if proposal.seen_at and not self.yes and not is_dry_run():
+                click.echo("\n".join(_key_lines(proposal)), err=True)
+                ask_first(
+                    "compare the thumbprints above with the issuer over another channel",
+                    hint="With --yes nothing is compared.",
+                )
         elif self.digest is not None:
             check_told(proposal, self.digest)
         elif not self.yes and not is_dry_run():
@@ -247,6 +248,14 @@ class Comparison:
                 hint="If it agrees, type the same command with --digest "
                 f"{proposal.keyset.digest}. With --yes nothing is compared.",
             )
+
+
+def _key_lines(proposal: Proposal) -> Iterator[str]:
+    """The keys that were found at a URL, for a person to compare."""
+    yield f"keys at     {safe(proposal.seen_at, limit=300)}"
+    if isinstance(proposal.anchor, KeysAnchor):
+        for key in proposal.anchor.keys.keys:
+            yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
 
 
 _COMPARISON: Final = option_group(
@@ -260,7 +269,7 @@ _COMPARISON: Final = option_group(
     ),
     option(
         "--yes",
-        "Do not ask: accept the keyset without comparing its digest.",
+        "Do not ask: accept the keyset or the keys without comparing them.",
     ),
 )
 
@@ -284,12 +293,12 @@ def add(
     source: AnchorOptions,
     known: Comparison,
 ) -> None:
-    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or URL's own keyset.
+    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
 
     URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
-    origin is fetched and pinned. Ask the issuer for the digest over another channel first. With
-    --digest another keyset is refused. Without them you are shown the digest of the
-    keyset, from URL or FILE, and asked. Where there is no terminal, say --yes.
+    origin is fetched and pinned, or the keys of an origin that has none. Ask the issuer for the
+    digest over another channel first. With --digest another keyset is refused. Without it you are
+    shown what would be pinned, and asked. Where there is no terminal, say --yes.
 
     If there is no policy yet, one is begun in this folder.
     """
@@ -303,7 +312,7 @@ def add(
     proposal = source.propose(url, known.digest, file.policy.limits, datetime.now(UTC))
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
-        members["freshness"] = "waived"
+        members = _with_freshness(members, proposal)
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
@@ -337,6 +346,11 @@ def _members(who: str, name: str | None, entry: EntryOptions) -> tuple[Url | Non
     cards = list(dict.fromkeys((str(url), *entry.cards)))
     at_url = {"name": name or url.origin.host, "origins": [str(url.origin)]}
     return url, {**at_url, **entry.members(), "cards": cards}
+
+
+def _with_freshness(members: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
+    """The members, with freshness waived where the anchor cannot show it."""
+    return members if proposal.shows_freshness else {**members, "freshness": "waived"}
 
 
 def _say_all(warnings: Iterable[str]) -> None:
@@ -374,19 +388,26 @@ def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: 
 )
 @click.argument("listing", metavar="FILE", type=PATH)
 @option("--yes", "Add them without asking.")
+@network_options
 @dry_run_option
 @edit_options
-def import_(listing: Path, yes: bool, trust: TrustOptions) -> None:
+def import_(listing: Path, yes: bool, network: NetworkOptions, trust: TrustOptions) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
-    Each gets the weakest anchor, first contact (`tofu`). For a better one use
-    `cardsign trust remove` and `add`. Nothing is added before you agree. Agents whose name
-    is already in the policy are left out.
+    Each is asked what it publishes, as `cardsign trust add URL` does, and that is pinned. All are
+    added or none. Nothing is added before you agree. Agents whose name is already in the policy
+    are left out.
     """
     file = trust.extensible()
     known = {one.name for one in file.policy.issuers}
     agents = [one for one in read_agents(listing) if one["name"] not in known]
-    added = [(one, propose_first_contact()) for one in agents]
+    now = datetime.now(UTC)
+    fetch, limits = network.fetcher(lambda: now).fetch, file.policy.limits
+    added = []
+    for members in agents:
+        origin = parse_url(members["cards"][0]).origin
+        proposal = propose_published(origin, fetch, limits=limits, roots=False, now=now)
+        added.append((_with_freshness(members, proposal), proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
     if not printed({"policy": str(file.path), "entries": texts}):
         for text in texts:
@@ -395,7 +416,9 @@ def import_(listing: Path, yes: bool, trust: TrustOptions) -> None:
         say(f"{file.path} has all of these agents")
         return
     if not yes and not is_dry_run():
-        ask_first(f"{len(added)} issuers go into {file.path}, trusted at first contact")
+        for _, proposal in added:
+            _say_all(proposal.warnings)
+        ask_first(f"{len(added)} issuers go into {file.path}, by what they publish now")
     _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
     verb = "would add" if is_dry_run() else "added"
     for entry, _ in added:

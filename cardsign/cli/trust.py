@@ -20,7 +20,7 @@ from cardsign.cli.arguments import (
 )
 from cardsign.cli.commands import group
 from cardsign.cli.enroll import add, import_
-from cardsign.cli.talk import ask_first, print_table, printed, safe, say
+from cardsign.cli.talk import print_table, printed, safe, say
 from cardsign.cli.verifier import (
     TrustOptions,
     edit_options,
@@ -71,15 +71,13 @@ trust_commands.add_command(import_)
     short_help="Write an empty trust.toml, or begin the state of one.",
     example="cardsign trust init",
 )
-@option("--yes", "Allow first contacts for a policy found in this folder.")
 @edit_options
 @dry_run_option
-def init(yes: bool, trust: TrustOptions) -> None:
+def init(trust: TrustOptions) -> None:
     """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
     What is remembered already is kept, also if you changed the origins of an issuer whose keyset
-    is pinned. The floors in trust.lock stay in force. A first contact (`tofu`) trusts any server
-    that answers. For a policy found in this folder it begins only after a question, or with --yes.
+    is pinned. The floors in trust.lock stay in force.
     """
     path = trust.find()
     begun: list[str] = []
@@ -90,16 +88,7 @@ def init(yes: bool, trust: TrustOptions) -> None:
             raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
         write_atomic(to_change(path), EMPTY_POLICY.encode())
     else:
-        file = trust.needed()
-
-        def ask(places: str) -> None:
-            if not yes:
-                ask_first(
-                    f"{file.path}, found in this folder, would trust the first server that answers "
-                    f"at {safe(places, limit=300)}"
-                )
-
-        begun = begin_states(file, trust.stored, ask=ask, dry_run=is_dry_run())
+        begun = begin_states(trust.needed(), trust.stored, dry_run=is_dry_run())
     if printed({"policy": str(path), "written": written, "begun": begun}):
         return
     if written:
@@ -279,8 +268,7 @@ def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
 def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
     """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
 
-    It is taken from what is remembered, and from --keyset. trust.lock is raised with it. A `tofu`
-    anchor becomes a `keyset` anchor.
+    It is taken from what is remembered, and from --keyset. trust.lock is raised with it.
     """
     now = datetime.now(UTC)
     supplied = supplied_statements(keysets)

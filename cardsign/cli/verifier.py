@@ -282,6 +282,8 @@ class VerifierOptions:
                 hint="Name the policy's entry with --issuer, or leave one of the two out.",
             )
         keys = self._keys(name)
+        if is_url(name):
+            say(f"trust rests on TLS alone: whoever controls {safe(name)} can name any keys")
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
         whose = f"the holder of the keys {place}"
         if self.origin is not None:

@@ -283,7 +283,6 @@ def state_json(state: IssuerState) -> dict[str, Any]:
         "keyset": state.keyset and pin_json(state.keyset),
         "release": state.release and members(state.release, "seq digest exp"),
         "keys": None if state.jwks is None else [key.kid for key in state.jwks.keys],
-        "first_contact": state.first_contact and state.first_contact.to_json(),
         **members(state, "newest_iat cards"),
     }
 

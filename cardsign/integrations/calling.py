@@ -175,7 +175,7 @@ async def trusted_client(
         url: Of the card, or of its host.
         policy: The verifier's trusted issuers.
         issuer: The policy's own name of the issuer; the one that it has for `url` if None.
-        states: What is remembered of issuers; a policy with first contact needs lasting ones.
+        states: What is remembered of issuers. Without it a rollback cannot be seen.
         credential: The user's. It is sent to an endpoint inside the issuer's origins, as the
             verified card wants it.
         now: The time, aware; None: the clock.

@@ -29,7 +29,6 @@ from cardsign.trust.policy import (
     Limits,
     Policy,
     PublicSubject,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.trust.refresh import (
@@ -44,7 +43,6 @@ from cardsign.trust.state import IssuerState, IssuerStates
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
     CARD_PATH,
-    JWKS_PATH,
     LEGACY_CARD_PATH,
     Place,
     parse_origin,
@@ -73,8 +71,6 @@ def gather(
     ========  ================================================================================
     `keyset`  release, recovery and every step from the one held, at the issuer's home
     `jwks`    its URL
-    `tofu`    the same as `keyset`, at the card's own origin; at first contact with an issuer
-              without any statement, and from then on, its bare keys
     `keys`    nothing
     ========  ================================================================================
 
@@ -96,18 +92,7 @@ def gather(
     if isinstance(anchor, KeysetAnchor):
         home = home_of(issuer.places, origin)
         return refresh_issuer(limits, known, anchor.pin, ask, home=home, now=now, fresh=fresh)
-    if not isinstance(anchor, TofuAnchor) or known is None:
-        return NOTHING
-    if known.first_contact is not None:
-        home, pin = home_of(issuer.places, origin), known.first_contact
-        return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
-    if origin not in {str(place.origin) for place in issuer.places or ()}:
-        return NOTHING  # a copy elsewhere is no first contact (threat 20)
-    if known.jwks is None:
-        met = refresh_issuer(limits, known, None, ask, home=origin, now=now, fresh=fresh)
-        if met.reasons or met.supplied != SuppliedStatements(origin=origin):
-            return met
-    return _ask_jwks(origin + JWKS_PATH, known, ask, origin=origin, fresh=fresh)
+    return NOTHING
 
 
 def home_of(places: Iterable[Place] | None, origin: str) -> str:
@@ -122,21 +107,19 @@ def home_of(places: Iterable[Place] | None, origin: str) -> str:
     return origin if origin in homes or not homes else homes[0]
 
 
-def _ask_jwks(
-    url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool, origin: str | None = None
-) -> Refreshed:
+def _ask_jwks(url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool) -> Refreshed:
     answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
     again_after = REFRESH_INTERVAL
     if answer.max_age is not None:
         again_after = min(again_after, max(answer.max_age, 0))
     if answer.outcome == "found":
-        keys = SuppliedStatements(untrusted_jwks=answer.untrusted_body, jwks_url=url, origin=origin)
+        keys = SuppliedStatements(untrusted_jwks=answer.untrusted_body, jwks_url=url)
         return Refreshed(keys, (), again_after)
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
         reason = Reason.of(code, f"there is no key set at {url}")
-    return Refreshed(SuppliedStatements(origin=origin), (reason,), again_after)
+    return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
 #: Seconds for all requests of one refresh; the rest is left to the next one. A host without any

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
     from cardsign.trust.enroll import move_pin as move_pin
-    from cardsign.trust.enroll import propose_first_contact as propose_first_contact
     from cardsign.trust.enroll import propose_jwks_url as propose_jwks_url
     from cardsign.trust.enroll import propose_keys as propose_keys
     from cardsign.trust.enroll import propose_keyset as propose_keyset
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import PublicSubject as PublicSubject
     from cardsign.trust.policy import ReleaseFloor as ReleaseFloor
     from cardsign.trust.policy import RollbackFloor as RollbackFloor
-    from cardsign.trust.policy import TofuAnchor as TofuAnchor
     from cardsign.trust.policy import TrustedIssuer as TrustedIssuer
     from cardsign.trust.policy import raise_floor as raise_floor
     from cardsign.trust.policyfile import parse_policy as parse_policy

@@ -118,7 +118,7 @@ class PolicyFile:
         floors: The rollback floors of its lock, by issuer.
         text: The file's text, for naming the line that decides.
         was_found_here: It was not named: it stands in the working directory, and may come
-            from elsewhere. It cannot begin a first contact by itself.
+            from elsewhere.
     """
 
     policy: Policy

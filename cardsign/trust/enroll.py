@@ -10,23 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import (
-    CardRefused,
-    FetchFailed,
-    UsageFault,
-)
+from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault
 from cardsign.files import read_bytes, read_toml, write_atomic
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.reasons import Reason
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
+from cardsign.trust.keyset_choice import Walk, receive
 from cardsign.trust.policy import (
     ISSUER_NAME,
     Anchor,
@@ -34,16 +32,15 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_anchor, with_issuer, without_issuer
-from cardsign.trust.refresh import Fetcher, find_keyset, refresh_issuer
+from cardsign.trust.refresh import Fetcher, find_keyset, no_answer, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.urls import Origin, Place, parse_url
+from cardsign.urls import JWKS_PATH, Origin, Place, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class Proposal:
         release: A release statement under it, if any.
         warnings: What a person should know before saying yes.
         earlier: The digests of keyset statements from which `keyset` was seen to follow lawfully.
+        seen_at: The URL at which the keys were found that are pinned, if they were looked for.
     """
 
     anchor: Anchor
@@ -63,6 +61,7 @@ class Proposal:
     release: ReleaseStatement | None = None
     warnings: tuple[str, ...] = ()
     earlier: frozenset[str] = frozenset()
+    seen_at: str = ""
 
     @property
     def shows_freshness(self) -> bool:
@@ -86,36 +85,63 @@ def propose_keyset(
 def propose_published(
     origin: Origin, fetch: Fetcher, *, limits: Limits, roots: bool, now: datetime
 ) -> Proposal:
-    """Pin the newest keyset statement that an origin publishes now.
+    """Pin the newest keyset statement that an origin publishes now, or the keys of one without any.
 
     Only a person can say whether it is genuine.
 
     Raises:
-        FetchFailed: ``trust.no_keys``: it publishes none that could be pinned.
+        FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
     refreshed = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
-    issuer = TrustedIssuer("new", TofuAnchor(), (Place(origin),))
-    state = IssuerState.begin(issuer)
-    trust = resolve_issuer(issuer, limits, refreshed.supplied, state, now=now)
+    supplied, reasons = refreshed.supplied, refreshed.reasons
+    walk = Walk(now, timedelta(seconds=limits.skew), lambda _: None)
+    try:
+        first = walk.from_anchor(None, None, receive(supplied.untrusted_keysets, ())[0])
+        reasons += walk.reasons
+    except StatementRefused as refusal:
+        first, reasons = None, (*reasons, Reason.from_error(refusal))
+    if first is None and not reasons and not supplied.untrusted_keysets and not roots:
+        return _propose_published_keys(origin, fetch)
+    if first is None:
+        cause = reasons[0] if reasons else None
+        raise _nothing_published(origin, cause.message if cause else "", cause)
+    issuer = TrustedIssuer("new", KeysetAnchor(first.id), (Place(origin),))
+    trust = resolve_issuer(issuer, limits, supplied, IssuerState.begin(issuer), now=now)
     if trust.keyset is None:
-        first = next(iter((*refreshed.reasons, *trust.notes)), None)
-        why = first.message if first else ""
-        raise FetchFailed(
-            "trust.no_keys",
-            f"no keyset statement of {origin} could be pinned" + (why and f": {why}"),
-            hint="Check the URL and the network. A server on this machine needs "
-            "--insecure-loopback-http."
-            if first and first.code == "refresh.no_answer"
-            else "Add it by keys instead: --jwks FILE, --jwks-url URL or --tofu. None of them "
-            "shows revocation.",
-        )
+        cause = next(iter((*trust.blocks, *trust.notes)), None)
+        raise _nothing_published(origin, cause.message if cause else "", cause)
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
-    told = (
-        f"{one.code}: {one.message}"
-        for one in dict.fromkeys((*refreshed.reasons, *trust.notes))
-        if one.code != "trust.tofu_first"  # which is what the user asked for
+    warnings = [f"{one.code}: {one.message}" for one in dict.fromkeys((*reasons, *trust.notes))]
+    return replace(proposal, warnings=(*proposal.warnings, *warnings))
+
+
+def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
+    """Pin the keys that an origin without any keyset statement publishes now."""
+    answer = fetch(f"{origin}{JWKS_PATH}", max_bytes=MAX_JWKS_BYTES, fresh=False)
+    if answer.outcome != "found":
+        why = "it publishes neither a keyset statement nor a key set"
+        failed = answer.outcome == "failed"
+        raise _nothing_published(origin, why, no_answer(answer) if failed else None)
+    try:
+        keys = JwkSet.from_bytes(answer.untrusted_body)
+    except KeyRefused as refusal:
+        raise _nothing_published(origin, refusal.message, None) from refusal
+    if not keys.keys:
+        raise _nothing_published(origin, "its key set holds no key that is accepted", None)
+    proposal = propose_keys(keys, {})
+    pinned = f"{origin} publishes no keyset statement, so its keys of today are pinned"
+    return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
+
+
+def _nothing_published(origin: Origin, why: str, cause: Reason | None) -> FetchFailed:
+    hint = (
+        "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither of them shows revocation."
     )
-    return replace(proposal, warnings=(*proposal.warnings, *told))
+    if cause is not None and cause.code == "refresh.no_answer":
+        hint = "Check the URL and the network. A server on this machine needs "
+        hint += "--insecure-loopback-http."
+    said = f"nothing that {origin} publishes could be pinned" + (why and f": {why}")
+    return FetchFailed("trust.no_keys", said, hint=hint)
 
 
 def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
@@ -148,12 +174,6 @@ def propose_jwks_url(url: str) -> Proposal:
     """
     check_jwks_url(url)
     return Proposal(JwksAnchor(url))
-
-
-def propose_first_contact() -> Proposal:
-    """Accept what the origin shows at first contact."""
-    warning = "the first answer to cardsign verify URL is trusted from then on"
-    return Proposal(TofuAnchor(), warnings=(warning,))
 
 
 def read_digest(told: str) -> str:
@@ -305,7 +325,7 @@ def add_issuers(
         for issuer, (_, proposal) in zip(issuers, entries, strict=True)
     ]
     remembered = ((states.find(one.policy, one.name), one) for one in issuers)
-    said = tuple(_said_of(before, one) for before, one in remembered if before is not None)
+    said = tuple(_said_of(one) for before, one in remembered if before is not None)
     if dry_run:
         return said
     for issuer, state in begun:
@@ -317,16 +337,9 @@ def add_issuers(
     return said
 
 
-def _said_of(before: IssuerState, issuer: TrustedIssuer) -> str:
+def _said_of(issuer: TrustedIssuer) -> str:
     """What goes on to hold of an issuer that is remembered from before."""
     said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
-    if isinstance(issuer.anchor, TofuAnchor):
-        found = before.first_contact
-        said += ": the first contact "
-        if found is not None:
-            said += f"was made with {found}"
-        else:
-            said += "was made with bare keys" if before.jwks is not None else "is still to be made"
     return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
 
 
@@ -341,8 +354,8 @@ def move_pin(
 ) -> tuple[KeysetStatement, bool, tuple[str, ...]]:
     """Move an issuer's pin to the newest keyset statement that follows lawfully from it.
 
-    The lock is raised with it. A `tofu` anchor becomes a `keyset` anchor. `supplied` may lead on
-    from what is remembered; with `dry_run` everything is checked and nothing written.
+    The lock is raised with it. `supplied` may lead on from what is remembered; with `dry_run`
+    everything is checked and nothing written.
 
     Returns:
         The statement that is pinned now, whether the policy said otherwise before, and what was
@@ -381,9 +394,9 @@ def move_pin(
     return found.keyset, changed, notes
 
 
-def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor | TofuAnchor]:
+def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor]:
     issuer = file.issuer(name)
-    if not isinstance(issuer.anchor, KeysetAnchor | TofuAnchor):
+    if not isinstance(issuer.anchor, KeysetAnchor):
         raise UsageFault(
             "usage.conflict",
             f"the anchor of {name!r} is no keyset, so there is no pin to move",
@@ -394,9 +407,7 @@ def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor | 
     return issuer, issuer.anchor
 
 
-def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
-    if isinstance(anchor, TofuAnchor):
-        return KeysetAnchor(keyset.id, keyset.issuer)
+def _moved(anchor: KeysetAnchor, keyset: KeysetStatement) -> Anchor:
     if isinstance(anchor.pin, RootAnchor):
         return KeysetAnchor(RootAnchor.of(keyset.root), anchor.issuer)
     return KeysetAnchor(keyset.id, anchor.issuer)
@@ -406,28 +417,20 @@ def begin_states(
     file: PolicyFile,
     states: DirectoryStates,
     *,
-    ask: Callable[[str], None],
     dry_run: bool = False,
 ) -> list[str]:
     """Begin the state of a policy's issuers where it is missing; what is there stays.
 
     Under changed origins, what the same keyset vouches for is taken over.
 
-    Args:
-        ask: Raises where a person does not agree that a policy which was only found begins a
-            first contact; it is told with whom.
-
     Returns:
         The issuers whose state was begun.
 
     Raises:
-        StateFault, FileFault: State cannot be read or written; and what `ask` raises.
+        StateFault, FileFault: State cannot be read or written.
     """
     issuers = file.policy.issuers
     missing = [one for one in issuers if states.find(file.identity, one.name) is None]
-    first = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
-    if first and file.was_found_here:
-        ask(", ".join(str(place) for one in first for place in one.places or ()))
     begun = []
     for issuer in issuers:
         if dry_run:
@@ -479,8 +482,7 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
     Other members are not looked at.
 
     Returns:
-        The members of an entry of the policy for each, with freshness waived: nothing else can be
-        expected of an agent of which only a URL is known.
+        The members of an entry of the policy for each.
 
     Raises:
         UsageFault: ``usage.invalid``: there are none, one lacks a name or a URL, or two would get
@@ -513,7 +515,7 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
             both = f"agents {[*agents].index(own) + 1} and {number} would both be named {own!r}"
             raise _not_read(path, both, "Give each agent a name of its own.")
         at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
-        agents[own] = {"name": own, **at_url, "freshness": "waived"}
+        agents[own] = {"name": own, **at_url}
     return tuple(agents.values())
 
 

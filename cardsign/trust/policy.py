@@ -97,16 +97,7 @@ class KeysetAnchor:
         return {"type": "keyset", "issuer": self.issuer, "pin": pin}
 
 
-@dataclass(frozen=True, slots=True)
-class TofuAnchor:
-    """Whatever is found at first contact, from the card's own origin over TLS, and then kept."""
-
-    def to_json(self) -> dict[str, Json]:
-        """What it says, for its digest."""
-        return {"type": "tofu"}
-
-
-Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor | TofuAnchor
+Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor
 
 #: Whose signatures count: only those over the whole card, or also what the SDKs of A2A sign.
 Accept: TypeAlias = Literal["full", "sdk"]
@@ -435,33 +426,6 @@ class Policy:
         return cls((_issuer_at(origin, anchor, name, accept, "waived"),))
 
     @classmethod
-    def first_contact(
-        cls,
-        origin: str,
-        *,
-        name: str | None = None,
-        freshness: Freshness = "required",
-        accept: Accept = "full",
-    ) -> Policy:
-        """Trust whatever an origin shows at first contact, and hold the issuer to it from then on.
-
-        An attacker who controls the network or the origin at that one moment is trusted too.
-        What was found must be remembered, so this policy takes states that last:
-        ``IssuerStates.create(path)`` once, then ``IssuerStates.at(path)``.
-
-        Args:
-            origin: Where the issuer's cards and interfaces are, such as ``https://a.example``.
-            name: How verdicts call the issuer; the host of `origin` if None.
-            freshness: ``waived`` also trusts an issuer that has a JWK Set and no keyset, which
-                cannot show that a card is current.
-            accept: Whose signatures count, as for :class:`TrustedIssuer`.
-
-        Raises:
-            CardRefused: `origin` is outside the strict grammar.
-        """
-        return cls((_issuer_at(origin, TofuAnchor(), name, accept, freshness),))
-
-    @classmethod
     def load(cls, path: Path | str) -> Policy:
         """Read ``trust.toml``, with the rollback floors of its ``trust.lock``.
 
@@ -485,8 +449,7 @@ class Policy:
         if not (isinstance(given, tuple) and all(isinstance(one, TrustedIssuer) for one in given)):
             raise TypeError(
                 "Policy takes a tuple of TrustedIssuer; for one issuer use Policy.from_jwks(keys), "
-                "Policy.from_jwks_url(url, origin=...), Policy.first_contact(origin) or "
-                "Policy.load(path)"
+                "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
             )
 
     def known_as(self, identity: str, floors: Mapping[str, RollbackFloor] | None = None) -> Policy:

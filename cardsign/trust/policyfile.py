@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING
 from datetime import date, time
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -52,7 +52,6 @@ from cardsign.trust.policy import (
     Network,
     Peer,
     Policy,
-    TofuAnchor,
     TrustedIssuer,
     parse_network,
 )
@@ -263,9 +262,6 @@ class AnchorTable(Table):
     jwks: JwksUrl | None = Field(
         default=None, description="The URL of a JWK Set: who controls it is the issuer."
     )
-    tofu: Literal[True] | None = Field(
-        default=None, description="Keep what the card's own origin gives at first contact."
-    )
 
 
 class IssuerTable(Table):
@@ -361,6 +357,7 @@ def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
 _INSTEAD: Final = {
     "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
     "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",
+    "tofu": "Add the issuer by what it publishes now: cardsign trust add URL",
 }
 
 
@@ -545,9 +542,7 @@ class _Reading:
             return KeysetAnchor(pinned, anchor.roots.issuer)
         elif anchor.keys is not None:
             return self._keys(anchor.keys, table.algorithms, (*at, "keys"))
-        elif anchor.jwks is not None:
-            return JwksAnchor(anchor.jwks)
-        return TofuAnchor()
+        return JwksAnchor(anchor.jwks or "")
 
     def _roots(self, table: RootSet, at: Location) -> RootAnchor:
         self._check_once((key.thumbprint for key in table.keys), (*at, "keys"))

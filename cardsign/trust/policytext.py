@@ -155,7 +155,7 @@ format = {FORMAT}
 # origins = ["https://geo.acme.example"]     # where its cards and interfaces may stand
 # cards = ["https://geo.acme.example/"]      # what `cardsign peers verify` looks at
 # require = ["publisher"]                    # holders who must all have signed
-# [issuer.anchor]                            # exactly one: keyset, roots, keys, jwks or tofu
+# [issuer.anchor]                            # exactly one: keyset, roots, keys or jwks
 # keyset = {{ epoch = 1, version = 1, digest = "..." }}
 """
 
@@ -175,7 +175,6 @@ def anchor_members(anchor: Anchor) -> Members:
             return {"keys": [{**held.get(key.kid, {}), "public": key.jwk()} for key in keys.keys]}
         case JwksAnchor(url):
             return {"jwks": url}
-    return {"tofu": True}
 
 
 def anchor_text(anchor: Anchor) -> str:

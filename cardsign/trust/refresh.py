@@ -111,7 +111,7 @@ def refresh_issuer(
 
     Args:
         state: What is remembered of the issuer.
-        pin: The anchor, or what was found at first contact; None where this is it.
+        pin: The anchor; None where an issuer is added by what it publishes.
         home: The origin at which the statements are published.
         fresh: Ask every cache on the way to look again.
     """
@@ -134,7 +134,7 @@ def refresh_issuer(
             refresh.check_named(held, named, state.keyset if state else None)
     bodies = (release.untrusted_body,) if release.outcome == "found" else ()
     return Refreshed(
-        SuppliedStatements(tuple(refresh.keysets), bodies, origin=home),
+        SuppliedStatements(tuple(refresh.keysets), bodies),
         tuple(dict.fromkeys(refresh.reasons)),
         refresh.again_after,
     )

@@ -36,12 +36,11 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.trust.state import IssuerState, pin_of, rollback_floor
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
+from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -250,12 +249,6 @@ def _until(trust: IssuerTrust) -> float:
     return min((time for time in times if time > trust.now.timestamp()), default=inf)
 
 
-_NO_KEYS_HINT: Final = (
-    "Ask the issuer to publish /.well-known/jwks.json. Or get its keys: cardsign trust remove "
-    "NAME; cardsign trust add URL --jwks FILE"
-)
-
-
 @dataclass()
 class _Resolution:
     """One issuer being resolved."""
@@ -294,8 +287,6 @@ class _Resolution:
                 return self.by_jwks_of(url)
             case KeysetAnchor(pin, issuer):
                 return self.by_keyset(pin, issuer)
-            case TofuAnchor():
-                return self.by_first_contact()
 
     def weigh(self, weight: Weight, *reasons: Reason) -> None:
         self.found.extend((weight, reason) for reason in reasons)
@@ -349,47 +340,6 @@ class _Resolution:
             revoked=revoked,
             origins=origins,
         )
-
-    def by_first_contact(self) -> IssuerTrust:
-        """What was found at first contact; or this is it (threat 20)."""
-        if self.state.first_contact is None and self.state.jwks is None and self.given is not None:
-            self._make_contact()
-        if self.state.first_contact is not None:
-            return self.by_keyset(self.state.first_contact, None)
-        if self.state.jwks is not None:
-            return self._bare(self.state.jwks, offered=self._offered_jwks())
-        if (home := self.supplied.origin) is not None:
-            none = f"{home} gave neither a sound keyset statement nor a key set"
-            return self._without_source("trust.no_first_contact", none, hint=_NO_KEYS_HINT)
-        none = "there was no contact yet; only its own origin can make the first, by the card's URL"
-        return self._without_source("trust.no_first_contact", none)
-
-    def _make_contact(self) -> None:
-        """Learn from the card's own origin over TLS, and from no mirror or file."""
-        home, offered = self.supplied.origin, self._offered_jwks()
-        if home is None or not _is_at_home(home, self.issuer.places or ()):
-            return
-        keysets, _, _ = receive(self.supplied.untrusted_keysets, ())
-        walk = Walk(self.now, self.skew, lambda _: None)
-        try:
-            first = walk.from_anchor(None, None, keysets)
-        except StatementRefused as refusal:
-            self.refused("notes", refusal, home)
-            return
-        self.weigh("notes", *walk.reasons)
-        if first is not None:
-            found = f", keyset {first.label}: {first.digest}"
-            self._keep(replace(self.state, first_contact=first.id))
-            self._tell(_CONTACT, f"keyset {first.label}")
-        elif offered is not None and offered.keys and not self.supplied.untrusted_keysets:
-            found = ": it has no keyset, so its keys are remembered, and new ones will be refused"
-            self._keep(replace(self.state, jwks=offered))
-            self._tell(_CONTACT, "a key set")
-        else:
-            return
-        made = f"first contact with {home}{found}"
-        hint = "Compare them with the issuer over another channel: cardsign trust known show "
-        self.weigh("notes", Reason.of("trust.tofu_first", made, hint=hint + self.issuer.name))
 
     def _choose_keyset(
         self, pin: KeysetId | RootAnchor, issuer: str | None, keysets: Sequence[KeysetStatement]
@@ -479,7 +429,7 @@ class _Resolution:
         if behind > _MOST_BEHIND:
             name, holds = self.issuer.name, "the state"
             hint = "Restore the state from a backup. Or begin it anew: cardsign trust known forget "
-            hint += f"{name}, then cardsign trust init. Compare a first contact with the issuer."
+            hint += f"{name}, then cardsign trust init."
             if newest == self.floor.newest_iat:
                 holds = "trust.lock"
                 hint = "Restore trust.lock from version control or a backup. Or delete what it "
@@ -521,10 +471,10 @@ class _Resolution:
         self.weigh("blocks", Reason.of(code, message, hint=hint))
         return self._trust((), has_source=False)
 
-    def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> IssuerTrust:
+    def _bare(self, jwks: JwkSet) -> IssuerTrust:
         """Keys of which nothing says who holds them or how long they last."""
         keys = [IssuerKey(key) for key in jwks.keys]
-        return self._trust(keys, unsupported=jwks.unsupported, offered=offered)
+        return self._trust(keys, unsupported=jwks.unsupported)
 
     def _trust(self, keys: Sequence[IssuerKey], **more: Any) -> IssuerTrust:
         return IssuerTrust(
@@ -541,21 +491,6 @@ class _Resolution:
 
 #: Seconds. No clock that runs is this far behind: a time beyond is a fault of the file that has it.
 _MOST_BEHIND: Final = 100 * 365 * 24 * 3600
-_CONTACT: Final = "first contact with %s: %s found there is trusted from now on"
-
-
-def _is_at_home(home: str, places: tuple[Place, ...]) -> bool:
-    """Whether an origin is one of the issuer's own, reached in a way that no one can change."""
-    try:
-        origin = parse_origin(home)
-    except CardRefused:
-        return False
-    secure = origin.scheme == "https" or is_this_machine(origin.host)
-    return secure and any(
-        place.origin == origin and place.holds(Url(origin, place.prefix, "")) for place in places
-    )
-
-
 # How an issuer stands by what is remembered of it alone, and what will need a person soon.
 
 

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
@@ -48,7 +48,6 @@ from cardsign.trust.policy import (
     KeysetAnchor,
     ReleaseFloor,
     RollbackFloor,
-    TofuAnchor,
     TrustedIssuer,
     raise_floor,
 )
@@ -71,9 +70,7 @@ class IssuerState:
         keyset: The newest keyset statement, already trusted.
         release: The newest release statement, already trusted.
         newest_iat: The highest `iat` of a statement that was accepted, Unix seconds.
-        jwks: The key set that a `jwks` anchor's URL gave last, or that of a first contact with
-            an issuer who has no keyset.
-        first_contact: The keyset statement of the first contact, under a `tofu` anchor.
+        jwks: The key set that a `jwks` anchor's URL gave last.
         passed: The keyset statements before the one held, oldest first; the newest
             :data:`MAX_PASSED`. An older pin is known again by them.
         cards: Where a trusted card was found, the newest place last; at most
@@ -88,7 +85,6 @@ class IssuerState:
     release: ReleaseStatement | None = None
     newest_iat: int = 0
     jwks: JwkSet | None = None
-    first_contact: KeysetId | None = None
     passed: tuple[KeysetId, ...] = ()
     cards: tuple[str, ...] = ()
     notes: tuple[Reason, ...] = field(default=(), compare=False)
@@ -186,19 +182,14 @@ class IssuerStates:
     The base class remembers nothing (`--no-state`); the rollback floors of a lock still hold.
 
     ``IssuerStates.create(path)`` begins a folder, once; ``IssuerStates.at(path)`` opens it.
-
-    Attributes:
-        lasting: Whether what is kept outlasts the process. A first contact needs that.
     """
-
-    lasting: ClassVar[bool] = False
 
     @staticmethod
     def create(path: Path | str) -> DirectoryStates:
         """Begin a folder of issuer states, and open it.
 
         To be called once, by a person or a setup script: a program that begins anew what was
-        lost forgets its first contacts, and every rollback that it could have seen.
+        lost forgets every rollback that it could have seen.
 
         Raises:
             FileFault: ``file.exists``: states were begun there before; ``file.unwritable``.
@@ -303,8 +294,6 @@ class DirectoryStates(IssuerStates):
             ``begun`` of the folder lists all that were, so that one that is lost is not new.
     """
 
-    lasting = True
-
     def __init__(self, path: Path, *, patience: float = PATIENCE, begins: bool = False) -> None:
         self.path = path
         self._patience = patience
@@ -357,8 +346,7 @@ class DirectoryStates(IssuerStates):
         """
         state = self.find(issuer.policy, issuer.name)
         if state is None:
-            # Under `tofu` empty state would be another first contact, with anyone who answers now.
-            if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
+            if issuer.floor is None:
                 missing = f"nothing is remembered of {issuer.name!r} under this policy"
                 raise self._fault("state.missing", issuer, missing)
             begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
@@ -409,8 +397,7 @@ class DirectoryStates(IssuerStates):
     def adopt(self, issuer: TrustedIssuer) -> bool:
         """Go on under changed origins, where a keyset anchor vouches for what is remembered.
 
-        All of it was reached from the anchor by lawful steps, wherever it was fetched. After a
-        first contact the place was all that vouched for it, so nothing is taken over.
+        All of it was reached from the anchor by lawful steps, wherever it was fetched.
 
         Returns:
             Whether anything had to be changed.
@@ -491,8 +478,7 @@ _TO_BEGIN: Final = (
 _WAYS_OUT: Final = (
     "If you did not change anchor or origins, put the old ones back. If you changed the origins of "
     "a pinned keyset: cardsign trust init. Otherwise cardsign trust known forget {name}, then "
-    "cardsign trust init; the floors of trust.lock stay. A first contact is then made again: "
-    "compare its digest with the issuer."
+    "cardsign trust init; the floors of trust.lock stay."
 )
 _HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
 
@@ -620,7 +606,6 @@ _MEMBERS: Final[dict[str, read.Reader]] = {
     "release": _statement(read_release),
     "newest_iat": time_of,
     "jwks": read.optional(_jwks),
-    "first_contact": read.optional(keyset_id),
     "passed": read.each(keyset_id),
     "cards": _urls(parse_url),
 }

@@ -36,16 +36,12 @@ class SuppliedStatements:
         jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
             `jwks` anchor reads a set that comes from its own URL and no other.
         jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
-        origin: The origin from which all of this was fetched over TLS, such as
-            ``https://agent.example``; None for files. First contact needs it. Of
-            plain HTTP only this machine itself counts, which no fetch asks without leave.
     """
 
     untrusted_keysets: tuple[bytes, ...] = ()
     untrusted_releases: tuple[bytes, ...] = ()
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
-    origin: str | None = None
     jwks_once: bool = False
 
     def __post_init__(self) -> None:
@@ -62,11 +58,7 @@ class SuppliedStatements:
         return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
 
     def joined(self, other: SuppliedStatements) -> SuppliedStatements:
-        """What both hold; neither vouches for the other. A key set is the other's first.
-
-        Together they were fetched from nowhere unless both were from the same origin: what stands
-        in a file makes no first contact because something else came from the issuer.
-        """
+        """What both hold; neither vouches for the other. A key set is the other's first."""
         empty = SuppliedStatements()
         if empty in (self, other):
             return other if self == empty else self
@@ -76,7 +68,6 @@ class SuppliedStatements:
             (*self.untrusted_releases, *other.untrusted_releases),
             jwks.untrusted_jwks,
             jwks.jwks_url,
-            self.origin if self.origin == other.origin else None,
             jwks.jwks_once,
         )
 

@@ -25,7 +25,7 @@ from cardsign.net import (
     DocumentFetcher,
     FetchSettings,
 )
-from cardsign.statements import KeysetId, read_keyset, read_release
+from cardsign.statements import read_keyset, read_release
 from cardsign.trust import (
     NO_STATES,
     AtOrigin,
@@ -159,7 +159,6 @@ def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
         untrusted_releases=tuple(map(case.input, brought.get("releases", ()))),
         untrusted_jwks=case.input(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
-        origin=brought.get("contact"),
     )
     now = datetime.fromtimestamp(step["now"], UTC)
     return {"supplied": supplied, "now": now, "historic": step.get("historic", False)}
@@ -200,12 +199,10 @@ def _state(case: Case, members: Mapping[str, Any], issuer: TrustedIssuer) -> Iss
     keyset = read_keyset(case.input(members["keyset"])) if "keyset" in members else None
     release = read_release(case.input(members["release"])) if "release" in members else None
     begun = IssuerState.begin(issuer, keyset, release)
-    first = members.get("first_contact")
     return replace(
         begun,
         newest_iat=members.get("newest_iat", begun.newest_iat),
         jwks=JwkSet.from_bytes(case.input(members["jwks"])) if "jwks" in members else None,
-        first_contact=KeysetId(**first) if first else None,
     )
 
 

@@ -146,7 +146,7 @@ WRONG = {
     "no origin": (("tides", "--keyset", "k.json"), "usage.conflict"),
     "a name twice": (("tides", "--name", "x", "--origin", HOME), "usage.conflict"),
     "no anchor": (("tides", "--origin", HOME), "usage.conflict"),
-    "two anchors": ((HOME, "--tofu", "--jwks-url", f"{HOME}/k"), "usage.conflict"),
+    "two anchors": ((HOME, "--jwks", "k.json", "--jwks-url", f"{HOME}/k"), "usage.conflict"),
     "releases without a keyset": ((HOME, "--release", "r.json"), "usage.conflict"),
     "no URL": (("https://tides.example:0/",), "card.interface_url"),
     "a card elsewhere": ((HOME, "--card", "https://mirror.example/"), "policy.malformed"),

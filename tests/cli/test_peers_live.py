@@ -86,17 +86,6 @@ def test_two_commands(cardsign: Cardsign, home: str) -> None:
     assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
 
 
-def test_first_contact_over_loopback(cardsign: Cardsign, home: str) -> None:
-    """By `tofu` too: this machine itself cannot be overheard, and only the option asks it."""
-    run(cardsign("trust", "add", home, "--tofu", "--freshness", "required"))
-    refused = cardsign("verify", home, "--json")
-    assert (refused.status, refused.json["reasons"][0]["code"]) == (3, "fetch.url")
-    ended = run(cardsign("verify", home, LOOPBACK, "--json"))
-    assert [one["code"] for one in ended.json["reasons"]] == ["trust.tofu_first"]
-    again = run(cardsign("verify", home, LOOPBACK, "--json"))
-    assert again.json["reasons"] == []
-
-
 def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
     """Without a network a file is verified by what is remembered; a URL has no verdict."""
     run(cardsign("trust", "add", home, "--yes", LOOPBACK, "--name", "tides"))

@@ -40,6 +40,8 @@ from tests.jose.statement_making import (
 from tests.support import PORTABLE
 
 ORIGIN = ("--origin", "https://tides.example")
+BY_URL = ("--jwks-url", "https://keys.example/k")
+BY_URL = ("--jwks-url", "https://keys.example/k")
 TRUST, LOCK = Path("trust.toml"), Path("trust.lock")
 
 
@@ -256,7 +258,6 @@ def test_the_root_set_is_pinned(cardsign: Cardsign, peer: Path) -> None:
 WEAK = {
     "pinned keys": ("keys", ("--jwks", "jwks.json")),
     "a key set's URL": ("jwks", ("--jwks-url", "https://tides.example/.well-known/jwks.json")),
-    "first contact": ("tofu", ("--tofu",)),
 }
 
 
@@ -306,7 +307,7 @@ def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
     TRUST.write_text('# mine\nformat = 1  # of 2026\n\n[limits]\nskew = "2m"  # our NTP is good\n')
     cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json")
     TRUST.write_text(TRUST.read_text() + "# about lamps\n")
-    cardsign("trust", "add", "lamps", "--origin", "https://lamps.example", "--tofu")
+    cardsign("trust", "add", "lamps", "--origin", "https://lamps.example", *BY_URL)
     cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json")
     comments = ["# mine", "# of 2026", "# our NTP is good", "# about lamps"]
     assert [one for one in comments if one not in TRUST.read_text()] == []
@@ -326,9 +327,9 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
     jwks = ("--jwks", peer / "jwks.json")
     return {
         "no anchor": (("new", *ORIGIN), "usage.conflict"),
-        "two anchors": (("new", *ORIGIN, *k1, "--tofu"), "usage.conflict"),
+        "two anchors": (("new", *ORIGIN, *k1, *BY_URL), "usage.conflict"),
         "a release without a keyset": (
-            ("new", *ORIGIN, "--tofu", "--release", peer / "r1.json"),
+            ("new", *ORIGIN, *BY_URL, "--release", peer / "r1.json"),
             "usage.conflict",
         ),
         "a holder without keys": (("new", *ORIGIN, *k1, "--holder", "a=b"), "usage.conflict"),
@@ -345,8 +346,8 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
             ("new", *ORIGIN, "--jwks", peer / "alias.json", "--holder", "alias=ann"),
             "policy.malformed",
         ),
-        "a name that is none": (("New", *ORIGIN, "--tofu"), "usage.conflict"),
-        "an origin that is none": (("new", "--origin", "tides", "--tofu"), "card.interface_url"),
+        "a name that is none": (("New", *ORIGIN, *BY_URL), "usage.conflict"),
+        "an origin that is none": (("new", "--origin", "tides", *BY_URL), "card.interface_url"),
         "a URL that is none": (("new", *ORIGIN, "--jwks-url", "keys"), "card.interface_url"),
         "a key set by plain HTTP": (
             ("new", *ORIGIN, "--jwks-url", "http://tides.example/k"),
@@ -392,17 +393,17 @@ def test_what_add_refuses(cardsign: Cardsign, peer: Path, home: Path, case: str)
 def test_what_is_there_already(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
     """A name or an origin is given once; the memory of another anchor is not taken over."""
     before = files(home)
-    again = cardsign("trust", "add", "tides", "--origin", "https://b.example", "--tofu")
+    again = cardsign("trust", "add", "tides", "--origin", "https://b.example", *BY_URL)
     assert "already" in again.err
-    origin = cardsign("trust", "add", "other", *ORIGIN, "--tofu")
+    origin = cardsign("trust", "add", "other", *ORIGIN, *BY_URL)
     assert "policy.malformed" in origin.err
     assert "belongs to 'tides' already" in origin.err
     assert files(home) == before
     cardsign("trust", "remove", "tides")
-    anchor = cardsign("trust", "add", "tides", *ORIGIN, "--tofu")
+    anchor = cardsign("trust", "add", "tides", *ORIGIN, *BY_URL)
     assert (anchor.status, "state.other_anchor" in anchor.err) == (2, True)
     cardsign("trust", "known", "forget", "tides", "--yes")
-    assert cardsign("trust", "add", "tides", *ORIGIN, "--tofu").status == 0
+    assert cardsign("trust", "add", "tides", *ORIGIN, *BY_URL).status == 0
 
 
 def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> None:
@@ -413,7 +414,7 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
     adding = [
         subprocess.Popen(
             [
-                *(sys.executable, "-m", "cardsign", "trust", "add", name, "--tofu"),
+                *(sys.executable, "-m", "cardsign", "trust", "add", name, *BY_URL),
                 *("--origin", f"https://{name}.example"),
             ],
             env=environment,
@@ -428,12 +429,13 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
 def test_a_file_that_cannot_be_edited(cardsign: Cardsign, peer: Path) -> None:
     """Issuers in a list of inline tables: refused, and the file stays as it was."""
     entries = (
-        f'{{ name = "{name}", origins = ["https://{name}.example"], anchor = {{ tofu = true }} }}'
+        f'{{ name = "{name}", origins = ["https://{name}.example"], '
+        f'anchor = {{ jwks = "https://{name}.example/k" }} }}'
         for name in "ac"
     )
     text = f"format = 1\nissuer = [{', '.join(entries)}]\n"
     TRUST.write_text(text)
-    for command in (("add", "b", "--origin", "https://b.example", "--tofu"), ("remove", "a")):
+    for command in (("add", "b", "--origin", "https://b.example", *BY_URL), ("remove", "a")):
         ended = cardsign("trust", *command)
         assert (ended.status, "policy.malformed" in ended.err) == (2, True)
         assert TRUST.read_text() == text
@@ -448,7 +450,7 @@ def test_showing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
     assert shown.status == 0
     assert "anchor      keyset = { epoch = 1, version = 1" in shown.text
     assert "  release     6, until" in shown.text
-    cardsign("trust", "add", "met", "--origin", "https://met.example", "--tofu")
+    cardsign("trust", "add", "met", "--origin", "https://met.example", *BY_URL)
     assert "lock        nothing seen yet" in cardsign("trust", "show", "met").text
     cardsign("trust", "known", "forget", "tides", "--yes")
     LOCK.unlink()
@@ -577,10 +579,10 @@ def test_a_root_set_moves_on(cardsign: Cardsign, peer: Path) -> None:
 
 
 def test_a_pin_of_nothing(cardsign: Cardsign, peer: Path) -> None:
-    """Pinned keys have no statement, and neither has an issuer who was never met."""
+    """Pinned keys have no statement, and neither has a key set's URL."""
     cardsign("trust", "init")
     cardsign("trust", "add", "keys", *ORIGIN, "--jwks", peer / "jwks.json")
-    cardsign("trust", "add", "met", "--origin", "https://b.example", "--tofu")
+    cardsign("trust", "add", "met", "--origin", "https://b.example", *BY_URL)
     assert "usage.conflict" in cardsign("trust", "pin", "keys").err
     assert cardsign("trust", "pin", "met").status == 2
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.jose import JwkSet
 from cardsign.statements import read_keyset
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.cli import peer
@@ -19,14 +20,16 @@ from tests.support import PORTABLE, dump, signed
 
 HOME = "https://tides.example"
 EVIL = "https://evil.example"
-TOFU = """\
+BY_URL = """\
 format = 1
 [[issuer]]
 name = "acme"
 origins = ["{origin}"]
+freshness = "waived"
 [issuer.anchor]
-tofu = true
+jwks = "https://tides.example/.well-known/jwks.json"
 """
+KEYS_URL = "https://tides.example/.well-known/jwks.json"
 
 
 @contextmanager
@@ -53,43 +56,42 @@ def tides() -> bytes:
 def test_a_folder_of_a_stranger_cannot_say_whom_a_name_means(
     cardsign: Cardsign, network: Network, tides: bytes
 ) -> None:
-    """A clone's `acme` is met; the user's own `acme` is still a stranger (S1)."""
-    network[EVIL + KEYSET_PATH.format(epoch=1, version=1)] = tides
-    network[EVIL + RELEASE_PATH] = peer.release(tides, PORTABLE)
+    """A clone's `acme` is known; the user's own `acme` is still a stranger (S1)."""
+    network[EVIL + "/.well-known/agent-card.json"] = dump(signed(PORTABLE, key("card")))
+    network[KEYS_URL] = JwkSet.of([key("card").public]).to_bytes()
     with inside("clone"):
-        Path("trust.toml").write_text(TOFU.format(origin=EVIL))
-        assert cardsign("trust", "init", "--yes").status == 0
+        Path("trust.toml").write_text(BY_URL.format(origin=EVIL))
+        assert cardsign("trust", "init").status == 0
         cardsign("verify", EVIL + "/", "--json")
     with inside("own"):
-        Path("trust.toml").write_text(TOFU.format(origin=HOME))
+        Path("trust.toml").write_text(BY_URL.format(origin=HOME))
         Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
         ended = cardsign("verify", "card.json", "--issuer", "acme", "--json")
         assert (ended.status, ended.results) == (2, b"")
         assert "state.missing" in ended.err
-        assert cardsign("trust", "init", "--yes").status == 0
+        assert cardsign("trust", "init").status == 0
         ended = cardsign("verify", "card.json", "--issuer", "acme", "--json")
         assert (ended.status, ended.json["verdict"]) == (3, "indeterminate")
-        assert "trust.no_first_contact" in [one["code"] for one in ended.json["reasons"]]
+        assert "trust.no_keys" in [one["code"] for one in ended.json["reasons"]]
 
 
 @pytest.mark.parametrize("again", ["edited", "removed and added"])
-def test_a_first_contact_is_not_carried_to_other_origins(
+def test_what_was_seen_is_not_carried_to_other_origins(
     cardsign: Cardsign, network: Network, tides: bytes, again: str
 ) -> None:
     """Neither by an edit nor by `trust remove` and `trust add`; back at home it holds."""
     network[URL] = dump(signed(PORTABLE, key("card")))
-    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = tides
-    network[HOME + RELEASE_PATH] = peer.release(tides, PORTABLE)
-    own = TOFU.format(origin=HOME)
+    network[KEYS_URL] = JwkSet.of([key("card").public]).to_bytes()
+    own = BY_URL.format(origin=HOME)
     Path("trust.toml").write_text(own)
-    assert cardsign("trust", "init", "--yes").status == 0
+    assert cardsign("trust", "init").status == 0
     assert cardsign("verify", HOME + "/", "--json").json["verdict"] == "trusted"
     if again == "edited":
-        Path("trust.toml").write_text(TOFU.format(origin=EVIL))
-        ended = cardsign("trust", "init", "--yes")
+        Path("trust.toml").write_text(BY_URL.format(origin=EVIL))
+        ended = cardsign("trust", "init")
     else:
         assert cardsign("trust", "remove", "acme").status == 0
-        ended = cardsign("trust", "add", "acme", "--tofu", "--origin", EVIL)
+        ended = cardsign("trust", "add", "acme", "--jwks-url", KEYS_URL, "--origin", EVIL)
     assert (ended.status, "state.other_anchor" in ended.err) == (2, True)
     assert "cardsign trust known forget acme" in ended.err
     Path("trust.toml").write_text(own)
@@ -99,18 +101,17 @@ def test_a_first_contact_is_not_carried_to_other_origins(
 def test_adding_anew_says_that_state_exists(
     cardsign: Cardsign, network: Network, tides: bytes
 ) -> None:
-    """Whoever enrols by first contact learns that the contact was made before, and with what."""
+    """Whoever adds an issuer learns that it is remembered from before."""
     network[URL] = dump(signed(PORTABLE, key("card")))
     network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = tides
     network[HOME + RELEASE_PATH] = peer.release(tides, PORTABLE)
-    first = cardsign("trust", "add", "acme", "--tofu", "--origin", HOME)
+    first = cardsign("trust", "add", HOME, "--name", "acme", "--yes")
     assert "remembered from before" not in first.err
     cardsign("verify", HOME + "/", "--json")
     cardsign("trust", "remove", "acme")
-    again = cardsign("trust", "add", "acme", "--tofu", "--origin", HOME)
+    again = cardsign("trust", "add", HOME, "--name", "acme", "--yes")
     assert again.status == 0
     assert "acme is remembered from before" in again.err
-    assert read_keyset(tides).digest in again.err
 
 
 def test_two_folders_may_call_two_issuers_alike(cardsign: Cardsign, tides: bytes) -> None:
@@ -132,16 +133,6 @@ def test_two_folders_may_call_two_issuers_alike(cardsign: Cardsign, tides: bytes
     found = cardsign("trust", "known", "list", "--json").json
     assert [one["name"] for one in found] == ["partner", "partner"]
     assert len({one["policy"] for one in found}) == 2
-
-
-def test_a_policy_that_lies_here_begins_no_first_contact_by_itself(cardsign: Cardsign) -> None:
-    """It takes an answer at a terminal, or `--yes`; a policy that was named takes neither (E6)."""
-    Path("trust.toml").write_text(TOFU.format(origin=EVIL))
-    ended = cardsign("trust", "init")
-    assert (ended.status, "usage.unanswered" in ended.err) == (2, True)
-    assert EVIL in ended.err
-    assert cardsign("trust", "known", "list", "--json").json == []
-    assert cardsign("trust", "init", "--trust", "trust.toml").status == 0
 
 
 # ------------------------------------------------------------------ S3
@@ -228,7 +219,7 @@ def test_a_statement_in_hand_is_compared_too(cardsign: Cardsign, tides: bytes) -
     digest = read_keyset(tides).digest
     assert (asked.status, "usage.unanswered" in asked.err) == (2, True)
     assert f"type the same command with --digest {digest}." in asked.err
-    nothing = cardsign(*words, "--tofu", "--digest", "0" * 64)
+    nothing = cardsign(*words, "--jwks-url", KEYS_URL, "--digest", "0" * 64)
     assert (nothing.status, "usage.conflict" in nothing.err) == (2, True)
     assert cardsign(*words, "--keyset", "k.json", "--dry-run").status == 0
     assert written() == []
@@ -278,7 +269,7 @@ def test_a_clone_that_links_its_policy_to_the_users_own_cannot_have_it_edited(
     before = (own / "trust.toml").read_bytes()
     with inside("clone"):
         Path("trust.toml").symlink_to("../own/trust.toml")
-        ended = cardsign("trust", "add", "acme", "--tofu", "--origin", EVIL)
+        ended = cardsign("trust", "add", "acme", "--jwks-url", KEYS_URL, "--origin", EVIL)
         assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
         named = cardsign("trust", "list", "--trust", "trust.toml")  # which is the user's own word
         assert (named.status, "partner" in named.text) == (0, True)
@@ -286,7 +277,9 @@ def test_a_clone_that_links_its_policy_to_the_users_own_cannot_have_it_edited(
 
 
 @pytest.mark.parametrize(
-    "words", [("init",), ("add", "acme", "--tofu", "--yes", "--origin", EVIL)], ids=["init", "add"]
+    "words",
+    [("init",), ("add", "acme", "--jwks-url", KEYS_URL, "--origin", EVIL)],
+    ids=["init", "add"],
 )
 def test_a_link_of_a_clone_makes_no_file_elsewhere(
     cardsign: Cardsign, own: Path, words: tuple[str, ...]

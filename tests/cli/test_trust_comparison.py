@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.jose import JwkSet
 from cardsign.publish import load_current
 from cardsign.statements import KeysetId, read_keyset
 from cardsign.testing import digest_of
@@ -19,7 +20,9 @@ from cardsign.trust import KeysetAnchor, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.cli.live_peer import LivePeer, live_peer
-from tests.support import PORTABLE
+from tests.jose.statement_making import key, thumbprint
+from tests.support import PORTABLE, dump, signed
+from tests.trust import histories
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://tides.example"
@@ -173,12 +176,76 @@ def test_a_person_is_shown_the_digest_and_asked(
         assert [one.name for one in policy.issuers] == ["tides"]
 
 
+# ------------------------------------------------------------------ a peer without statements
+
+KEYS_URL = f"{HOME}/.well-known/jwks.json"
+FIRST_KEYSET = f"{HOME}/.well-known/cardsign/keyset/1.1.json"
+CARD_URL = f"{HOME}/.well-known/agent-card.json"
+
+
+def keys(*names: str) -> bytes:
+    """A key set of these keys."""
+    return JwkSet.of([key(name).public for name in names]).to_bytes()
+
+
+def test_the_keys_of_a_peer_without_statements_are_pinned(
+    cardsign: Cardsign, network: Network, tmp_path: Path
+) -> None:
+    """As they are seen now, after a question; another key later is refused."""
+    network[KEYS_URL] = keys("card")
+    network[CARD_URL] = dump(signed(PORTABLE, key("card")))
+    piped = cardsign("trust", "add", HOME, "--name", "tides")
+    assert (piped.status, "usage.unanswered" in piped.err) == (2, True)
+    assert thumbprint("card") in piped.err
+    assert nothing_is_written(tmp_path)
+
+    assert cardsign("trust", "add", HOME, "--name", "tides", "--yes").status == 0
+    (entry,) = cardsign("trust", "list", "--json").json
+    assert (list(entry["anchor"]), entry["freshness"]) == (["keys"], "waived")
+    assert cardsign("verify", HOME).status == 0
+    network[KEYS_URL] = keys("mallory")
+    network[CARD_URL] = dump(signed(PORTABLE, key("mallory")))
+    assert cardsign("verify", HOME).status == 1
+
+
+NOT_PINNED: dict[str, Callable[[], dict[str, bytes]]] = {
+    "no key": lambda: {KEYS_URL: keys()},
+    "no key set": lambda: {KEYS_URL: b"{}"},
+    "nothing at all": dict,
+    "a keyset that cannot be read": lambda: {KEYS_URL: keys("card"), FIRST_KEYSET: b"{}"},
+    "a keyset that its own roots have not signed": lambda: {
+        KEYS_URL: keys("card"),
+        FIRST_KEYSET: histories.keyset("ann", "eve"),
+    },
+    "a keyset of the future": lambda: {
+        KEYS_URL: keys("card"),
+        FIRST_KEYSET: peer.keyset(iat=peer.T0 + 3650 * 86400, exp=peer.T0 + 3700 * 86400),
+    },
+}
+
+
+@pytest.mark.parametrize("published", NOT_PINNED.values(), ids=NOT_PINNED)
+def test_keys_are_pinned_only_where_there_is_no_keyset(
+    cardsign: Cardsign,
+    network: Network,
+    tmp_path: Path,
+    published: Callable[[], dict[str, bytes]],
+) -> None:
+    """A keyset that cannot be believed is not passed over for the keys beside it."""
+    network |= published()
+    refused = cardsign("trust", "add", HOME, "--yes")
+    assert (refused.status, "trust.no_keys" in refused.err) == (3, True)
+    assert nothing_is_written(tmp_path)
+
+
 # ------------------------------------------------------------------ lists of partners
 
 
 def test_O8_the_card_of_an_origin_is_listed(cardsign: Cardsign) -> None:
     """So that `peers verify` has something to look at (O8)."""
-    assert cardsign("trust", "add", "tides", "--origin", HOME, "--tofu").status == 0
+    assert (
+        cardsign("trust", "add", "tides", "--origin", HOME, "--jwks-url", f"{HOME}/k").status == 0
+    )
     (entry,) = cardsign("trust", "list", "--json").json
     assert entry["cards"] == [f"{HOME}/"]
 
@@ -197,9 +264,13 @@ url = "https://data.example.com/agents/one/"
 """
 
 
-def test_O26_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) -> None:
+def test_O26_a_list_of_agents_is_proposed(
+    cardsign: Cardsign, network: Network, tmp_path: Path
+) -> None:
     """Nobody is trusted without a yes; those whom the policy has are left out (O26)."""
     Path("config.toml").write_text(AGENTS)
+    for name in ("research", "data"):
+        network[f"https://{name}.example.com/.well-known/jwks.json"] = keys(name)
     before = sorted(tmp_path.rglob("*"))
     shown = cardsign("trust", "import", "config.toml")
     assert (shown.status, "usage.unanswered" in shown.err) == (2, True)
@@ -216,8 +287,12 @@ def test_O26_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) ->
     assert (again.status, "has all of these agents" in again.err) == (0, True)
 
 
-def test_a_list_is_imported_whole_or_not_at_all(cardsign: Cardsign, tmp_path: Path) -> None:
+def test_a_list_is_imported_whole_or_not_at_all(
+    cardsign: Cardsign, network: Network, tmp_path: Path
+) -> None:
     """Where two agents would get one name nothing is written; with names of their own all are."""
+    for name in ("first", "dup", "third"):
+        network[f"https://{name}.example/.well-known/jwks.json"] = keys(name)
     names = ["first", "dup", "DUP"]
     agent = '[[a2a.external_agents]]\nname = "{}"\nurl = "https://{}.example"\n'
     for names[2], is_refused in (("DUP", True), ("third", False)):
@@ -255,7 +330,7 @@ def test_an_origin_that_was_not_asked_gets_the_cause_as_its_hint(cardsign: Cards
     refused = cardsign("trust", "add", "https://127.0.0.1:1/", "--name", "here")
     assert (refused.status, "trust.no_keys" in refused.err) == (3, True)
     assert "--insecure-loopback-http" in refused.err
-    assert "--tofu" not in refused.err
+    assert "--jwks" not in refused.err
 
 
 # A digest that was told long ago.

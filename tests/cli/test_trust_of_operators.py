@@ -17,13 +17,21 @@ ADDED = {
     "networks": ("--network", "10.0.0.0/8"),
     "proxy": ("--proxy", "http://proxy.example:3128"),
 }
-ENTRY = ("trust", "add", "acme", "--origin", "https://acme.example", "--tofu")
+ENTRY = (
+    "trust",
+    "add",
+    "acme",
+    "--origin",
+    "https://acme.example",
+    "--jwks-url",
+    "https://acme.example/k",
+)
 
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_policy_that_was_only_found_is_refused(cardsign: Cardsign, member: str) -> None:
     """By every command that would use it, before anything is asked or remembered (E6)."""
-    Path("trust.toml").write_text(policy_text(MEMBERS[member], anchor="tofu = true"))
+    Path("trust.toml").write_text(policy_text(MEMBERS[member]))
 
     for command in (("verify", "https://a.example/"), ("trust", "list"), ("trust", "init")):
         ended = cardsign(*command)
@@ -37,7 +45,7 @@ def test_a_policy_that_was_only_found_is_refused(cardsign: Cardsign, member: str
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_policy_that_is_named_may_say_it(cardsign: Cardsign, member: str, tmp_path: Path) -> None:
     """The twins: by the option, by the variable, or in the user's configuration."""
-    text = policy_text(MEMBERS[member], anchor="tofu = true")
+    text = policy_text(MEMBERS[member])
     Path("trust.toml").write_text(text)
     listing = ("trust", "list", "--json")
 

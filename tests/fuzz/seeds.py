@@ -179,11 +179,6 @@ keys = [
 name = "jwks"
 origins = ["https://jwks.example"]
 anchor.jwks = "https://jwks.example/keys.json"
-
-[[issuer]]
-name = "first"
-origins = ["https://first.example"]
-anchor.tofu = true
 """
     return [text.encode(), b"format = 1\n"]
 

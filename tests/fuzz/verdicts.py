@@ -27,7 +27,6 @@ from cardsign.trust import (
     KeysetAnchor,
     Policy,
     SuppliedStatements,
-    TofuAnchor,
     TransientStates,
     TrustedIssuer,
     Walk,
@@ -52,7 +51,6 @@ _EXPECTED: Final[tuple[Expectation | None, ...]] = (
 _ANCHORS: Final = (
     KeysetAnchor(seeds.roots(), ISSUER),
     KeysetAnchor(KeysetId(1, 1, read_keyset(seeds.chain()[0]).digest)),
-    TofuAnchor(),
     KeysAnchor(public_keys("card", "card2"), {key("card").public.kid: "ann"}),
 )
 _NOWS: Final = tuple(NOW + timedelta(days=days) for days in (0, 5, 20, -20, 100))
@@ -125,10 +123,9 @@ class _Refresh:
         keysets = tuple(body for kind, body in records if kind == b"k")
         releases = tuple(body for kind, body in records if kind == b"r")
         jwks = next((body for kind, body in records if kind == b"j"), None)
-        contact = "https://tides.example"
         self.supplied = (
-            SuppliedStatements(keysets[:1], releases[:1], jwks, origin=contact),
-            SuppliedStatements(keysets, releases, jwks, origin=contact),
+            SuppliedStatements(keysets[:1], releases[:1], jwks),
+            SuppliedStatements(keysets, releases, jwks),
         )
 
 

@@ -42,11 +42,10 @@ from cardsign.trust import (
     KeysAnchor,
     Policy,
     SuppliedStatements,
-    TofuAnchor,
     TransientStates,
     TrustedIssuer,
 )
-from cardsign.urls import JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import NotTrusted, Report, VerdictCache, reach_verdict
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum
@@ -548,61 +547,6 @@ def test_a_jwks_anchor_without_its_url(tides: Site, status: str | None) -> None:
     assert tides.paths() == [CANONICAL, "/keys.json"]
 
 
-def test_first_contact_is_with_the_keyset(tides: Site) -> None:
-    """What is met is kept, and said once; the JWK Set beside it is not looked at."""
-    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
-    one = verifier(tides, TofuAnchor())
-    report = looked(one)
-    assert (report.verdict, codes(report.reasons)) == ("trusted", ["trust.tofu_first"])
-    assert JWKS_PATH not in tides.paths()
-    one.clock.pass_by(301)
-    assert codes(looked(one).reasons) == []
-
-
-def test_first_contact_with_bare_keys(tides: Site) -> None:
-    """Only where there is no statement; another key later is a changed one."""
-    for path in (RELEASE_PATH, at(1, 1)):
-        del tides.documents[path]
-    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
-    one = verifier(tides, TofuAnchor(), freshness="waived")
-    report = looked(one)
-    assert (report.verdict, "trust.tofu_first" in codes(report.reasons)) == ("trusted", True)
-    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
-    tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
-    one.clock.pass_by(301)
-    report = looked(one)
-    assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "trust.key_changed")
-
-
-def test_no_answer_is_no_absence(tides: Site) -> None:
-    """Who hides the statements behind a 503 does not make us take bare keys."""
-    tides.broken.update(dict.fromkeys([RELEASE_PATH, at(1, 1)], "503 No"))
-    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
-    report = looked(verifier(tides, TofuAnchor(), freshness="waived"))
-    assert report.verdict == "indeterminate"
-    assert JWKS_PATH not in tides.paths()
-
-
-def test_a_mirror_introduces_nobody(tides: Site) -> None:
-    """First contact is with the card's own origin (threat 20)."""
-    one = verifier(tides, TofuAnchor())
-    mirrored = f"https://mirror.example{CANONICAL}"
-    report = one.discoverer.examine(mirrored, expect=Issuer("tides"))
-    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "trust.no_first_contact")
-    assert set(tides.names) == {"mirror.example"}
-
-
-def test_what_was_handed_over_makes_no_first_contact(tides: Site) -> None:
-    """A forged statement in a file is not met because others came from the issuer's origin."""
-    rotated(tides)
-    forged = peer.keyset(issuer="tides.example", exp=peer.T0 + 91 * DAY)
-    one = verifier(tides, TofuAnchor())
-    met = one.discoverer.look_up(HOST, supplied=SuppliedStatements((forged,)))
-    assert codes(met.report.reasons)[0] == "trust.no_first_contact"
-    assert one.known().first_contact is None
-    assert looked(one).verdict == "trusted"
-
-
 def test_statements_at_hand_go_along(tides: Site) -> None:
     """Under a keyset anchor they are evidence as any other."""
     second = rotated(tides)
@@ -611,13 +555,6 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
     assert looked(one).verdict == "indeterminate"
     met = one.discoverer.look_up(HOST, supplied=SuppliedStatements((second,)))
     assert met.report.verdict == "trusted"
-
-
-def test_first_contact_needs_a_memory(tides: Site) -> None:
-    """Without one every contact would be the first."""
-    one = verifier(tides, TofuAnchor(), memory=NO_STATES)
-    assert looked(one).verdict == "indeterminate"
-    assert tides.paths() == [CANONICAL]
 
 
 # ------------------------------------------------------------------ never stale

@@ -34,7 +34,6 @@ from cardsign.trust import (
     KeysetAnchor,
     Limits,
     Refreshed,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
@@ -155,40 +154,6 @@ def test_a_key_set_that_is_not_had(
     found = brought(JwksAnchor(f"{HOME}/keys"), ask, jwks=remembered)
     assert [reason.code for reason in found.reasons] == [code]
     assert found.supplied.untrusted_jwks is None
-
-
-FIRST_CONTACTS: dict[str, tuple[dict[str, bytes | str], str, bool]] = {
-    "nothing but keys": ({}, HOME, True),
-    "a keyset": (statements(), HOME, False),
-    "a keyset that gives no answer": (
-        {HOME + KEYSET_PATH.format(epoch=1, version=1): "503"},
-        HOME,
-        False,
-    ),
-    "a release without its keyset": ({HOME + RELEASE_PATH: release(FIRST)}, HOME, False),
-    "a mirror": ({}, "https://mirror.example", False),
-}
-
-
-@pytest.mark.parametrize(("site", "contact", "bare"), FIRST_CONTACTS.values(), ids=FIRST_CONTACTS)
-def test_bare_keys_are_met_where_there_is_no_keyset(
-    site: dict[str, bytes | str], contact: str, bare: bool
-) -> None:
-    """And where that was said by the card's own origin (threat 20)."""
-    ask = Answers({**site, f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
-    found = brought(TofuAnchor(), ask, contact=contact)
-    assert (found.supplied.untrusted_jwks is not None) is bare
-    assert (f"{HOME}/.well-known/jwks.json" in ask.asked) is bare
-
-
-def test_who_was_met_is_asked_as_he_was_met() -> None:
-    """By his keyset from then on; bare keys are asked for to see whether they changed."""
-    pin = KeysetId(1, 1, read_keyset(FIRST).digest)
-    ask = Answers(statements())
-    assert brought(TofuAnchor(), ask, first_contact=pin).supplied.untrusted_keysets == (FIRST,)
-    bare = Answers({**statements(), f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
-    assert brought(TofuAnchor(), bare, jwks=KEYS).supplied.untrusted_keysets == ()
-    assert bare.asked == [f"{HOME}/.well-known/jwks.json"]
 
 
 # ------------------------------------------------------------------ refreshes

@@ -177,7 +177,6 @@ def _by_policy(
         untrusted_releases=tuple(base64.b64decode(one) for one in brought.get("releases", ())),
         untrusted_jwks=base64.b64decode(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
-        origin=brought.get("contact"),
     )
     memory: cardsign.IssuerStates = NO_STATES
     if base["memory"] == "fresh":

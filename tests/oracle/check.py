@@ -165,7 +165,8 @@ def corpus_faults(
         ):
             faults.append(f"the inputs of {name} are not those that they were")
     kinds = {(case.attack, case.kind) for case in now.values()}
-    for attack in {was["attack"] for was in old.values()}:
+    gone = {was["attack"] for was in old.values()} - {case.attack for case in now.values()}
+    for attack in {was["attack"] for was in old.values()} - gone:  # a whole one has its entries
         had = {was["told"].partition(" ")[0] for was in old.values() if was["attack"] == attack}
         faults += [f"attack {attack} has no {kind}" for kind in had if (attack, kind) not in kinds]
     unknown = [name for name in excused if "/" not in name]
@@ -189,7 +190,7 @@ def joined_codes(
             entry = excused.get(name)
             if entry and entry.new != GONE:
                 for code, now in _paired(was["told"], entry.new):
-                    if code not in known:
+                    if code not in known and now != "-":
                         became.setdefault(now, set()).add(code)
             for code in _codes(was["told"]):
                 if code in renamed or code in known:

@@ -45,8 +45,16 @@ DIGESTS = {
 }
 ATTACKS = recorded("attacks")
 CASES = list(adapter.attack_cases())
+HELD_CASES = [(case, inner) for case, inner in CASES if case.id in ATTACKS]
 MUTATED = recorded("mutated")
-NUMBERED = [(name, at) for name, lines in MUTATED["outcomes"].items() for at in range(len(lines))]
+#: Bases whose policies begin a first contact, which no policy can any more (F5).
+GONE_BASES = {"059-first-use-met", "120-first-contact-bare"}
+NUMBERED = [
+    (name, at)
+    for name, lines in MUTATED["outcomes"].items()
+    if name not in GONE_BASES
+    for at in range(len(lines))
+]
 WORLDS = list(recorded("simulation"))
 SAMPLED_WORLDS = WORLDS if ALL else ["5"]  # a quick one
 
@@ -77,7 +85,9 @@ def test_no_codes_were_joined_that_an_attack_tells_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "inner"), CASES[::97], ids=[f"attack-{case.id}" for case, _ in CASES[::97]]
+    ("case", "inner"),
+    HELD_CASES[::97],
+    ids=[f"attack-{case.id}" for case, _ in HELD_CASES[::97]],
 )
 def test_a_sample_of_attacks(case: AttackCase, inner: Any) -> None:
     """All of them are compared where they are run; these show that the comparison can be made."""

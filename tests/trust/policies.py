@@ -13,7 +13,7 @@ def policy_text(
     *members: str,
     name: str = "acme",
     origins: str = '["https://a.example"]',
-    anchor: str = "tofu = true",
+    anchor: str = 'jwks = "https://a.example/k"',
 ) -> str:
     """One issuer: header on line 2, its members from line 5, the anchor's header behind them."""
     lines = ["format = 1", "[[issuer]]", f'name = "{name}"', f"origins = {origins}", *members]

@@ -15,7 +15,6 @@ from cardsign.trust import (
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    TofuAnchor,
     TrustedIssuer,
 )
 from tests.jose.statement_making import key
@@ -60,7 +59,6 @@ DIFFERENT: dict[str, Callable[[], Anchor]] = {
     "a root set with another threshold": lambda: root(2, ("x", "ann"), ("y", "bob")),
     "a root set with another holder": lambda: root(1, ("x", "ann"), ("y", "eve")),
     "a root set with one key less": lambda: root(1, ("x", "ann")),
-    "first contact": TofuAnchor,
 }
 
 
@@ -82,7 +80,10 @@ SAME: dict[str, tuple[Callable[[], Anchor], Callable[[], Anchor]]] = {
         lambda: root(1, ("x", "ann"), ("y", "bob")),
         lambda: root(1, ("y", "bob"), ("x", "ann")),
     ),
-    "first contact": (TofuAnchor, TofuAnchor),
+    "one URL": (
+        lambda: JwksAnchor("https://a.example/k"),
+        lambda: JwksAnchor("https://a.example/k"),
+    ),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,9 +24,8 @@ from cardsign.trust import (
     Limits,
     ReleaseFloor,
     RollbackFloor,
-    TofuAnchor,
 )
-from tests.jose.statement_making import DAY, NOW, T0, entry, key, quorum, thumbprint
+from tests.jose.statement_making import DAY, NOW, T0, entry, key, thumbprint
 from tests.trust.establishing import (
     ORIGIN,
     Notebook,
@@ -41,7 +39,6 @@ from tests.trust.establishing import (
 from tests.trust.histories import after, digest_of, keyset, opened, release
 
 JWKS_URL = f"{ORIGIN}/jwks.json"
-TOFU = TofuAnchor()
 
 
 def later(seconds: float) -> datetime:
@@ -90,7 +87,7 @@ def test_pinned_keys_are_all_there_is(one: bytes) -> None:
     plain = stand(pinned)
     laden = stand(
         pinned, [one, b"junk"], [release(one)], memo=memo,
-        untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL, origin=ORIGIN,
+        untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL,
     )  # fmt: skip
     assert laden == plain
     assert [(k.public.thumbprint, k.holder, k.signs_cards) for k in laden.keys] == [
@@ -188,7 +185,7 @@ def test_a_key_set_beside_a_keyset_anchor_brings_no_trust(anchor: KeysetAnchor, 
     assert standing.offered is not None
     assert standing.offered.find(thumbprint("eve")) is not None
 
-    without = stand(anchor, [], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL, origin=ORIGIN)
+    without = stand(anchor, [], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL)
     assert (without.keys, without.has_source) == ((), False)
     assert codes(without.blocks) == ["trust.no_keys"]
 
@@ -560,133 +557,6 @@ def test_two_lawful_successors_block(anchor: KeysetAnchor, one: bytes, two: byte
     assert number(stand(anchor, [one, two, *further])) == (1, 2)
 
 
-# ------------------------------------------------------------------ first contact
-
-
-def test_first_contact_keeps_the_keyset(one: bytes, two: bytes) -> None:
-    """Its pin, from which everything follows; said once."""
-    memo = Notebook(blank(TOFU))
-
-    first = stand(TOFU, [two, one], [release(two)], memo=memo, origin=ORIGIN)
-    assert (number(first), codes(first.notes)) == ((1, 2), ["trust.tofu_first"])
-    assert memo.known is not None
-    assert memo.known.first_contact == pin_of(one)
-    again = stand(TOFU, memo=memo)
-    assert (number(again), again.notes) == ((1, 2), ())
-
-
-NO_CONTACTS: dict[str, str | None] = {
-    "nobody says from where": None,
-    "from a mirror": "https://mirror.example",
-    "over http": "http://tides.example",
-    "from another port": "https://tides.example:8443",
-    "from what is no origin": "tides.example",
-}
-
-
-@pytest.mark.parametrize("contact", NO_CONTACTS.values(), ids=NO_CONTACTS)
-def test_no_first_contact(one: bytes, contact: str | None) -> None:
-    """Only with the card's own origin, over TLS (threat 20)."""
-    memo = Notebook(blank(TOFU))
-
-    standing = stand(TOFU, [one], memo=memo, origin=contact, untrusted_jwks=jwks("ann"))
-    assert (standing.has_source, memo.kept) == (False, [])
-    assert codes(standing.blocks) == ["trust.no_first_contact"]
-
-
-def test_no_first_contact_without_places_or_memory(one: bytes) -> None:
-    """An issuer of anywhere has no own origin, and who forgets meets him each time anew."""
-    anywhere = stand(TOFU, [one], origin=ORIGIN, places=None)
-    assert codes(anywhere.blocks) == ["trust.no_first_contact"]
-    forgetful = stand(TOFU, [one], origin=ORIGIN, memo=Notebook(None))
-    assert codes(forgetful.blocks) == ["trust.no_first_contact"]
-
-
-def test_no_first_contact_over_http_even_with_a_place_that_is(one: bytes) -> None:
-    """Anybody on the way could be met."""
-    plain = "http://tides.example"
-
-    standing = stand(TOFU, [one], origin=plain, places=plain)
-    assert codes(standing.blocks) == ["trust.no_first_contact"]
-
-
-def test_first_contact_with_a_part_of_an_origin(one: bytes) -> None:
-    """The origin is that of the place."""
-    standing = stand(TOFU, [one], origin=ORIGIN, places=f"{ORIGIN}/berth")
-
-    assert number(standing) == (1, 1)
-
-
-FIRSTS_REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
-    "not signed by its own root": (lambda: keyset("ann", "eve"), "statement.unsigned"),
-    "of the future": (lambda: keyset("ann", "bob", iat=T0 + 301), "statement.not_yet"),
-    "unreadable": (lambda: b"{}", "statement.shape"),
-}
-
-
-@pytest.mark.parametrize(("made", "code"), FIRSTS_REFUSED.values(), ids=FIRSTS_REFUSED)
-def test_a_keyset_that_cannot_be_believed_is_no_contact(
-    made: Callable[[], bytes], code: str
-) -> None:
-    """Nor are bare keys taken in its place: there is a keyset (threats 16, 20)."""
-    memo = Notebook(blank(TOFU))
-    standing = stand(TOFU, [made()], memo=memo, origin=ORIGIN, untrusted_jwks=jwks("ann"))
-
-    assert (standing.has_source, memo.kept) == (False, [])
-    if code != "statement.shape":
-        assert codes(standing.notes) == [code]
-    sound = stand(TOFU, [made(), keyset("ann", "bob", iat=T0 - 1)], origin=ORIGIN)
-    assert number(sound) == (1, 1)
-    assert code in codes(sound.notes)
-
-
-def test_first_contact_with_bare_keys() -> None:
-    """Where there is no keyset; a rotation then needs a person."""
-    memo = Notebook(blank(TOFU))
-
-    first = stand(TOFU, memo=memo, origin=ORIGIN, untrusted_jwks=jwks("ann"))
-    assert (names(first, "ann"), codes(first.notes)) == ({"ann"}, ["trust.tofu_first"])
-    changed = stand(TOFU, memo=memo, origin=ORIGIN, untrusted_jwks=jwks("bob"))
-    assert names(changed, "ann", "bob") == {"ann"}
-    assert changed.offered is not None
-    assert len(memo.kept) == 1
-
-
-def test_a_keyset_is_not_taken_in_place_of_bare_keys(one: bytes) -> None:
-    """Once met, the anchor is what was met."""
-    memo = Notebook(blank(TOFU))
-    stand(TOFU, memo=memo, origin=ORIGIN, untrusted_jwks=jwks("ann"))
-
-    standing = stand(TOFU, [one], memo=memo, origin=ORIGIN)
-    assert (number(standing), names(standing, "ann", "card")) == (None, {"ann"})
-
-
-def test_no_keys_are_no_contact() -> None:
-    """An empty set, a broken one or none at all is nothing to be kept."""
-    for came in (jwks(), b"{}", None):
-        memo = Notebook(blank(TOFU))
-        standing = stand(TOFU, memo=memo, origin=ORIGIN, untrusted_jwks=came)
-        assert codes(standing.blocks) == ["trust.no_first_contact"]
-        assert memo.kept == []
-
-
-def test_a_first_contact_that_cannot_be_kept_is_none(one: bytes) -> None:
-    """Or it would be the first again tomorrow, with somebody else."""
-    with pytest.raises(FileFault):
-        stand(TOFU, [one], memo=Notebook(blank(TOFU), pages=0), origin=ORIGIN)
-
-
-def test_another_history_after_first_contact_is_not_believed(one: bytes) -> None:
-    """The pin of the first contact is an anchor like any other; to forget it is a person's act."""
-    memo = Notebook(blank(TOFU, first_contact=pin_of(one)))
-    stranger = keyset("eve", root=quorum(1, "eve"))
-
-    standing = stand(TOFU, [stranger], memo=memo, origin=ORIGIN)
-    assert codes(standing.blocks) == ["trust.no_keys"]
-    assert codes(standing.notes) == ["statement.anchor"]
-    assert number(stand(TOFU, [stranger], origin=ORIGIN)) == (1, 1)
-
-
 # ------------------------------------------------------------------ no anchor weakens
 
 ANCHORS: dict[str, Anchor] = {
@@ -700,7 +570,7 @@ ANCHORS: dict[str, Anchor] = {
 def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
     """Everything that another anchor would take comes along, and no key is accepted."""
     standing = stand(
-        source, [one], [release(one)], origin=ORIGIN, untrusted_jwks=jwks("ann"),
+        source, [one], [release(one)], untrusted_jwks=jwks("ann"),
         jwks_url=f"{ORIGIN}/other.json",
     )  # fmt: skip
 

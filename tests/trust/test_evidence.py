@@ -1,13 +1,11 @@
-"""Statements from two places: everything of both, and of where they are from what both say."""
+"""Statements from two places: everything of both."""
 
 from __future__ import annotations
 
-import pytest
-
 from cardsign.trust import NO_STATEMENTS, SuppliedStatements
 
-HOME, MIRROR = "https://tides.example", "https://mirror.example"
-FETCHED = SuppliedStatements((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks", HOME)
+HOME = "https://tides.example"
+FETCHED = SuppliedStatements((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks")
 HANDED = SuppliedStatements((b"k2",), (b"r2",))
 
 
@@ -18,21 +16,6 @@ def test_statements_of_both() -> None:
     assert (both.untrusted_jwks, both.jwks_url) == (b"jwks", f"{HOME}/jwks")
     other = FETCHED.joined(SuppliedStatements(untrusted_jwks=b"other"))
     assert (other.untrusted_jwks, other.jwks_url) == (b"other", None)
-
-
-CONTACTS = {
-    "both from there": (SuppliedStatements((b"k2",), origin=HOME), HOME),
-    "one from a mirror": (SuppliedStatements((b"k2",), origin=MIRROR), None),
-    "one from a file": (HANDED, None),
-    "nothing else": (NO_STATEMENTS, HOME),
-}
-
-
-@pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
-def test_where_it_is_from(other: SuppliedStatements, contact: str | None) -> None:
-    """First contact needs an origin from which all of it came (threat 20)."""
-    assert FETCHED.joined(other).origin == contact
-    assert other.joined(FETCHED).origin == contact
 
 
 def test_nothing_beside_something_is_something() -> None:

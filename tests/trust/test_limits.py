@@ -23,12 +23,12 @@ from cardsign.trust import (
     KeysAnchor,
     Limits,
     Policy,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
 
+ANCHOR = JwksAnchor("https://tides.example/keys")
 ALLOWED: dict[str, dict[str, Any]] = {
     "as they are": {},
     "the highest": {
@@ -78,7 +78,7 @@ def test_limits_that_no_policy_may_set(limits: dict[str, Any]) -> None:
 
 def test_every_word_of_a_policy_is_in_its_digest() -> None:
     """A verdict under one policy is none under another."""
-    plain = TrustedIssuer("tides", TofuAnchor(), (parse_place("https://tides.example"),))
+    plain = TrustedIssuer("tides", ANCHOR, (parse_place("https://tides.example"),))
     changes: list[dict[str, Any]] = [
         {"name": "lamp"},
         {"anchor": JwksAnchor("https://tides.example/jwks.json")},
@@ -167,18 +167,18 @@ ALGORITHMS_OF_NOBODY = [
 def test_algorithms_that_nobody_may_accept(algorithms: tuple[str, ...]) -> None:
     """HS* never, whatever the policy says."""
     with pytest.raises(UsageFault, match="ES256"):
-        TrustedIssuer("tides", TofuAnchor(), None, algorithms=algorithms)
+        TrustedIssuer("tides", ANCHOR, None, algorithms=algorithms)
 
 
 def test_algorithms_that_are_named_may_count() -> None:
     """The ten of decision E11, or fewer by name."""
-    named = TrustedIssuer("tides", TofuAnchor(), None, algorithms=("ES256", "EdDSA"))
+    named = TrustedIssuer("tides", ANCHOR, None, algorithms=("ES256", "EdDSA"))
 
     assert named.algorithms == ("ES256", "EdDSA")
-    narrowed = TrustedIssuer("tides", TofuAnchor(), None, algorithms=("ES256", "RS256"))
+    narrowed = TrustedIssuer("tides", ANCHOR, None, algorithms=("ES256", "RS256"))
     assert narrowed.algorithms == ("ES256", "RS256")
     by_default = "ES256 ES384 ES512 EdDSA RS256 RS384 RS512 PS256 PS384 PS512"
-    assert TrustedIssuer("tides", TofuAnchor(), None).algorithms == tuple(by_default.split())
+    assert TrustedIssuer("tides", ANCHOR, None).algorithms == tuple(by_default.split())
 
 
 def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:
@@ -186,4 +186,4 @@ def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:
     kid = key("ann").public.kid
 
     assert harbour.pinned_elsewhere(kid, None)
-    assert not Policy((TrustedIssuer("tides", TofuAnchor(), None),)).pinned_elsewhere(kid, None)
+    assert not Policy((TrustedIssuer("tides", ANCHOR, None),)).pinned_elsewhere(kid, None)

@@ -18,9 +18,9 @@ from cardsign.trust import (
     Expectation,
     Holder,
     Issuer,
+    JwksAnchor,
     KeysAnchor,
     Policy,
-    TofuAnchor,
     TrustedIssuer,
 )
 from cardsign.urls import Place, parse_place
@@ -161,7 +161,11 @@ def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
     ids = range(2000)
     policy = Policy(
         tuple(
-            TrustedIssuer(f"n{n}", TofuAnchor(), (parse_place(f"https://a.example/{n}/"),))
+            TrustedIssuer(
+                f"n{n}",
+                JwksAnchor("https://tides.example/jwks.json"),
+                (parse_place(f"https://a.example/{n}/"),),
+            )
             for n in ids
         )
     )

@@ -28,7 +28,6 @@ from cardsign.trust import (
     Limits,
     Lines,
     Policy,
-    TofuAnchor,
     TrustedIssuer,
     parse_policy,
     read_policy,
@@ -122,7 +121,6 @@ def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     )
     url = "https://a.example/.well-known/jwks.json"
     assert only(policy_text(anchor=f'jwks = "{url}"')).anchor == JwksAnchor(url)
-    assert only(policy_text(anchor="tofu = true")).anchor == TofuAnchor()
     keys = f'[{{ holder = "publisher", public = {public(alice)} }}, {{ public = {public(bob)} }}]'
     anchor = only(policy_text('require = ["publisher"]', anchor=f"keys = {keys}")).anchor
     assert isinstance(anchor, KeysAnchor)
@@ -151,7 +149,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         "did you mean 'epoch'?",
     ),
     "a member under the wrong header": (
-        policy_text(anchor='tofu = true\nrequire = ["ann"]'),
+        policy_text(anchor='jwks = "https://a.example/k"\nrequire = ["ann"]'),
         8,
         "'require' is no member of [issuer.anchor]",
     ),
@@ -210,11 +208,11 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a time in words": ('format = 1\n[limits]\nskew = "5 min"', 3, '"5m"'),
     "no anchor": (policy_text(anchor=""), 6, "found none"),
     "two anchors": (
-        policy_text(anchor='tofu = true\njwks = "https://a.example/k"'),
-        6,
-        "found jwks and tofu",
+        policy_text(anchor='keys = []\njwks = "https://a.example/k"'),
+        7,
+        "at least one",
     ),
-    "tofu that is false": (policy_text(anchor="tofu = false"), 7, "expected true"),
+    "an anchor that went": (policy_text(anchor="tofu = true"), 7, "'tofu' is no member"),
     "a short digest": (
         policy_text(anchor='keyset = { epoch = 1, version = 1, digest = "00" }'),
         7,
@@ -610,9 +608,9 @@ require = ["ann", "ann"]
 name = "lamp"
 origins = ["https://lamp.example"]
 [issuer.anchor]
-tofu = true
 jwks = "https://lamp.example/keys"
-"""
+keyset = { epoch = 1, version = 1, digest = "%s" }
+""" % ("0" * 64)
 FOUND_AT_ONCE = [
     (3, "at most 3600"),
     (5, "a letter or digit first"),
@@ -623,7 +621,7 @@ FOUND_AT_ONCE = [
     (14, "'ann' stands here twice"),
     (15, "found none"),
     (17, "two issuers have the name 'lamp'"),
-    (19, "found jwks and tofu"),
+    (19, "found jwks and keyset"),
 ]
 
 

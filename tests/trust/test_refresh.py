@@ -178,7 +178,6 @@ def test_everything_after_the_pin_is_brought_home() -> None:
     brought = ask(site, pin_of(chain[0]))
     assert held(brought, pin_of(chain[0])) == "1.4"
     assert len(brought.supplied.untrusted_releases) == 1
-    assert brought.supplied.origin == HOME
     assert (brought.reasons, brought.again_after) == ((), REFRESH_INTERVAL)
 
 

@@ -16,7 +16,6 @@ from cardsign.trust import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    TofuAnchor,
     TrustedIssuer,
     resolve_remembered,
 )
@@ -73,10 +72,9 @@ def test_until_when() -> None:
 
 def test_who_was_never_met() -> None:
     """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
-    for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
-        enrolled = TrustedIssuer("tides", one, ())
-        trust, alarms = resolve_remembered(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
-        assert (codes(alarms), trust.deadlines) == ([expected], ())
+    enrolled = TrustedIssuer("tides", anchor(), ())
+    trust, alarms = resolve_remembered(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
+    assert (codes(alarms), trust.deadlines) == (["trust.no_keys"], ())
     keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
     pinned = TrustedIssuer("tides", keys, (), freshness="waived")
     assert resolve_remembered(pinned, Limits(), IssuerState.begin(pinned), now=NOW)[1] == ()

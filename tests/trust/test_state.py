@@ -24,13 +24,13 @@ from cardsign.trust import (
     MAX_PASSED,
     DirectoryStates,
     IssuerState,
+    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     RollbackFloor,
     SuppliedStatements,
-    TofuAnchor,
     TrustedIssuer,
     resolve_issuer,
     rollback_floor,
@@ -111,7 +111,6 @@ def test_everything_comes_back(
         signed_release(first, "rel"),
         T0 + 5,
         jwks,
-        pin_of(first),
         (KeysetId(1, 7, "1" * 64),),
         ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
@@ -177,17 +176,6 @@ def test_a_lock_begins_a_memory(
     assert state.as_floor() == RollbackFloor()
 
 
-def test_first_contact_is_made_once(tmp_path: Path) -> None:
-    """Under `tofu` a lock begins nothing: whoever answers now would be believed."""
-    met = TrustedIssuer("tides", TofuAnchor(), PLACES)
-    memory = DirectoryStates(tmp_path / "state")
-
-    assert refusal(memory, locked_at(met, RollbackFloor())).code == "state.missing"
-    memory.begin(met, blank(met))
-    with memory.of(met) as state:
-        assert state == blank(met)
-
-
 def test_forgetting(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """Afterwards it is missing; there is nothing to forget twice."""
     memory.begin(tides, blank(tides))
@@ -236,7 +224,6 @@ CORRUPT: dict[str, dict[str, Any]] = {
     "keys that are none": {"jwks": {"keys": [{}], "skipped": []}},
     "a key that is no object": {"jwks": {"keys": [1], "skipped": []}},
     "a skipped key that is none": {"jwks": {"keys": [], "skipped": [["a"]]}},
-    "a contact that is none": {"first_contact": "x"},
     "a card that is no URL": {"cards": ["https://tides.example/../card.json"]},
     "a card that is spelt otherwise": {"cards": ["https://tides.example:443/card.json"]},
     "a card that is no text": {"cards": [1]},
@@ -481,13 +468,13 @@ def test_the_order_of_origins_says_nothing(memory: DirectoryStates, tides: Trust
     assert memory.recall(replace(tides, places=places[::-1])) == blank(one)
 
 
-@pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "first contact"])
+@pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "a URL of keys"])
 def test_other_origins_inherit_nothing(
     memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, pinned: bool
 ) -> None:
     """Whoever was met elsewhere is nobody here; the place is all that vouched for him (S1)."""
-    met = tides if pinned else replace(tides, anchor=TofuAnchor())
-    memory.begin(met, blank(met, keyset=first, first_contact=pin_of(first)))
+    met = tides if pinned else replace(tides, anchor=JwksAnchor("https://tides.example/k"))
+    memory.begin(met, blank(met, keyset=first))
     moved = replace(met, places=(parse_place("https://evil.example"),))
 
     fault = refusal(memory, moved)
@@ -498,7 +485,7 @@ def test_other_origins_inherit_nothing(
         memory.begin(moved, blank(moved))
     if pinned:  # what the same keyset vouches for is taken over, when a person says so
         assert memory.adopt(moved)
-        assert memory.recall(moved) == blank(moved, keyset=first, first_contact=pin_of(first))
+        assert memory.recall(moved) == blank(moved, keyset=first)
     else:
         with pytest.raises(StateFault, match=r"state\.other_anchor"):
             memory.adopt(moved)
@@ -571,23 +558,23 @@ RACER = """
 import sys
 from pathlib import Path
 from cardsign.statements import KeysetId
-from cardsign.trust import DirectoryStates, TrustedIssuer, TofuAnchor
+from cardsign.trust import DirectoryStates, JwksAnchor, TrustedIssuer
 from dataclasses import replace
 
 memory = DirectoryStates(Path(sys.argv[1]), patience=60)
-entry = TrustedIssuer("tides", TofuAnchor(), ())
+entry = TrustedIssuer("tides", JwksAnchor("https://tides.example/k"), ())
 for _ in range(int(sys.argv[2])):
     with memory.of(entry) as state:
         version = state.newest_iat + 1
         pin = KeysetId(1, version, "0" * 64)
-        memory.keep(entry, replace(state, newest_iat=version, first_contact=pin))
+        memory.keep(entry, replace(state, newest_iat=version, passed=(pin,)))
         print(version)
 """
 
 
 def test_racing_processes_lose_nothing(memory: DirectoryStates) -> None:
     """Each sees what the one before has kept: no number is given out twice, none is lower."""
-    met = TrustedIssuer("tides", TofuAnchor(), ())
+    met = TrustedIssuer("tides", JwksAnchor("https://tides.example/k"), ())
     memory.begin(met, blank(met))
     command = [sys.executable, "-c", RACER, str(memory.path), "15"]
     racers = [
@@ -599,4 +586,4 @@ def test_racing_processes_lose_nothing(memory: DirectoryStates) -> None:
     assert sorted(itertools.chain(*seen)) == list(range(1, 61))
     known = memory.find("", "tides")
     assert known is not None
-    assert known.first_contact == KeysetId(1, 60, "0" * 64)
+    assert known.passed == (KeysetId(1, 60, "0" * 64),)

@@ -13,10 +13,10 @@ from cardsign.trust import (
     MAX_CARDS,
     NO_STATES,
     IssuerState,
+    JwksAnchor,
     Policy,
     ReleaseFloor,
     RollbackFloor,
-    TofuAnchor,
     TransientStates,
 )
 from cardsign.urls import parse_place
@@ -24,7 +24,7 @@ from tests.jose.statement_making import T0
 from tests.trust.establishing import enrolled, pin_of
 from tests.trust.histories import after, digest_of, keyset, release
 
-TIDES = enrolled(TofuAnchor())
+TIDES = enrolled(JwksAnchor("https://tides.example/jwks.json"))
 BLANK = IssuerState.begin(TIDES)
 
 

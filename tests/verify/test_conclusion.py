@@ -23,8 +23,6 @@ from cardsign.trust import (
     Policy,
     RollbackFloor,
     SuppliedStatements,
-    TofuAnchor,
-    TransientStates,
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
@@ -240,23 +238,6 @@ def test_what_blocks_is_not_waived(
     report = tides.says(**blocked(tides))
     assert (report.verdict, report.card, report.valid_until) == ("indeterminate", None, None)
     assert codes(report)[0] == code
-
-
-def test_a_key_that_changes_after_first_contact_needs_a_person() -> None:
-    """Nothing proves that it is the issuer's; to forget him is to meet him anew."""
-    tides = Tides(anchor=TofuAnchor(), freshness="waived")
-
-    def met(name: str) -> tuple[str, str]:
-        jwks = JwkSet.of([key(name).public]).to_bytes()
-        more = {"origin": ORIGIN, "untrusted_jwks": jwks}
-        report = tides.says(card_of(name), keysets=[], releases=[], more=more)
-        return report.verdict, codes(report)[0]
-
-    assert met("card") == ("trusted", "trust.freshness_waived")
-    assert met("card") == ("trusted", "trust.freshness_waived")
-    assert met("card2") == ("untrusted", "trust.key_changed")
-    tides.memory = TransientStates()
-    assert met("card2") == ("trusted", "trust.freshness_waived")
 
 
 OUTDATED: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
