@@ -6,6 +6,7 @@ matters who made them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -14,17 +15,26 @@ from semver import Version
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
-from cardsign.card.interfaces import Interface, current_interfaces
-from cardsign.card.security import Scheme, requirements_of, schemes_of
+from cardsign.card.interfaces import Interface, interfaces_of
+from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
+from cardsign.card.security import (
+    SCHEME_TYPES,
+    Requirement,
+    Scheme,
+    requirements_of,
+    schemes_of,
+)
 from cardsign.card.values import (
     MAX_TOKEN,
     Json,
     append,
+    children_of,
     cut,
     elements_of,
     members_of,
     objects_in,
     pointer,
+    value_at,
 )
 from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas, listed
 from cardsign.urls import without_userinfo
@@ -44,10 +54,33 @@ MAX_PAIRS_OF_WAYS: Final = 100_000
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
+#: What clients of one A2A version read.
+A2aHalf: TypeAlias = Literal["1.0", "0.3"]
+_Members: TypeAlias = Mapping[str, Json]
+_Shape: TypeAlias = tuple[type, type]
 
 _Names: TypeAlias = tuple[str, ...]
 _DIRECTIONS: Final[dict[str, Direction]] = {"input_schema": "input", "output_schema": "output"}
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
+_HALVES: Final[tuple[A2aHalf, ...]] = ("1.0", "0.3")
+_REQUIRED_BY: Final[dict[A2aHalf, str]] = {"1.0": "securityRequirements", "0.3": "security"}
+_REQUIREMENTS: Final = ("security", "securityRequirements")
+_EXTENDED: Final = "extendedAgentCard"
+_OLD_EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
+#: By name: the types of a member, and of what stands in it.
+_SHAPES: Final[dict[str, _Shape]] = {
+    "supportedInterfaces": (list, dict),
+    "additionalInterfaces": (list, dict),
+    "capabilities": (dict, object),
+    "securitySchemes": (dict, object),
+    "defaultInputModes": (list, str),
+    "defaultOutputModes": (list, str),
+    "skills": (list, dict),
+}
+_EXTENSIONS_SHAPE: Final[dict[str, _Shape]] = {"extensions": (list, dict)}
+_SKILL_SHAPES: Final[dict[str, _Shape]] = {"inputModes": (list, str), "outputModes": (list, str)}
+_CALLED_BY: Final = frozenset({"url", "protocolBinding", "transport", "protocolVersion", "tenant"})
+_WRAPPERS: Final = frozenset(one.wrapper for one in SCHEME_TYPES)
 _SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
 # fmt: off
 _COMPARED: Final = frozenset({
@@ -153,20 +186,88 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
         JsonRefused: One of them is not one strict JSON object.
         CardRefused: One of them is ambiguous; as for :meth:`cardsign.card.Card.from_bytes`.
     """
-    old, new = Card.from_bytes(untrusted_old).document, Card.from_bytes(untrusted_new).document
-    schemes = schemes_of(old), schemes_of(new)
+    old, new = (_read(one) for one in (untrusted_old, untrusted_new))
     changed = {
-        name for name, one in schemes[0].items() if _scheme_changed(one, schemes[1].get(name))
+        half: frozenset(
+            name
+            for name, one in old.schemes[half].items()
+            if _scheme_changed(one, new.schemes[half].get(name))
+        )
+        for half in _HALVES
     }
     changes = [
-        *_others("", old, new, _WORDS, _COMPARED),
+        *_others("", old.document, new.document, _WORDS, _compared(old, new)),
+        *_misshapen("", old.document, new.document, _SHAPES),
         *_interfaces(old, new),
-        *_capabilities(old, new),
-        *_security(old, new, changed, ""),
-        *_schemes(*schemes),
-        *_skills(old, new, changed),
+        *_extensions(old, new),
     ]
-    return CardDiff(old.get("version"), new.get("version"), tuple(listed(changes)))
+    for half in _HALVES:
+        changes += _flags(old, new, half)
+        changes += _security(old, new, half, changed[half], (old.document, new.document), "")
+        changes += _schemes(old.schemes[half], new.schemes[half])
+    changes += [*_beside_schemes(old, new), *_skills(old, new, changed)]
+    versions = old.document.get("version"), new.document.get("version")
+    # What both halves of a card say is said once.
+    return CardDiff(*versions, tuple(listed(dict.fromkeys(changes))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A card as clients read it: its members have the schema's names, however they are spelled.
+
+    Of a card with the interfaces of both A2A versions, clients of each read one half.
+    """
+
+    document: Mapping[str, Json]
+    is_mixed: bool
+    schemes: Mapping[A2aHalf, Mapping[str, Scheme]]
+
+    def interfaces(self, *halves: A2aHalf) -> dict[tuple[str, ...], Interface]:
+        """Return the interfaces of some halves by what they are, the preferred one first."""
+        found = [one for one in interfaces_of(self.document) if one.written_in in halves]
+        found.sort(key=lambda one: one.member == "additionalInterfaces")
+        called: dict[tuple[str, ...], Interface] = {}
+        for one in found:
+            called.setdefault(_called(one), one)
+        return called
+
+    def requirements(self, owner: Mapping[str, Json], half: A2aHalf) -> list[Requirement]:
+        """Return what clients of one half see of the requirements of the card or of a skill."""
+        found = requirements_of(owner, self.schemes[half])
+        return [one for one in found if not self.is_mixed or one.tokens[0] == _REQUIRED_BY[half]]
+
+
+def _read(untrusted: bytes) -> _Read:
+    card = Card.from_bytes(untrusted)
+    document = respelled(card.document, CARD_1_0, CARD_0_3)
+    current, flat = schemes_of(document), schemes_of(document, flat_first=True)
+    return _Read(document, card.a2a_version == "mixed", {"1.0": current, "0.3": flat})
+
+
+def _compared(old: _Read, new: _Read) -> frozenset[str]:
+    """Return the members that others compare; two describe the 0.3 interfaces, if there are any."""
+    unread = set()
+    if all(one.document.get("url") is None for one in (old, new)):
+        unread.add("preferredTransport")
+    if not (old.interfaces("0.3") or new.interfaces("0.3")):
+        unread.add("protocolVersion")
+    return _COMPARED - unread
+
+
+def _misshapen(
+    path: str, old: Mapping[str, Json], new: Mapping[str, Json], shapes: Mapping[str, _Shape]
+) -> Iterator[Change]:
+    """Yield the members that differ and have the wrong JSON type in one of the cards."""
+    for name, (container, element) in shapes.items():
+        before, after = old.get(name), new.get(name)
+        for value in (before, after):
+            is_sound = value is None or (
+                isinstance(value, container)
+                and all(isinstance(one, element) for _, one in children_of(value))
+            )
+            if not is_sound and before != after:
+                how = "changed, and cannot be read in one of the cards"
+                yield Change("unclear", append(path, name), f"`{name}` {how}")
 
 
 def _semver(version: Json) -> Version | None:
@@ -206,15 +307,28 @@ def _identity(spiffe_id: Json) -> str | None:
 # ------------------------------------------------------------------ where and how it is called
 
 
-def _interfaces(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
-    before, after = (
-        {_called(one): (one.pointer, f"the interface {_shown(one)}") for one in found}
-        for found in map(current_interfaces, (old, new))
-    )
-    yield from _gone_and_new(before, after)
-    if before.keys() == after.keys() and list(before) != list(after):
-        path, said = next(iter(after.values()))
-        yield Change("additive", path, f"{said} is preferred now")
+def _interfaces(old: _Read, new: _Read) -> Iterator[Change]:
+    """What of each half is gone or new; a card of one half may become one of the other half."""
+    for half in _HALVES:
+        before, after = old.interfaces(half), new.interfaces(half)
+        kept = after if after or old.is_mixed else new.interfaces(*_HALVES)
+        known = before or old.interfaces(*_HALVES)
+        for key, one in before.items():
+            if key not in kept:
+                yield Change("breaking", one.pointer, f"the interface {_spoken(one)} was removed")
+        for key, one in after.items():
+            if key not in known:
+                yield Change("additive", one.pointer, f"the interface {_spoken(one)} is new")
+        if before and after and half == "0.3":
+            yield from _others("", _own_url(old), _own_url(new), frozenset(), frozenset())
+        if before.keys() == after.keys() and list(before) != list(after):
+            one = next(iter(after.values()))
+            yield Change("additive", one.pointer, f"the interface {_spoken(one)} is preferred now")
+        for key, one in after.items():
+            if key in before and "url" not in (one.member, before[key].member):
+                was = members_of(value_at(old.document, before[key].tokens[:-1]))
+                now = members_of(value_at(new.document, one.tokens[:-1]))
+                yield from _others(pointer(*one.tokens[:-1]), was, now, frozenset(), _CALLED_BY)
 
 
 def _gone_and_new(
@@ -229,26 +343,60 @@ def _gone_and_new(
             yield Change("additive", path, f"{said} is new")
 
 
+def _own_url(card: _Read) -> dict[str, Json]:
+    """Return whether a card has a `url`, which clients of A2A 0.3 begin with."""
+    return {"url": True} if card.document.get("url") is not None else {}
+
+
 def _called(one: Interface) -> tuple[str, ...]:
-    return tuple(repr(value) for value in (one.url, one.binding, one.tenant, one.version))
+    version = one.version
+    if isinstance(version, str):  # a patch number does not count (A2A 1.0 3.6)
+        version = ".".join(version.split(".")[:2])
+    return tuple(repr(value) for value in (one.url, one.binding, one.tenant, version))
 
 
-def _shown(one: Interface) -> str:
+def _spoken(one: Interface) -> str:
     spoken = f"{one.binding} {one.version or ''}".strip()
     return f"{spoken} at {without_userinfo(str(one.url))}"
 
 
-def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
-    before, after = members_of(old.get("capabilities")), members_of(new.get("capabilities"))
-    path = pointer("capabilities")
-    was, now = _flags(old, before), _flags(new, after)
-    effect: Effect
+def _flags(old: _Read, new: _Read, half: A2aHalf) -> Iterator[Change]:
+    """What clients of one half are offered."""
+    was, now = _offered(old, half), _offered(new, half)
     for name in dict.fromkeys((*was, *now)):
-        if was.get(name, False) != now.get(name, False):
-            effect = "additive" if now.get(name) else "breaking"
-            how = "is offered now" if now.get(name) else "is no longer offered"
-            yield Change(effect, append(path, name), f"`{name}` {how}")
-    there = append(path, "extensions")
+        before, after = was.get(name, ("", False)), now.get(name, ("", False))
+        if repr(before[1]) == repr(after[1]):
+            continue
+        path = after[0] or before[0]
+        if not (isinstance(before[1], bool) and isinstance(after[1], bool)):
+            yield Change("unclear", path, f"`{name}` changed")
+        elif after[1]:
+            yield Change("additive", path, f"`{name}` is offered now")
+        else:
+            yield Change("breaking", path, f"`{name}` is no longer offered")
+
+
+def _offered(card: _Read, half: A2aHalf) -> dict[str, tuple[str, Json]]:
+    """What is not false, with its place; the extended card by one name, wherever it stands."""
+    capabilities = members_of(card.document.get("capabilities"))
+    offered: dict[str, tuple[str, Json]] = {
+        name: (pointer("capabilities", name), value)
+        for name, value in capabilities.items()
+        if name != "extensions" and value not in (None, False)
+    }
+    if card.is_mixed and half == "0.3":
+        offered.pop(_EXTENDED, None)
+    for name in _OLD_EXTENDED if half == "0.3" or not card.is_mixed else ():
+        if (value := card.document.get(name)) not in (None, False):
+            offered.setdefault(_EXTENDED, (pointer(name), value))
+    return offered
+
+
+def _extensions(old: _Read, new: _Read) -> Iterator[Change]:
+    before, after = (members_of(one.document.get("capabilities")) for one in (old, new))
+    yield from _misshapen("/capabilities", before, after, _EXTENSIONS_SHAPE)
+    effect: Effect
+    there = pointer("capabilities", "extensions")
     known = _by(before.get("extensions"), "uri"), _by(after.get("extensions"), "uri")
     for uri in {**known[0], **known[1]}:
         place, one = known[1].get(uri) or known[0][uri]
@@ -292,29 +440,30 @@ def _holds_objects(value: Json) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
 
-def _flags(card: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[str, bool]:
-    """What is offered; the extended card by one name, which A2A 0.3 keeps elsewhere."""
-    found = {n: bool(v) for n, v in capabilities.items() if n != "extensions"}
-    for name in ("supportsExtendedAgentCard", "supportsAuthenticatedExtendedCard"):
-        if card.get(name):
-            found["extendedAgentCard"] = True
-    return found
-
-
 # ------------------------------------------------------------------ who may call it
 
 
 def _security(
-    old: Mapping[str, Json], new: Mapping[str, Json], changed: Set[str], path: str
+    old: _Read,
+    new: _Read,
+    half: A2aHalf,
+    changed: Set[str],
+    owners: tuple[_Members, _Members],
+    path: str,
 ) -> Iterator[Change]:
     """Hold each way in that the old one lists against those of the new one.
 
     A way in stays if the new one asks for no more than it: no other scheme, no other scope.
     """
-    place = append(path, "security" if "security" in new else "securityRequirements")
-    # Without a requirement everybody is let in.
-    ways_before, ways_after = map(_ways, (old, new))
-
+    member = _REQUIRED_BY[half] if new.is_mixed or old.is_mixed else ""
+    place = append(path, member or next((n for n in _REQUIREMENTS if n in owners[1]), "security"))
+    found = [card.requirements(one, half) for card, one in zip((old, new), owners, strict=True)]
+    # Without a requirement everybody is let in; who can meet one that cannot be read, nobody knows.
+    unread = [{repr(one.value) for one in each if _is_unread(one)} for each in found]
+    for how, differing in (("is new", unread[1] - unread[0]), ("went", unread[0] - unread[1])):
+        if differing:
+            yield Change("unclear", place, f"a requirement that cannot be read {how}")
+    ways_before, ways_after = map(_ways_in, found)
     known, same = ({frozenset(way.items()) for way in ways} for ways in (ways_before, ways_after))
 
     def stays(way: Mapping[str, frozenset[str]]) -> bool:
@@ -342,12 +491,17 @@ def _security(
             yield Change("additive", place, f"a caller with {said} is let in now")
 
 
-def _ways(owner: Mapping[str, Json]) -> list[dict[str, frozenset[str]]]:
+def _is_unread(one: Requirement) -> bool:
+    return one.problem is not None and not one.schemes
+
+
+def _ways_in(requirements: Sequence[Requirement]) -> list[dict[str, frozenset[str]]]:
     ways = [
         {name: frozenset(scopes) for name, scopes in one.schemes.items()}
-        for one in requirements_of(owner, {})
+        for one in requirements
+        if not _is_unread(one)
     ]
-    return ways or [{}]
+    return ways if requirements else [{}]
 
 
 def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Iterator[Change]:
@@ -361,6 +515,26 @@ def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Itera
             yield Change("breaking", where, f"scheme {name!r}: {how}")
         elif one.members != other.members:
             yield Change("wording", where, f"scheme {name!r} is described in other words")
+
+
+def _beside_schemes(old: _Read, new: _Read) -> Iterator[Change]:
+    """What a scheme says beside the form of 1.0, and schemes that cannot be read."""
+    before, after = (members_of(one.document.get("securitySchemes")) for one in (old, new))
+    for name in before.keys() & after.keys():
+        was, now, where = before[name], after[name], pointer("securitySchemes", name)
+        are_read = all(card.schemes["1.0"][name].type is not None for card in (old, new))
+        if not are_read and was != now:
+            yield Change("unclear", where, f"scheme {name!r}, which cannot be read, changed")
+        elif old.is_mixed and new.is_mixed and _forms_of(was) != _forms_of(now):
+            yield Change("unclear", where, f"scheme {name!r} is in the form of other clients")
+        elif isinstance(was, dict) and isinstance(now, dict) and "type" not in {**was, **now}:
+            yield from _others(where, was, now, frozenset(), _WRAPPERS)
+
+
+def _forms_of(scheme: Json) -> tuple[bool, bool]:
+    """Return in which forms a scheme is written: that of 0.3, that of 1.0."""
+    members = members_of(scheme)
+    return "type" in members, not _WRAPPERS.isdisjoint(members)
 
 
 def _way(way: Mapping[str, frozenset[str]]) -> str:
@@ -398,8 +572,9 @@ def _flattened(value: Mapping[str, Json], above: tuple[str, ...] = ()) -> dict[_
 
 
 def _skills(
-    old: Mapping[str, Json], new: Mapping[str, Json], changed: Set[str]
+    old_card: _Read, new_card: _Read, changed: Mapping[A2aHalf, Set[str]]
 ) -> Iterator[Change]:
+    old, new = old_card.document, new_card.document
     before, after = (_by(card.get("skills"), "id", "skill_id") for card in (old, new))
     come = {name: one for name, one in after.items() if name not in before}
     alike: dict[str, list[str]] = {}
@@ -411,13 +586,12 @@ def _skills(
     # A2A has no member for the mark, so a built card keeps it in our extension.
     kept = members_of(kept_of(old).get("skills"))
     announced = {name for name, one in kept.items() if members_of(one).get("deprecated") is True}
-    for what, member, default in _MODES:
-        if not before or any(not one.get(member) for _, one in before.values()):
-            yield from _modes(what, old.get(default), new.get(default), append("", default))
+    for what, _, default in _MODES:
+        yield from _modes(what, old.get(default), new.get(default), append("", default))
     for name, (place, skill) in before.items():
         path = append("", "skills") + place
         if name in after:
-            yield from _skill(old, new, skill, after[name], changed)
+            yield from _skill(old_card, new_card, skill, after[name], changed)
             for kind in _DIRECTIONS:
                 key = name, kind
                 yield from _contract(were.get(key, []), are.get(key, []), work)
@@ -457,20 +631,28 @@ def _words(skill: Mapping[str, Json]) -> str:
 
 
 def _skill(
-    old: Mapping[str, Json],
-    new: Mapping[str, Json],
+    old: _Read,
+    new: _Read,
     skill: Mapping[str, Json],
     found: tuple[str, Mapping[str, Json]],
-    changed: Set[str],
+    changed: Mapping[A2aHalf, Set[str]],
 ) -> Iterator[Change]:
     path, other = append("", "skills") + found[0], found[1]
-    yield from _others(path, skill, other, _SKILL_WORDS, _SKILL_COMPARED)
+    has_ids = "id" in skill and "id" in other
+    compared = _SKILL_COMPARED - {"skill_id"} if has_ids else _SKILL_COMPARED
+    yield from _others(path, skill, other, _SKILL_WORDS, compared)
+    yield from _misshapen(path, skill, other, _SKILL_SHAPES)
     for what, member, default in _MODES:
-        if skill.get(member) or other.get(member):
-            before, after = skill.get(member) or old.get(default), other.get(member)
-            yield from _modes(what, before, after or new.get(default), append(path, member))
-    if any(name in one for name in ("securityRequirements", "security") for one in (skill, other)):
-        yield from _security(skill, other, changed, path)
+        own = skill.get(member), other.get(member)
+        if own != (None, None):
+            before, after = (
+                card.document.get(default) if modes is None else modes
+                for card, modes in zip((old, new), own, strict=True)
+            )
+            yield from _modes(what, before, after, append(path, member))
+    if any(name in one for name in _REQUIREMENTS for one in (skill, other)):
+        for half in _HALVES:
+            yield from _security(old, new, half, changed[half], (skill, other), path)
 
 
 def _contract(
@@ -500,7 +682,10 @@ def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
 def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:
     """The objects of a list by what names them, each with its place in the list."""
     found: dict[str, tuple[str, Mapping[str, Json]]] = {}
+    counts: Counter[str] = Counter()
     for index, one in objects_in(value):
         name = next((str(one[n]) for n in names if isinstance(one.get(n), str)), f"#{index}")
-        found.setdefault(name, (append("", index), one))
+        counts[name] += 1
+        again = f"#{counts[name]}" if counts[name] > 1 else ""
+        found.setdefault(name + again, (append("", index), one))
     return found

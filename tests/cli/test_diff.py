@@ -47,6 +47,23 @@ def test_a_version_that_is_too_low(cardsign: Cardsign) -> None:
     assert ended.text.endswith("version 1.2.3 to 1.2.4: too low; 2.0.0 or higher is needed\n")
 
 
+def test_the_half_for_clients_of_0_3_is_compared(cardsign: Cardsign) -> None:
+    """A card for clients of both versions whose `url` moves; drift shows it too."""
+    half = {"url": "https://weather.example/a2a", "protocolVersion": "0.3.0"}
+    both = card("both.json", "1.2.3", **half)
+    moved = card("moved.json", "1.2.3", **half | {"url": "https://evil.example/a2a"})
+    ended = cardsign("diff", both, moved)
+    assert ended.status == 1
+    assert (
+        "/url  the interface JSONRPC 0.3.0 at https://weather.example/a2a was removed" in ended.text
+    )
+    assert "/url  the interface JSONRPC 0.3.0 at https://evil.example/a2a is new" in ended.text
+    ended = cardsign("drift", both, moved)
+    assert ended.status == 1
+    assert "https://evil.example/a2a is new" in ended.text
+    assert cardsign("diff", both, card("same.json", "1.2.3", **half)).status == 0
+
+
 def test_what_cannot_be_told(cardsign: Cardsign) -> None:
     """Status 3: a person has to decide."""
     ended = cardsign("diff", "old.json", card("new.json", "1.3.0", mystery=1))
