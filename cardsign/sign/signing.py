@@ -210,8 +210,8 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
     members = check_members(payloads.members, card.a2a_version)
-    problems.extend(("card.security", p.message, p.pointer) for p in security_problems(document))
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
+    problems.extend(("card.security", p.message, p.pointer) for p in security_problems(document))
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
         try:
             check_is_agent_card(document)

@@ -28,10 +28,10 @@ class Checks:
         """Drop the answers, not the figures: another world has other keys."""
         self._known.clear()
 
-    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey, **encoded: Any) -> None:
+    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey) -> None:
         """As :func:`cardsign.jose.jws.check_entry`."""
         asked = (payload, key, entry.protected, entry.signature)
-        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key, **encoded))
+        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key))
 
     def _once(self, asked: tuple[Any, ...], check: Callable[[], None]) -> None:
         self.asked += 1
@@ -54,9 +54,9 @@ class Checks:
         """
         checks = self
 
-        def check(key: PublicKey, signing_input: bytes, signature: bytes) -> None:
-            asked = (signing_input, key, signature)
-            checks._once(asked, lambda: _REAL_CHECK(key, signing_input, signature))
+        def check(key: PublicKey, protected: str, payload: bytes, signature: bytes) -> None:
+            asked = (payload, key, protected, signature)
+            checks._once(asked, lambda: _REAL_CHECK(key, protected, payload, signature))
 
         with ExitStack() as stack:
             stack.enter_context(patch.object(PublicKey, "check", check))
