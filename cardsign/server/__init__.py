@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from cardsign.server.tokens import TokenTable as TokenTable
     from cardsign.server.tokens import create_token as create_token
     from cardsign.server.tokens import without_token as without_token
-    from cardsign.server.traffic import AccessLog as AccessLog
-    from cardsign.server.traffic import RateGate as RateGate
     from cardsign.server.traffic import RateLimit as RateLimit
     from cardsign.server.traffic import client_of as client_of
+    from cardsign.server.traffic import log_answer as log_answer
 
 __getattr__ = lazy_names(__name__)

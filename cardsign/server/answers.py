@@ -178,11 +178,6 @@ class Call:
     params: Json
     is_notification: bool
 
-    @property
-    def asks_for_card(self) -> bool:
-        """Whether it is the one operation that is served."""
-        return self.method in CARD_METHODS
-
 
 def read_call(untrusted_body: bytes) -> Call:
     """Read one request (JSON-RPC 2.0 section 4).
@@ -217,7 +212,7 @@ def check_asks_for_card(call: Call) -> None:
     """
     if call.method in _OTHER_METHODS:
         raise Refused(UNSUPPORTED_OPERATION, "this endpoint serves the agent card only")
-    if not call.asks_for_card:
+    if call.method not in CARD_METHODS:
         raise Refused(METHOD_NOT_FOUND, "there is no such method")
     params = {} if call.params is None else call.params
     if not isinstance(params, dict) or not isinstance(params.get("tenant", ""), str):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.wrappers import Request
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
@@ -41,7 +42,7 @@ from cardsign.server.answers import (
     read_call,
 )
 from cardsign.server.documents import PRIVATE, Paths, Representation
-from cardsign.server.providers import RETRY_SECONDS, Asked, Denied, Provider, Unreachable
+from cardsign.server.providers import RETRY_SECONDS, Denied, Provider, Unreachable
 from cardsign.server.remote import make_providers
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 
@@ -54,7 +55,7 @@ FALLBACK_REALM: Final = "extended-agent-card"
 _VERSIONS: Final = frozenset({"", "0.3", "1.0"})
 
 
-def check_version(request: Asked) -> None:
+def check_version(request: Request) -> None:
     """Check that the protocol version of a request can be served.
 
     Raises:
@@ -123,7 +124,7 @@ class ExtendedCards:
             document = Representation.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
 
-    def card_for(self, request: Asked) -> Representation:
+    def card_for(self, request: Request) -> Representation:
         """The extended card that a request's credentials open.
 
         What the public card says already comes before authentication, everything else after it.
@@ -181,7 +182,7 @@ class ExtendedCards:
                     f"not published; the audiences are {', '.join(audiences)}"
                 )
 
-    def _audience(self, request: Asked) -> str:
+    def _audience(self, request: Request) -> str:
         """Whose card the caller gets.
 
         By the first provider that knows the credential, if it is all that the card demands; by
@@ -221,7 +222,7 @@ class ExtendedCards:
         challenges = self._challenges("insufficient_scope", denied.scopes)
         raise Refused(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
 
-    def _check_one_place(self, request: Asked) -> None:
+    def _check_one_place(self, request: Request) -> None:
         """Refuse a token in the query: queries end up in logs (RFC 6750 2)."""
         if "access_token" in request.args:
             challenges = self._challenges("invalid_request")
@@ -293,7 +294,7 @@ class Views:
 
     def extended_card(self, environ: WSGIEnvironment | None = None) -> Answer:
         """GET of the extended card (A2A 1.0 11.3), for Flask's request or another one."""
-        asked = Asked(environ or request.environ)
+        asked = Request(environ, populate_request=False) if environ else request
         try:
             check_version(asked)
             document = self.cards.card_for(asked)
@@ -310,10 +311,9 @@ class Views:
             if call.is_notification:
                 return Answer(b"", 204, ())
             call_id = call.id
-            asked = Asked(request.environ)
-            check_version(asked)
+            check_version(request)
             check_asks_for_card(call)
-            card = self.cards.card_for(asked).body
+            card = self.cards.card_for(request).body
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())

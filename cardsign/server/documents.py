@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -126,8 +126,6 @@ def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
 
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
-#: Request headers that decide what a GET of a public document is answered.
-DECIDING: Final = ("if-none-match", "if-modified-since", "a2a-version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,6 @@ class Representation:
     headers: Headers
     lifetime: Callable[[float], str]
     older: Representation | None = None
-    _whole: dict[str, Answer] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(
@@ -181,25 +178,18 @@ class Representation:
         (_, lifetime), *headers = PRIVATE
         return cls.of(body, "application/a2a+json", published, tuple(headers), lambda _: lifetime)
 
-    def whole(self, now: float) -> Answer:
-        """Answer GET without conditions, at a Unix time; kept while it is the same."""
-        lifetime = self.lifetime(now)
-        found = self._whole.get(lifetime)
-        if found is None:
-            self._whole.clear()
-            headers = *self.entity, *self.headers, ("Cache-Control", lifetime)
-            found = self._whole[lifetime] = Answer(self.body, 200, headers)
-        return found
-
     def answer(self, environ: WSGIEnvironment, now: float) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5), at a Unix time."""
-        whole, tags = self.whole(now), environ.get("HTTP_IF_NONE_MATCH")
+        tags = environ.get("HTTP_IF_NONE_MATCH")
         if tags is not None:
             client_has_it = parse_etags(tags).contains_weak(self.etag[1:-1])
         else:  # a date counts only without a tag
             since = parse_date(environ.get("HTTP_IF_MODIFIED_SINCE"))
             client_has_it = bool(since and self.published and self.published <= since)
-        return Answer(b"", 304, whole.headers[len(self.entity) :]) if client_has_it else whole
+        headers = *self.headers, ("Cache-Control", self.lifetime(now))
+        if client_has_it:
+            return Answer(b"", 304, headers)
+        return Answer(self.body, 200, (*self.entity, *headers))
 
 
 @dataclass(frozen=True, slots=True)

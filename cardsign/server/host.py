@@ -155,13 +155,6 @@ class Host:
         application, environ = self._route(environ)
         return application if isinstance(application, Answer) else application.at_once(environ)
 
-    def prepared(self, path: str, headers: Mapping[str, str]) -> Answer | None:
-        """As :meth:`cardsign.server.LiveApplication.prepared`, of the only agent."""
-        agent = self._agents.get("")
-        if agent is None or path == self.settings.catalogue:
-            return None
-        return agent.prepared(path, headers)
-
     def _route(self, environ: WSGIEnvironment) -> tuple[LiveApplication | Answer, WSGIEnvironment]:
         if not self._is_one and self._clock() - self._looked_at >= POLL_SECONDS:
             self._look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -24,7 +24,7 @@ from cardsign.publish.generation import (
 )
 from cardsign.server.answers import Answer
 from cardsign.server.app import ExtendedCards, Views, public_answer, routes_of
-from cardsign.server.documents import DECIDING, Paths, Representation, decoded
+from cardsign.server.documents import Paths, Representation, decoded
 from cardsign.server.events import published_event, to_log, to_stderr
 from cardsign.server.providers import WAITS, Provider
 from cardsign.server.remote import make_providers
@@ -178,17 +178,6 @@ class LiveApplication:
             return views.extended_card(environ)
         except Exception:  # noqa: BLE001  the boundary: Flask meets it again, logs it, says 500
             return None  # or who asked may not wait
-
-    def prepared(self, path: str, headers: Mapping[str, str]) -> Answer | None:
-        """The answer to a GET of a public document that no header decides; else None."""
-        self.look()
-        document = self.views.paths.public.get(path)
-        if document is None:
-            return None
-        for name in DECIDING:
-            if name in headers:
-                return None
-        return document.whole(self._now())
 
     @property
     def app(self) -> Flask:

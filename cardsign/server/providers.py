@@ -13,15 +13,13 @@ import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from pydantic import AfterValidator, Field, StringConstraints
-from werkzeug.datastructures import EnvironHeaders
 from werkzeug.wrappers import Request
 
 from cardsign.card.extensions import AUDIENCE
@@ -30,9 +28,6 @@ from cardsign.card.values import Json
 from cardsign.errors import CardsignError
 from cardsign.files import file_stamp
 from cardsign.server.tokens import TokenTable
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 Now: TypeAlias = Callable[[], float]
 Log: TypeAlias = Callable[[str], None]
@@ -43,38 +38,11 @@ Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")
 _Network = Annotated[str, AfterValidator(lambda text: ipaddress.ip_network(text) and text)]
 Networks = Annotated[tuple[_Network, ...], Field(strict=False)]
 
-MAX_CACHED: Final = 4096  # verified credentials of one provider
 RETRY_SECONDS: Final = 5  # after which a provider that gave no answer is asked again
 
 
 #: Whether another host may be waited for. An event loop says no, and asks again in a thread.
 WAITS: Final = ContextVar("WAITS", default=True)
-
-
-class Asked:
-    """The parts of a request that decide for whom it is, as werkzeug reads them.
-
-    A whole request of werkzeug takes longer to make than the answer, so only its query and its
-    cookies are read by one, where somebody looks at them.
-
-    Attributes:
-        environ: The request of WSGI.
-        headers: Its header fields.
-    """
-
-    def __init__(self, environ: WSGIEnvironment) -> None:
-        self.environ = environ
-        self.headers = EnvironHeaders(environ)
-
-    @cached_property
-    def args(self) -> Mapping[str, str]:
-        """The query."""
-        return Request(self.environ).args if self.environ.get("QUERY_STRING") else {}
-
-    @property
-    def cookies(self) -> Mapping[str, str]:
-        """The cookies."""
-        return Request(self.environ).cookies
 
 
 class Denied(Exception):
@@ -201,7 +169,7 @@ class Provider:
         """Whether a caller who does what a scheme of the card says is known here."""
         return self.scheme.gives(scheme)
 
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         """Whose card the caller gets; None where the request holds no credential of this kind.
 
         Raises:
@@ -217,29 +185,7 @@ class Provider:
         return f"Bearer realm={quoted(realm)}{more}"
 
 
-class KnownCredentials:
-    """Claims of credentials that were verified, by the digest of each; bounded.
-
-    An entry ends with its time, and with the version that it was verified by.
-    """
-
-    def __init__(self, now: Now) -> None:
-        self._now = now
-        self._held: dict[bytes, tuple[Claims, float, Any]] = {}
-
-    def get(self, digest: bytes, version: Callable[[], Any] = lambda: None) -> Claims | None:
-        """What is known of a credential, if that still holds; only then the version is asked."""
-        claims, until, known_by = self._held.get(digest) or ({}, 0, None)
-        return claims if self._now() < until and known_by == version() else None
-
-    def put(self, digest: bytes, claims: Claims, until: float, version: Any = None) -> None:
-        """Keep what was found out until a time, in Unix seconds."""
-        if len(self._held) >= MAX_CACHED:
-            self._held.clear()
-        self._held[digest] = (claims, until, version)
-
-
-def bearer_of(request: Asked) -> str | None:
+def bearer_of(request: Request) -> str | None:
     """The bearer token of a request (RFC 6750 2.1); None for none."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
@@ -282,6 +228,9 @@ _UNREADABLE: Final = (
 class TableProvider(Provider):
     """A credential whose digest stands in a table, with the audience that it opens.
 
+    Of ``static_token`` a bearer token (RFC 6750), of ``basic`` the password, of ``api_key`` the
+    key by itself: in a header, the query or a cookie.
+
     A table from a file follows it: what was revoked opens nothing a second later. A file that is
     broken or gone leaves the last good table, and is a line for the operator.
     """
@@ -309,13 +258,9 @@ class TableProvider(Provider):
                     self._log(f"the tokens stay as they were: {exc}")
         return self._table
 
-    def credential(self, request: Asked) -> str | None:
-        """What the request holds; None for nothing of this kind."""
-        raise NotImplementedError
-
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         """As :meth:`Provider.audience`."""
-        credential = self.credential(request)
+        credential = self._credential(request)
         if credential is None:
             return None
         table = self._follow()
@@ -324,43 +269,35 @@ class TableProvider(Provider):
             raise Denied
         return entry.audience
 
-
-class StaticToken(TableProvider):
-    """Bearer tokens that ``cardsign tokens create`` made (RFC 6750)."""
-
-    def credential(self, request: Asked) -> str | None:
-        return bearer_of(request)
-
-
-class Basic(TableProvider):
-    """HTTP Basic (RFC 7617); the password is a token of the table, the user name is free."""
-
-    def credential(self, request: Asked) -> str | None:
-        scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
-        if scheme.lower() != "basic":
-            return None
-        try:
-            text = base64.b64decode(value.strip(), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
-        return text.partition(":")[2]
-
-    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
-        return f'Basic realm={quoted(realm)}, charset="UTF-8"'
-
-
-class ApiKey(TableProvider):
-    """A key by itself, in a header, the query or a cookie."""
-
-    def credential(self, request: Asked) -> str | None:
-        place, key = self.settings.location, self.settings.key
+    def _credential(self, request: Request) -> str | None:
+        """What the request holds; None for nothing of this kind."""
+        kind, place, key = self.settings.type, self.settings.location, self.settings.key
+        if kind == "static_token":
+            return bearer_of(request)
+        if kind == "basic":
+            return _password_of(request)
         if place == "header":
             return request.headers.get(key)
         return request.args.get(key) if place == "query" else request.cookies.get(key)
 
     def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
-        where = f"in={quoted(self.settings.location)}, name={quoted(self.settings.key)}"
-        return f"ApiKey realm={quoted(realm)}, {where}"  # there is no registered scheme
+        if self.settings.type == "basic":
+            return f'Basic realm={quoted(realm)}, charset="UTF-8"'
+        if self.settings.type == "api_key":  # for which there is no registered scheme
+            where = f"in={quoted(self.settings.location)}, name={quoted(self.settings.key)}"
+            return f"ApiKey realm={quoted(realm)}, {where}"
+        return super().challenge(realm, error, scopes)
+
+
+def _password_of(request: Request) -> str | None:
+    """The password of HTTP Basic (RFC 7617), which is a token; the user name is free."""
+    scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 class MutualTls(Provider):
@@ -370,7 +307,7 @@ class MutualTls(Provider):
     clients send. NOT checked here: the chain and revocation, which are the proxy's.
     """
 
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         untrusted_text = request.headers.get(self.settings.certificate, "")
         if not untrusted_text:
             return None

@@ -16,16 +16,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
+
+from werkzeug.wrappers import Request
 
 from cardsign.card.security import ProviderType, Scheme, azure_issuer
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused, KeyRefused
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.jose.jwt import LEEWAY, MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
+from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
 from cardsign.net.fetcher import DocumentFetcher
@@ -33,19 +34,15 @@ from cardsign.server.events import to_stderr
 from cardsign.server.providers import (
     RETRY_SECONDS,
     WAITS,
-    ApiKey,
-    Asked,
-    Basic,
     Claims,
     Denied,
-    KnownCredentials,
     Log,
     MustWait,
     MutualTls,
     Now,
     Provider,
     ProviderSettings,
-    StaticToken,
+    TableProvider,
     Unreachable,
     bearer_of,
 )
@@ -57,6 +54,7 @@ SECONDS: Final = 3.0  # for one request: a caller waits for it
 KEYS_SECONDS: Final = 600  # for which keys are used without asking again, at most
 LEAST_KEYS_SECONDS: Final = 60  # at least, whatever the issuer says of caches
 SAY_SECONDS: Final = 60  # between two lines about one host that fails
+MAX_KNOWN: Final = 4096  # introspected tokens
 ANSWER_SECONDS: Final = 30  # for which an introspected token counts: revocation comes through
 MAX_ISSUER_BYTES: Final = 64 * 1024
 
@@ -82,7 +80,6 @@ class RemoteProvider(Provider):
 
     def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
         super().__init__(settings, now, log)
-        self._known = KnownCredentials(now)
         #: When each host gave no answer last, and when that was said last; few hosts are asked.
         self._failed: dict[Origin, float] = {}
         self._said: dict[Origin, float] = {}
@@ -185,50 +182,39 @@ class Jwt(RemoteProvider):
         self._keys: tuple[bytes, JwkSet] = (b"", JwkSet(()))
         #: The issuer's configuration that was read last, and the URL of the keys in it.
         self._told = b"", ""
-        self._lock = Lock()
 
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         header = self.scheme.header
         token = request.headers.get(header) if header else bearer_of(request)
         return None if token is None else self.settings.audience_of(self.claims(token))
 
     def claims(self, untrusted_token: str) -> Claims:
         """The claims of a valid token; the issuer is asked only for one that is in order."""
-        digest = hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).digest()
-        known = self._known.get(digest, lambda: self._current_keys()[0])
-        if known is not None:
-            return known
-        ours, version = self.settings, b""
+        ours = self.settings
 
         def find(kid: str) -> PublicKey | None:
-            nonlocal version
-            version, keys = self._current_keys()
-            if keys.find(kid) is None:  # it may be new; asked for at most once a minute
-                version, keys = self._current_keys(fresh=True)
-            return keys.find(kid)
+            # It may be new; that is asked for at most once a minute.
+            return self._current_keys().find(kid) or self._current_keys(fresh=True).find(kid)
 
         try:
             claims = read_token(untrusted_token, find, types=ours.typ)
             check_claims(claims, issuer=ours.issuer, audience=ours.aud, now=self._now())
         except TokenRefused as exc:
             raise Denied from exc
-        end = claims["exp"]
-        if isinstance(end, int | float):  # which was checked
-            self._known.put(digest, claims, end + LEEWAY, version)
         return claims
 
-    def _current_keys(self, *, fresh: bool = False) -> tuple[bytes, JwkSet]:
-        """The issuer's keys, and the digest of the set that they are from."""
+    def _current_keys(self, *, fresh: bool = False) -> JwkSet:
+        """The issuer's keys."""
         url = self._keys_url or self._discovered()
         body = self._asked(url, fresh=fresh)
-        digest = hashlib.sha256(body).digest()
-        with self._lock:
-            if self._keys[0] != digest:
-                try:
-                    self._keys = digest, JwkSet.from_bytes(body)
-                except KeyRefused as exc:
-                    raise self.unreachable(url, exc) from exc
-            return self._keys
+        read, keys = self._keys
+        if read != body:
+            try:
+                keys = JwkSet.from_bytes(body)
+            except KeyRefused as exc:
+                raise self.unreachable(url, exc) from exc
+            self._keys = body, keys
+        return keys
 
     def _discovered(self) -> str:
         """The URL of the keys, as the issuer's configuration says it."""
@@ -269,10 +255,15 @@ class Jwt(RemoteProvider):
 class Introspection(RemoteProvider):
     """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
 
+    def __init__(self, settings: ProviderSettings, now: Now, log: Log) -> None:
+        super().__init__(settings, now, log)
+        #: What was said of tokens, by the digest of each, and until when that counts.
+        self._known: dict[bytes, tuple[Claims, float]] = {}
+
     def gives(self, scheme: Scheme) -> bool:
         return super().gives(scheme) and scheme.type != "openIdConnect"
 
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         token = bearer_of(request)
         return None if token is None else self.settings.audience_of(self.claims(token))
 
@@ -281,7 +272,8 @@ class Introspection(RemoteProvider):
         if not 0 < len(untrusted_token) <= MAX_TOKEN_CHARS:
             raise Denied
         digest = hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).digest()
-        if (known := self._known.get(digest)) is not None:
+        known, until = self._known.get(digest, ({}, 0.0))
+        if self._now() < until:
             return known
         form = {"token": untrusted_token, "token_type_hint": "access_token"}
         encoded = urlencode(form, errors="surrogateescape").encode()
@@ -297,7 +289,9 @@ class Introspection(RemoteProvider):
             meant if isinstance(meant, list) else [meant]
         ):
             raise Denied
-        self._known.put(digest, claims, min(end, now + ANSWER_SECONDS))
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[digest] = claims, min(end, now + ANSWER_SECONDS)
         return claims
 
 
@@ -310,7 +304,7 @@ class AwsSts(RemoteProvider):
     def gives(self, scheme: Scheme) -> bool:
         return super().gives(scheme) and scheme.type == "http"
 
-    def audience(self, request: Asked) -> str | None:
+    def audience(self, request: Request) -> str | None:
         token = bearer_of(request)
         if token is None or not token.startswith(STS_PREFIX):
             return None
@@ -352,14 +346,14 @@ class AwsSts(RemoteProvider):
 #: By type: the settings that it cannot do without, and who knows its callers. What its scheme is
 #: stands in :data:`cardsign.card.security.PROVIDERS`.
 KNOWERS: Final[Mapping[ProviderType, tuple[tuple[str, ...], type[Provider]]]] = {
-    "static_token": (("tokens",), StaticToken),
+    "static_token": (("tokens",), TableProvider),
     "http_verifier": (("url",), Introspection),
     "oidc": (("issuer", "aud"), Jwt),
     "azure_ad": (("tenant", "aud"), Jwt),
     "gcp_iap": (("aud",), Jwt),
     "aws_sigv4": ((), AwsSts),
-    "api_key": (("tokens", "key"), ApiKey),
-    "basic": (("tokens",), Basic),
+    "api_key": (("tokens", "key"), TableProvider),
+    "basic": (("tokens",), TableProvider),
     "mtls": ((), MutualTls),
 }
 

@@ -17,15 +17,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from cardsign.errors import ServeFault
+from cardsign.errors import ServeFault, UsageFault
 from cardsign.server.answers import MAX_REQUEST_BYTES, Answer, error_answer
 from cardsign.server.events import to_stderr
 from cardsign.server.host import Host
@@ -33,12 +34,10 @@ from cardsign.server.providers import RETRY_SECONDS
 from cardsign.server.settings import ServerSettings
 from cardsign.server.traffic import (
     FOLDER,
-    AccessLog,
     Metrics,
-    RateGate,
     RateLimit,
     address_in,
-    check_installed,
+    log_answer,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ class RsgiApplication:
     Args:
         application: Gets a POST with its body, which is cut off one byte after
             :data:`MAX_REQUEST_BYTES`; any other method without one.
-        prepared: Answers a GET by its path and headers alone; None where it cannot.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
         at_once: Answers a GET where nothing has to be waited for; None where it cannot.
@@ -85,7 +83,6 @@ class RsgiApplication:
         self,
         application: WSGIApplication,
         *,
-        prepared: Callable[[str, Mapping[str, str]], Answer | None] = lambda path, headers: None,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
         at_once: Callable[[WSGIEnvironment], Answer | None] = lambda _: None,
@@ -95,7 +92,6 @@ class RsgiApplication:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._application = application
-        self._prepared = prepared
         self._body_seconds = body_seconds
         self._body_rate = body_rate
         self._at_once = at_once
@@ -109,8 +105,6 @@ class RsgiApplication:
         """Answer one request."""
         began = self._clock()
         answer = await self._gate(scope) if self._gate else None
-        if answer is None and scope.method == "GET":
-            answer = self._prepared(scope.path, scope.headers)
         if answer is None:
             answer = await self._answer(scope, exchange)
         if scope.method == "HEAD":  # the server's own refusals have a body
@@ -275,7 +269,7 @@ def serve(
     """
     Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening
     if settings.rate:
-        RateLimit(settings.rate, settings.rate_storage, _unsaid)
+        RateLimit(settings, log=_unsaid)
     with _counted(settings), _reserved(host, port) as (address, free_port):
         make = partial(Host, directory, settings)
         _run(make, address, free_port, as_json, settings.workers)
@@ -287,7 +281,12 @@ def _counted(settings: ServerSettings) -> Iterator[None]:
     if not settings.metrics:
         yield
         return
-    check_installed()
+    if find_spec("prometheus_client") is None:  # which the workers import, once FOLDER is set
+        raise UsageFault(
+            "usage.not_installed",
+            "metrics need prometheus-client, which is not installed",
+            hint="Install it: pip install 'cardsign[metrics]'.",
+        )
     with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder:
         os.environ[FOLDER] = folder
         try:
@@ -337,20 +336,16 @@ def _load(
     settings = live.settings
     application: Host | Metrics = live
     witnesses: list[Witness] = []
-    gate: Gate | None = None
-    if settings.rate:
-        gate = RateGate(settings, now=time.time)
     if settings.access_log:
-        witnesses.append(AccessLog(settings, now=time.time))
+        witnesses.append(partial(log_answer, settings))
     if settings.metrics:
         application = metrics = Metrics(live)
         witnesses.append(metrics.count)
     return RsgiApplication(
         application,
-        prepared=live.prepared,
         at_once=application.at_once,
         may_wait=live.may_wait,
-        gate=gate,
+        gate=RateLimit(settings).refuse if settings.rate else None,
         witnesses=tuple(witnesses),
     )
 

@@ -12,9 +12,9 @@ import ipaddress
 import json
 import math
 import re
+import time
 from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import UsageFault
@@ -47,25 +47,32 @@ _PREFIX: Final = 64  # bits of an IPv6 address that one client has
 
 
 class RateLimit:
-    """So many requests of one client in a time, by the library `limits`.
+    """So many requests of one client in a time, by the library `limits`; probes do not count.
 
     In this process :data:`MAX_COUNTERS` are kept; after that, counting begins anew.
 
     Args:
-        rate: ``100/minute``, or several with ``;`` between.
-        storage: ``memory://`` for this process, or ``redis://host:6379`` for several.
+        settings: Its `rate`, `rate_storage` and `proxies`, and which probes are on.
+        now: Unix seconds.
         log: Takes a line for the operator.
 
     Raises:
         UsageFault: ``config.malformed``: no rate, or no storage that can be used.
     """
 
-    def __init__(self, rate: str, storage: str, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        now: Callable[[], float] = time.time,
+        log: Callable[[str], None] = to_stderr,
+    ) -> None:
         import limits
         from limits.errors import StorageError
 
+        rate, storage = settings.rate, settings.rate_storage
+        self._settings, self._now, self._log = settings, now, log
         self._unanswered = StorageError
-        self._log = log
         self._failed_at = -math.inf
         self._in_process = limits.storage.MemoryStorage
         options: dict[str, Any] = {}
@@ -89,8 +96,24 @@ class RateLimit:
         except limits.errors.ConfigurationError as exc:
             raise _bad("rate_storage", storage, exc, "redis://HOST:6379") from exc
 
-    def wait(self, client: str, now: float) -> int | None:
-        """Seconds after which a client may ask again; None if it may now."""
+    async def refuse(self, scope: Any) -> Answer | None:
+        """Return the refusal of a request, if it is one too many, before anything is done for it.
+
+        A storage elsewhere is waited for in a thread.
+        """
+        if _is_probe(scope, self._settings):
+            return None
+        client = client_of(scope, self._settings.proxies)
+        is_here = self._settings.rate_storage.startswith("memory:")
+        seconds = self.wait(client) if is_here else await to_thread(self.wait, client)
+        if seconds is None:
+            return None
+        later = ("Retry-After", str(seconds))
+        return error_answer(429, "too many requests; try again later", later)
+
+    def wait(self, client: str) -> int | None:
+        """Return the seconds after which a client may ask again; None if it may now."""
+        now = self._now()
         if 0 <= now - self._failed_at < RETRY_SECONDS:
             return None
         held = self._window.storage
@@ -114,78 +137,37 @@ def _bad(setting: str, value: str, cause: Exception, right: str) -> UsageFault:
     return UsageFault("config.malformed", problem, hint=f'For example {setting} = "{right}".')
 
 
-class RateGate:
-    """Refuses a client that asks too often, before anything is done for it; never a probe.
-
-    Args:
-        settings: Its `rate`, `rate_storage` and `proxies`, and which probes are on.
-        now: Unix seconds.
-        log: Takes a line for the operator.
-
-    Raises:
-        UsageFault: As :class:`RateLimit`.
-    """
-
-    def __init__(
-        self,
-        settings: ServerSettings,
-        *,
-        now: Callable[[], float],
-        log: Callable[[str], None] = to_stderr,
-    ) -> None:
-        self._limit = RateLimit(settings.rate, settings.rate_storage, log)
-        self._is_here = settings.rate_storage.startswith("memory:")
-        self._settings = settings
-        self._now = now
-
-    async def __call__(self, scope: Any) -> Answer | None:
-        """The refusal, if it is one; a storage elsewhere is waited for in a thread."""
-        if _is_probe(scope, self._settings):
-            return None
-        wait, now = self._limit.wait, self._now()
-        client = client_of(scope, self._settings.proxies)
-        seconds = wait(client, now) if self._is_here else await to_thread(wait, client, now)
-        if seconds is None:
-            return None
-        later = ("Retry-After", str(seconds))
-        return error_answer(429, "too many requests; try again later", later)
-
-
-class AccessLog:
-    """Writes who asked, and what was answered: no header, no query, no body, and no probe.
+def log_answer(
+    settings: ServerSettings,
+    scope: Any,
+    answer: Answer,
+    seconds: float,
+    *,
+    now: Callable[[], float] = time.time,
+    write: Callable[[str], None] = to_log,
+) -> None:
+    """Write who asked, and what was answered: no header, no query, no body, and no probe.
 
     Args:
         settings: Its `proxies`, and which probes are on.
+        scope: The request, as RSGI has it.
+        answer: What was answered.
+        seconds: How long that took.
         now: Unix seconds.
         write: Takes a line: one JSON object.
     """
-
-    def __init__(
-        self,
-        settings: ServerSettings,
-        *,
-        now: Callable[[], float],
-        write: Callable[[str], None] = to_log,
-    ) -> None:
-        self._settings = settings
-        self._now = now
-        self._write = write
-
-    def __call__(self, scope: Any, answer: Answer, seconds: float) -> None:
-        """Write the line of one answer."""
-        if _is_probe(scope, self._settings):
-            return
-        began = utc(self._now() - seconds)
-        line = {
-            "time": began.isoformat(timespec="milliseconds"),
-            "client": client_of(scope, self._settings.proxies),
-            "method": scope.method,
-            "path": scope.path[:MAX_SHOWN],
-            "status": answer.status,
-            "bytes": len(answer.body),
-            "ms": round(seconds * 1000, 1),
-        }
-        self._write(json.dumps(line, separators=(",", ":")))
+    if _is_probe(scope, settings):
+        return
+    line = {
+        "time": utc(now() - seconds).isoformat(timespec="milliseconds"),
+        "client": client_of(scope, settings.proxies),
+        "method": scope.method,
+        "path": scope.path[:MAX_SHOWN],
+        "status": answer.status,
+        "bytes": len(answer.body),
+        "ms": round(seconds * 1000, 1),
+    }
+    write(json.dumps(line, separators=(",", ":")))
 
 
 def _is_probe(scope: Any, settings: ServerSettings) -> bool:
@@ -237,20 +219,6 @@ _ROUTES: Final = {
     READY_PATH: "probe",
     PAGE_PATH: "page",
 }
-
-
-def check_installed() -> None:
-    """Refuse to begin without prometheus-client.
-
-    Raises:
-        UsageFault: ``usage.not_installed``.
-    """
-    if find_spec("prometheus_client") is None:  # which the workers import, once FOLDER is set
-        raise UsageFault(
-            "usage.not_installed",
-            "metrics need prometheus-client, which is not installed",
-            hint="Install it: pip install 'cardsign[metrics]'.",
-        )
 
 
 class Metrics:

@@ -31,7 +31,7 @@ from publications import PUBLIC, publish_cards
 
 from cardsign.jose import PrivateKey
 from cardsign.publish import export_files, public_files
-from cardsign.server import RateLimit, read_server_settings
+from cardsign.server import RateLimit, ServerSettings, read_server_settings
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/serve.md"
 CARD = "/.well-known/agent-card.json"
@@ -279,13 +279,13 @@ def test_two_servers_count_together_in_redis(tmp_path: Path) -> None:
     """And let everybody in while Redis is stopped; a line says so."""
     port, log = free_port(), list[str]()
     with redis(tmp_path, port):
-        one, two = (RateLimit("3/hour", f"redis://127.0.0.1:{port}", log.append) for _ in "12")
-        now = time.time()
-        waits = [limit.wait("192.0.2.1", now) for limit in (one, two, one, two, one)]
+        settings = ServerSettings(rate="3/hour", rate_storage=f"redis://127.0.0.1:{port}")
+        one, two = (RateLimit(settings, log=log.append) for _ in "12")
+        waits = [limit.wait("192.0.2.1") for limit in (one, two, one, two, one)]
         assert [wait is None for wait in waits] == [True, True, True, False, False]
-        assert two.wait("192.0.2.2", now) is None
+        assert two.wait("192.0.2.2") is None
         assert log == []
-    assert one.wait("192.0.2.1", now) is None
+    assert one.wait("192.0.2.1") is None
     assert len(log) == 1
     assert "not counted" in log[0]
 

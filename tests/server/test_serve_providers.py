@@ -42,21 +42,6 @@ from cardsign.server import (
     create_token,
     make_providers,
 )
-from cardsign.server.providers import KnownCredentials
-
-
-@pytest.mark.parametrize(("most", "is_kept"), [(1, False), (2, True)], ids=["full", "with room"])
-def test_O18_credentials_kept_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, most: int, is_kept: bool
-) -> None:
-    """The one used longest ago goes first, and is asked about again."""
-    monkeypatch.setattr("cardsign.server.providers.MAX_CACHED", most)
-    known = KnownCredentials(lambda: 0.0)
-    known.put(b"first", {"sub": "ann"}, until=1.0)
-    known.put(b"second", {"sub": "bob"}, until=1.0)
-    assert (known.get(b"first") is not None) is is_kept
-    assert known.get(b"second") == {"sub": "bob"}
-
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"
@@ -560,6 +545,24 @@ def test_a_token_may_be_introspected(
     assert served.bearer("good").status_code == 401
     peer.answers["/introspect"] = (500, {})
     assert served.bearer("good again").status_code == 503
+
+
+@pytest.mark.parametrize(("most", "asked"), [(1, 3), (2, 2)], ids=["full", "with room"])
+def test_introspected_tokens_that_are_kept_are_bounded(
+    serve: Serve, peer: Counterpart, monkeypatch: pytest.MonkeyPatch, most: int, asked: int
+) -> None:
+    """When they are full, each is asked about again."""
+    monkeypatch.setattr("cardsign.server.remote.MAX_KNOWN", most)
+    tokens: list[str] = []
+
+    def introspect(form: dict[str, list[str]]) -> tuple[int, Any]:
+        tokens.append(form["token"][0])
+        return 200, {"active": True}
+
+    peer.answers["/introspect"] = introspect
+    served = serve(introspection(peer))
+    assert [audience_of(served.bearer(one)) for one in ("a", "b", "a")] == ["staff"] * 3
+    assert len(tokens) == asked
 
 
 def sts_token(url: str) -> str:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from exchange import Exchange, Fields, asked, scope_of
 from served import Site
-from werkzeug.test import Client
 
-from cardsign.server import MAX_REQUEST_BYTES, Host, RsgiApplication
+from cardsign.server import MAX_REQUEST_BYTES, RsgiApplication
 
 FOREVER = 3600.0
 
@@ -157,25 +156,6 @@ def test_the_public_card_waits_for_no_other_host(
         assert (await ask_path(app, "/extendedAgentCard"))[0] == 200
 
     asyncio.run(all_of_them())
-
-
-@pytest.mark.parametrize("header", ["", "if-none-match", "if-modified-since", "a2a-version"])
-def test_a_prepared_answer_is_the_applications_to_the_byte(site: Site, header: str) -> None:
-    """Of every public document, and of nothing else; whatever a header decides is not prepared."""
-    host = Host(site.directory, log=lambda line: None, events=lambda line: None)
-    headers = {header: "0.3"} if header else {"accept": "*/*"}
-    paths = [*next(iter(host.agents.values())).views.paths.public, "/a2a/extendedAgentCard", "/x"]
-    client = Client(host)
-    prepared = {path: host.prepared(path, headers) for path in paths}
-    assert set(prepared) - {"/a2a/extendedAgentCard", "/x"}
-    for path, answer in prepared.items():
-        asked = client.get(path, headers=headers)
-        if header or asked.status_code != 200:
-            assert answer is None
-        else:
-            assert answer is not None
-            assert (answer.body, answer.status) == (asked.data, 200)
-            assert list(answer.headers) == list(asked.headers)
 
 
 def test_what_is_answered_at_once_takes_no_thread(site: Site) -> None:

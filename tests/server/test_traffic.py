@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,12 +15,12 @@ from werkzeug.wrappers import Response
 
 from cardsign.errors import UsageFault
 from cardsign.server import (
-    AccessLog,
     Host,
-    RateGate,
+    RateLimit,
     RsgiApplication,
     ServerSettings,
     client_of,
+    log_answer,
     serve,
 )
 
@@ -36,10 +37,9 @@ class Around:
         host = Host(site.directory, site.client.application._settings, now=NOW.timestamp)
         self.application = RsgiApplication(
             host,
-            prepared=host.prepared,
             at_once=host.at_once,
-            gate=RateGate(read, now=now, log=self.log.append) if read.rate else None,
-            witnesses=(AccessLog(read, now=now, write=self.lines.append),)
+            gate=RateLimit(read, now=now, log=self.log.append).refuse if read.rate else None,
+            witnesses=(partial(log_answer, read, now=now, write=self.lines.append),)
             if read.access_log
             else (),
             clock=lambda: 0.0,
@@ -227,7 +227,7 @@ def test_refused_requests_are_logged(site: Site) -> None:
     assert [json.loads(line)["status"] for line in around.lines] == [200, 429]
 
 
-def test_a_prepared_answer_is_limited_and_logged_too(site: Site) -> None:
+def test_an_answer_at_once_is_limited_and_logged_too(site: Site) -> None:
     """What is answered from memory, and a caller who is known, as much as what Flask answers."""
     around = Around(site, access_log=True, rate="3/day")
     around.application._application = None  # whoever asks Flask fails

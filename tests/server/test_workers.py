@@ -20,6 +20,7 @@ import httpx
 import pytest
 from exchange import asked
 from publications import NOW, PUBLIC, publish_cards
+from served import Site
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
@@ -30,6 +31,7 @@ from cardsign.server import (
     RsgiApplication,
     ServerSettings,
     read_server_settings,
+    serve,
 )
 from tests.support import workers_of
 
@@ -244,12 +246,12 @@ def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path, value: str)
         read_server_settings(path)
 
 
-def test_metrics_without_the_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_without_the_library_are_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything listens, with what to install."""
-    from cardsign.server import traffic
-
-    monkeypatch.setattr(traffic, "find_spec", lambda name: None)
+    monkeypatch.setattr("cardsign.server.run.find_spec", lambda name: None)
     with pytest.raises(UsageFault, match="prometheus-client") as caught:
-        traffic.check_installed()
+        serve(site.directory, ServerSettings(metrics=True), "127.0.0.1", 0)
     assert "cardsign[metrics]" in caught.value.hint
     assert ServerSettings().metrics is False
