@@ -14,7 +14,8 @@ from typing import Any, Final
 from hostile import bare_verification
 from measuring import Broken, cpu_seconds
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.diff import diff_cards
 from cardsign.lint import lint_card
 

@@ -227,7 +227,6 @@ def _is_card(document: SourceDocument) -> bool:
 
 CARD_KIND: Final = Kind(
     "card",
-    "a card: A2A 0.2, 0.3 or 1.0, the generic reference, or a contract card",
     take_cards,
     _is_card,
     folder=_FOLDER,
@@ -285,7 +284,6 @@ def _has_table(document: SourceDocument) -> bool:
 
 PYPROJECT: Final = Kind(
     "pyproject",
-    "a pyproject.toml with a table [tool.cardsign.card], or its folder",
     take_pyproject,
     _has_table,
     folder=(PYPROJECT_FILE,),

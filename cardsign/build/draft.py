@@ -404,7 +404,6 @@ class Kind:
 
     Attributes:
         name: As in ``KIND:PATH``.
-        summary: What it is, for the help text.
         take: Takes the facts of all sources of the kind, in the order given.
         is_file: Whether a document that was read is of this kind.
         folder: A file that a folder of the kind has; ``*`` may stand for a name.
@@ -414,7 +413,6 @@ class Kind:
     """
 
     name: str
-    summary: str
     take: Callable[[Sequence[Path], Draft, BuildOptions], None]
     is_file: Callable[[SourceDocument], bool]
     folder: tuple[str, ...] = ()

@@ -139,7 +139,6 @@ def _take_skills(
 
 KIND: Final = Kind(
     "forge",
-    "a Forge agent: its folder, or forge.yaml",
     take_forge,
     lambda document: "agent_id" in document.value,
     folder=_NAMES,

@@ -118,4 +118,4 @@ def _is_ours(document: SourceDocument) -> bool:
     return any(one in value for one in marks) and "protocolVersion" not in value
 
 
-KIND: Final = Kind("mcp", "MCP: a saved tools/list, or a server card", take_mcp, _is_ours)
+KIND: Final = Kind("mcp", take_mcp, _is_ours)

@@ -90,7 +90,6 @@ def _is_ours(document: SourceDocument) -> bool:
 
 KIND: Final = Kind(
     "openfang",
-    "an OpenFang agent.toml or HAND.toml, with config.toml for the listen path",
     take_openfang,
     _is_ours,
     folder=_FILES,

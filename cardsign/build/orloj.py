@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -34,18 +33,10 @@ _VERSION: Final = ("metadata", "labels", "orloj.dev/version")
 _SETTINGS: Final = SourcePlace("cardsign.toml [build.orloj]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
-    """One resource by its kind, namespace and name."""
-
-    kind: str
-    namespace: str
-    name: str
-    document: SourceDocument
-
-
-#: All resources of all sources, in their order, by kind, namespace and name.
-_Pool: TypeAlias = dict[tuple[str, str, str], _Resource]
+#: The kind, namespace and name of a resource.
+_Key: TypeAlias = tuple[str, str, str]
+#: All resources of all sources, in their order.
+_Pool: TypeAlias = dict[_Key, SourceDocument]
 
 
 def _add(document: SourceDocument, pool: _Pool) -> None:
@@ -62,17 +53,17 @@ def _add(document: SourceDocument, pool: _Pool) -> None:
     if (kind, namespace, name) in pool:
         message = f"{kind} {namespace}/{name} is defined twice"
         raise document.refuse("build.reference", message, "metadata", "name")
-    pool[kind, namespace, name] = _Resource(kind, namespace, name, document)
+    pool[kind, namespace, name] = document
 
 
-def _find(kind: str, owner: _Resource, at: Location, reference: str, pool: _Pool) -> _Resource:
+def _find(kind: str, owner: _Key, at: Location, reference: str, pool: _Pool) -> _Key:
     """What a name refers to: in its owner's namespace, or in the one that it names (L20)."""
     before, slash, after = reference.partition("/")
-    namespace, name = (before, after) if slash else (owner.namespace, reference)
-    if found := pool.get((kind, namespace, name)):
-        return found
-    message = f"no source defines the {kind} {namespace}/{name} that {owner.name!r} names"
-    raise owner.document.refuse("build.reference", message, *at)
+    namespace, name = (before, after) if slash else (owner[1], reference)
+    if (kind, namespace, name) in pool:
+        return kind, namespace, name
+    message = f"no source defines the {kind} {namespace}/{name} that {owner[2]!r} names"
+    raise pool[owner].refuse("build.reference", message, *at)
 
 
 def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
@@ -91,8 +82,8 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
         except (BuildRefused, FileFault) as refused:
             draft.leave_out(refused)
     system = _chosen(pool, options.agent, SourcePlace(str(sources[0])))
-    document = system.document
-    draft.take(("name",), system.name, document.place("metadata", "name"))
+    document = pool[system]
+    draft.take(("name",), system[2], document.place("metadata", "name"))
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
     draft.take(("version",), document.text(*_VERSION), document.place(*_VERSION))
     _take_settings(draft, options)
@@ -100,61 +91,61 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
         _take_agent(agent, pool, draft, options)
 
 
-def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Resource:
-    systems = [one for one in pool.values() if one.kind == "AgentSystem"]
-    systems = systems or [one for one in pool.values() if one.kind == "Agent"]
-    enabled = [one for one in systems if one.document.flag("spec", "a2a", "enabled")]
+def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
+    systems = [key for key in pool if key[0] == "AgentSystem"]
+    systems = systems or [key for key in pool if key[0] == "Agent"]
     if wanted is not None:
-        found = [one for one in systems if wanted in (one.name, f"{one.namespace}/{one.name}")]
+        found = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
     else:
+        enabled = [key for key in systems if pool[key].flag("spec", "a2a", "enabled")]
         found = systems if len(systems) == 1 else enabled
     if len(found) == 1:
-        one = found[0]
-        if one.document.flag("spec", "a2a", "enabled") is False:
-            message = f"A2A is switched off for {one.name!r}"
+        document = pool[found[0]]
+        if document.flag("spec", "a2a", "enabled") is False:
+            message = f"A2A is switched off for {found[0][2]!r}"
             hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
             at = ("spec", "a2a", "enabled")
-            raise one.document.refuse("build.unsupported", message, *at, hint=hint)
-        return one
+            raise document.refuse("build.unsupported", message, *at, hint=hint)
+        return found[0]
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
         raise refusal("build.missing", message, place, hint=hint_for("build.reference"))
-    names = ", ".join(f"{one.namespace}/{one.name}" for one in systems[:10])
+    names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
     message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
     if wanted is not None and not found:
         message = f"there is no agent {wanted!r}; there are {names}"
     raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
 
 
-def _agents(system: _Resource, pool: _Pool, draft: Draft) -> Iterator[_Resource]:
-    if system.kind == "Agent":
+def _agents(system: _Key, pool: _Pool, draft: Draft) -> Iterator[_Key]:
+    if system[0] == "Agent":
         yield system
         return
-    for index, name in enumerate(system.document.texts("spec", "agents")):
+    for index, name in enumerate(pool[system].texts("spec", "agents")):
         try:
             yield _find("Agent", system, ("spec", "agents", index), name, pool)
         except BuildRefused as refused:
             draft.leave_out(refused)
 
 
-def _take_agent(agent: _Resource, pool: _Pool, draft: Draft, options: BuildOptions) -> None:
-    document = agent.document
+def _take_agent(agent: _Key, pool: _Pool, draft: Draft, options: BuildOptions) -> None:
+    document = pool[agent]
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
     take_prompt(document, ("spec", "prompt"), draft, options)
     for index, name in enumerate(document.texts("spec", "tools")):
         try:
-            _take_tool(_find("Tool", agent, ("spec", "tools", index), name, pool), draft)
+            tool = _find("Tool", agent, ("spec", "tools", index), name, pool)
+            _take_tool(tool[2], pool[tool], draft)
         except BuildRefused as refused:
             draft.leave_out(refused)
 
 
-def _take_tool(tool: _Resource, draft: Draft) -> None:
-    document = tool.document
+def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:
     tags = [*document.texts("spec", "capabilities"), *document.texts("spec", "operation_classes")]
     draft.take_skill(
-        tool.name,
-        name=tool.name,
-        tool=tool.name,
+        tool,
+        name=tool,
+        tool=tool,
         description=document.text("spec", "description"),
         place=document.place("metadata", "name"),
         described=document.place("spec", "description"),
@@ -162,7 +153,7 @@ def _take_tool(tool: _Resource, draft: Draft) -> None:
     )
     schema: Json = document.table("spec", "input_schema")
     place = document.place("spec", "input_schema")
-    draft.keep_of_skill(tool.name, "inputSchema", schema, place)
+    draft.keep_of_skill(tool, "inputSchema", schema, place)
 
 
 def _take_settings(draft: Draft, options: BuildOptions) -> None:
@@ -182,7 +173,6 @@ def _take_settings(draft: Draft, options: BuildOptions) -> None:
 
 KIND: Final = Kind(
     "orloj",
-    "an Orloj AgentSystem with its Agents and Tools: files, or their folder",
     take_orloj,
     lambda document: "apiVersion" in document.value and "kind" in document.value,
     folder=("*.yaml", "*.yml", "*/*.yaml"),

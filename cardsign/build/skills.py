@@ -127,7 +127,6 @@ def _id(name: str) -> str:
 
 KIND: Final = Kind(
     "skills",
-    "SKILL.md files, or a folder of them",
     take_skills,
     lambda document: document.file.endswith(".md"),
     folder=_FOLDER,

@@ -59,6 +59,7 @@ _ELSEWHERE: Final = {
     "config": "init:config",
     "contract": "lint:contract",
     "drift": "diff:drift",
+    "inspect": "explain:inspect",
     "keyset": "statements:keyset",
     "release": "statements:release",
     "trust": "trust:trust_commands",

@@ -6,8 +6,8 @@ from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.integrations.a2a_sdk import CardNotTrusted as CardNotTrusted
+    from cardsign.integrations.a2a_sdk import CardSigner as CardSigner
     from cardsign.integrations.a2a_sdk import TrustedCardResolver as TrustedCardResolver
-    from cardsign.integrations.a2a_sdk import card_signer as card_signer
     from cardsign.integrations.a2a_sdk import signature_verifier as signature_verifier
     from cardsign.integrations.calling import Reply as Reply
     from cardsign.integrations.calling import ask_task as ask_task

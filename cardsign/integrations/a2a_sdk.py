@@ -1,7 +1,7 @@
 """For users of a2a-sdk (extra ``a2a``): a resolver, and functions for its signature hooks.
 
 :class:`TrustedCardResolver` stands in for ``A2ACardResolver`` and gives trusted cards alone.
-:func:`signature_verifier` and :func:`card_signer` are for programs that keep the SDK's own
+:func:`signature_verifier` and :class:`CardSigner` are for programs that keep the SDK's own
 resolver. A hook sees what the SDK has made of a card and not the bytes that came, so prefer ours.
 """
 
@@ -185,14 +185,26 @@ def signature_verifier(
 
 
 class CardSigner:
-    """Signs the SDK's cards; made by :func:`card_signer`."""
+    """Signs the SDK's own cards, in place of its ``create_agent_card_signer``.
+
+    ::
+
+        sign = CardSigner([key])
+        routes = create_agent_card_routes(sign(card))                       # a card that stays
+        routes = create_agent_card_routes(card, card_modifier=sign.modify)  # one that changes
+
+    A server that signs holds a private key and signs whatever its code says: better sign with
+    ``cardsign sign`` where cards are released, and serve that file. It lists nothing in a release
+    statement, without which verifiers with a ``keyset`` anchor do not trust a card.
+
+    Args:
+        signers: The active keys, older first.
+        compat: As for :func:`cardsign.sign_card`.
+        extended: The card is the extended one, which the SDK serves without members of 0.3.
+    """
 
     def __init__(
-        self,
-        signers: Sequence[Signer],
-        compat: Compat,
-        *,
-        extended: bool,
+        self, signers: Sequence[Signer], *, compat: Compat = "safe", extended: bool = False
     ) -> None:
         self._signers = tuple(signers)
         self._compat = compat
@@ -223,29 +235,3 @@ class CardSigner:
         """The same as a ``card_modifier`` or ``extended_card_modifier``; an unchanged card is
         signed once."""
         return await asyncio.to_thread(self, card)
-
-
-def card_signer(
-    signers: Sequence[Signer],
-    *,
-    compat: Compat = "safe",
-    extended: bool = False,
-) -> CardSigner:
-    """What signs the SDK's own cards, in place of its ``create_agent_card_signer``.
-
-    ::
-
-        sign = card_signer([key])
-        routes = create_agent_card_routes(sign(card))                       # a card that stays
-        routes = create_agent_card_routes(card, card_modifier=sign.modify)  # one that changes
-
-    A server that signs holds a private key and signs whatever its code says: better sign with
-    ``cardsign sign`` where cards are released, and serve that file. It lists nothing in a release
-    statement, without which verifiers with a ``keyset`` anchor do not trust a card.
-
-    Args:
-        signers: The active keys, older first.
-        compat: As for :func:`cardsign.sign_card`.
-        extended: The card is the extended one, which the SDK serves without members of 0.3.
-    """
-    return CardSigner(signers, compat, extended=extended)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from cardsign.net.extended import request_body as request_body
     from cardsign.net.extended import result_of as result_of
     from cardsign.net.fetch import DEFAULT_SETTINGS as DEFAULT_SETTINGS
-    from cardsign.net.fetch import Absent as Absent
     from cardsign.net.fetch import FetchSettings as FetchSettings
+    from cardsign.net.fetch import OtherStatus as OtherStatus
     from cardsign.net.fetch import PrivateAccess as PrivateAccess
     from cardsign.net.fetch import fetch_document as fetch_document
     from cardsign.net.fetch import user_agent as user_agent

@@ -360,11 +360,10 @@ class OtherStatus(FetchFailed):
         status: The HTTP status.
     """
 
-    status: int = 0
-
-
-class Absent(OtherStatus):
-    """The peer answered 404 or 410: that there is nothing, which no other answer says."""
+    def __init__(self, url: str, status: int) -> None:
+        message = f"{url} answered {status} instead of 200"
+        super().__init__("fetch.status", message, hint=status_hint(status))
+        self.status = status
 
 
 def fetch_document(
@@ -418,11 +417,7 @@ def fetch_document(
         if status == 304 and validators:
             return FetchResult(str(asked), "unchanged", headers=said)
         if status != 200:
-            kind = Absent if status in (404, 410) else OtherStatus
-            message = f"{asked} answered {status} instead of 200"
-            failure = kind("fetch.status", message, hint=status_hint(status))
-            failure.status = status
-            raise failure
+            raise OtherStatus(str(asked), status)
         exchange.check_head(said)
         json_type(said, asked)
         body = b"".join(map(exchange.count, response.iter_stream()))

@@ -22,8 +22,8 @@ from cardsign.errors import CardRefused, FetchFailed
 from cardsign.net.connection import Clock
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
-    Absent,
     FetchSettings,
+    OtherStatus,
     PrivateAccess,
     fetch_document,
     values,
@@ -482,7 +482,8 @@ def card_url(url: str) -> str:
 
 def _failed(url: Url, failure: FetchFailed, entry: CachedAnswer | None = None) -> FetchResult:
     """Nothing new; with what was kept, where that may be used beyond its time."""
-    if isinstance(failure, Absent):
+    # 404 and 410 say that there is nothing, which no other answer does.
+    if isinstance(failure, OtherStatus) and failure.status in (404, 410):
         return FetchResult(str(url), "absent", failure=failure)
     stale = entry is not None and entry.freshness.may_be_stale
     body = entry.untrusted_body if entry is not None and stale else b""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cardsign.build import BuildOptions, BuiltCard, build_card
+from cardsign.build.assemble import BuiltCard, build_card
+from cardsign.build.draft import BuildOptions
 
 URL = "https://agents.example.com/{name}"
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from making import URL, Build, Write, built, codes
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.card import FIELDS_URI, convert_card
 from cardsign.errors import BuildRefused, UsageFault
 from cardsign.lint import lint_card

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from making import URL, Build, Write, built, codes
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.diff import diff_cards
 from cardsign.errors import BuildRefused
 from cardsign.lint import lint_card

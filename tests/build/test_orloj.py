@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from making import Build, Write, built, codes
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.config import OrlojSettings
 from cardsign.errors import BuildRefused
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from making import Write
 
-from cardsign.build import read_one, read_source
+from cardsign.build.reading import read_one, read_source
 from cardsign.errors import BuildRefused
 
 REFUSED = {

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from making import Build, Write, built, codes
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.errors import BuildRefused, FileFault
 
 WHOLE = """---

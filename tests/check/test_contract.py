@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card, verify_card
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.cli import run_words
 from cardsign.contract import card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused

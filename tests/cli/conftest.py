@@ -20,7 +20,7 @@ from cardsign.cli import run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
 from cardsign.keys.stores import DirectoryStore
-from cardsign.net import Absent, FetchSettings
+from cardsign.net import FetchSettings, OtherStatus
 from cardsign.trust import FetchResult
 from tests.support import CHEAP, LAX, PORTABLE
 
@@ -175,7 +175,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
         if isinstance(answer, bytes):
             return FetchResult(url, "found", answer)
         if answer is None:
-            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
+            raise OtherStatus(url, 404)
         raise FetchFailed(answer, f"{url} did not answer")
 
     monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)

@@ -169,7 +169,7 @@ def test_json_behind_two_dashes_is_no_option(cardsign: Cardsign) -> None:
 
 def test_a_crash_is_one_json_object(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that reads stdout is told of it as of any error."""
-    monkeypatch.setattr("cardsign.cli.inspect.read_input", lambda name: 1 // 0)
+    monkeypatch.setattr("cardsign.cli.explain.read_input", lambda name: 1 // 0)
 
     ended = cardsign("inspect", "card.json", "--json")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.net import Absent, FetchSettings
+from cardsign.net import FetchSettings, OtherStatus
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     DirectoryStates,
@@ -136,7 +136,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
     def fetch(url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
         if url not in answers:
-            raise Absent("fetch.status", "the peer answered 404")
+            raise OtherStatus("the peer", 404)
         return FetchResult(url, "found", answers[url])
 
     monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)

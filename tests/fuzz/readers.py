@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
 from cardsign.card.strictjson import scan_object
 from cardsign.errors import BuildRefused, JsonRefused

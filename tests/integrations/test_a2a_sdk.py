@@ -298,10 +298,10 @@ def test_what_the_sdk_serves_is_signed(
     """Signed at the start or by the hook, each answer verifies as it was served."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import card_signer
+    from cardsign.integrations import CardSigner
 
     card = parse_agent_card(json.loads(json.dumps(document)))
-    sign_it = card_signer([key("card")])
+    sign_it = CardSigner([key("card")])
     if as_modifier:
         answers = served_by_the_sdk(card, card_modifier=sign_it.modify)
     else:
@@ -317,7 +317,7 @@ def test_an_unchanged_card_is_signed_once() -> None:
     """The key may be far away."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import card_signer
+    from cardsign.integrations import CardSigner
 
     asked: list[bytes] = []
 
@@ -329,7 +329,7 @@ def test_an_unchanged_card_is_signed_once() -> None:
             return key("card").sign(signing_input)
 
     card = parse_agent_card(json.loads(json.dumps(PORTABLE)))
-    sign_it = card_signer([Far()])
+    sign_it = CardSigner([Far()])
     assert sign_it(card) == sign_it(card)
     assert len(asked) == len(set(asked))
     once = len(asked)
@@ -343,11 +343,11 @@ def test_an_extended_card_is_signed_as_it_is_served(policy: Policy) -> None:
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import MessageToDict
 
-    from cardsign.integrations import card_signer
+    from cardsign.integrations import CardSigner
 
     document = put(PORTABLE, "/supportedInterfaces/0/protocolVersion", "0.3")
     card = parse_agent_card(json.loads(json.dumps(document)))
-    signer = card_signer([key("card")], extended=True)
+    signer = CardSigner([key("card")], extended=True)
     signed = asyncio.run(signer.modify(card, object()))
     served = json.dumps(MessageToDict(signed)).encode()
     assert verify_card(served, expect=Issuer("tides"), policy=policy, now=now())
@@ -357,9 +357,9 @@ def test_other_peoples_signatures_stay(policy: Policy) -> None:
     """Ours are replaced, a registry's is kept."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import card_signer
+    from cardsign.integrations import CardSigner
 
     card = parse_agent_card(json.loads(sign(PORTABLE, key("registry"))))
-    signed = card_signer([key("card")])(card_signer([key("card")])(card))
+    signed = CardSigner([key("card")])(CardSigner([key("card")])(card))
     assert len(signed.signatures) == 2
     assert len(Card.from_bytes(sign(PORTABLE, key("registry"))).signatures) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net import Absent, Discoverer, DocumentFetcher, FetchSettings
+from cardsign.net import Discoverer, DocumentFetcher, FetchSettings, OtherStatus
 from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import reach_verdict
@@ -65,7 +65,7 @@ class Served:
             raise FetchFailed("fetch.timeout", f"{url} did not answer")
         body = self.documents.get(url.removeprefix(HOST))
         if body is None:
-            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
+            raise OtherStatus(url, 404)
         headers = () if self.caching is None else (("cache-control", self.caching),)
         return FetchResult(url, "found", body, headers=headers)
 

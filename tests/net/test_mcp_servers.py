@@ -19,7 +19,10 @@ from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 
 import cardsign
-from cardsign.build import BuildOptions, SourceDocument, ask_mcp, build_card, run_mcp
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
+from cardsign.build.live import ask_mcp, run_mcp
+from cardsign.build.reading import SourceDocument
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 from cardsign.net.mcp import lines_of
 

@@ -22,7 +22,8 @@ from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
 from werkzeug.test import Client
 
-from cardsign.build import BuildOptions, build_card
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
 from cardsign.card import PROVIDERS as SCHEMES
 from cardsign.card import (
     DeclaredProvider,
