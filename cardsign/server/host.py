@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
-MAX_PAGES_BYTES: Final = 32 * 1024 * 1024  # of the pages that are kept; the largest fits alone
 #: An agent's name is a folder and one segment of a path.
 AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -99,7 +98,6 @@ class Host:
         self._agents: dict[str, LiveApplication] = {}
         self._broken: dict[str, str] = {}
         self._complaint = ""
-        self._pages: dict[tuple[object, ...], Representation] = {}
         #: By path: which agents' cards name it, and the hosts that each names with it.
         self._claims: dict[str, dict[str, set[str]]] = {}
         self._contested: set[str] = set()
@@ -320,33 +318,18 @@ class Host:
         look_at_all(self._agents.values())
         agents = tuple(self._agents.values())
         page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
-        return public_answer(self._page(page, len(agents)), environ, self._now())
+        return public_answer(_page_of(page, len(agents)), environ, self._now())
 
-    def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Representation:
-        # What the page says, not who says it: an agent that is published anew begins at 1 again.
-        shown = tuple(one.generation for one in agents)
-        key = (
-            total,
-            *(
-                (one.number, one.published_at, one.max_age, one.changes_at, one.card)
-                for one in shown
-            ),
-        )
-        found = self._pages.get(key)
-        if found is None:
-            cards = b",".join(one.generation.card for one in agents)
-            body = b'{"agents":[%b],"total":%d}' % (cards, total)
-            ages = [one.generation.max_age for one in agents]
-            changes = [c.timestamp() for one in agents if (c := one.generation.changes_at)]
-            file = PublicFile(
-                body, "application/json", min(ages, default=0), min(changes, default=None)
-            )
-            newest = max((one.generation.published_at for one in agents), default=None)
-            found = Representation.of_public(file, newest)
-            if sum(len(one.body) for one in self._pages.values()) + len(body) > MAX_PAGES_BYTES:
-                self._pages.clear()
-            self._pages[key] = found
-        return found
+
+def _page_of(agents: tuple[LiveApplication, ...], total: int) -> Representation:
+    """One page of the catalogue, which lives as long as each card on it."""
+    shown = [one.generation for one in agents]
+    body = b'{"agents":[%b],"total":%d}' % (b",".join(one.card for one in shown), total)
+    changes = [change.timestamp() for one in shown if (change := one.changes_at)]
+    age = min((one.max_age for one in shown), default=0)
+    file = PublicFile(body, "application/json", age, min(changes, default=None))
+    newest = max((one.published_at for one in shown), default=None)
+    return Representation.of_public(file, newest)
 
 
 def _agents_in(directory: Path) -> list[str]:

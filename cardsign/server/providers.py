@@ -77,7 +77,7 @@ class AudienceRule:
 
     claim: str
     value: str
-    opens: str
+    opens: Audience
 
     def holds(self, claims: Claims) -> bool:
         """Whether the caller is one of these."""

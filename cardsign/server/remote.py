@@ -180,8 +180,6 @@ class Jwt(RemoteProvider):
         #: What each URL answered last, and when: an issuer may forbid every cache.
         self._held: dict[str, tuple[bytes, float]] = {}
         self._keys: tuple[bytes, JwkSet] = (b"", JwkSet(()))
-        #: The issuer's configuration that was read last, and the URL of the keys in it.
-        self._told = b"", ""
 
     def audience(self, request: Request) -> str | None:
         header = self.scheme.header
@@ -220,8 +218,6 @@ class Jwt(RemoteProvider):
         """The URL of the keys, as the issuer's configuration says it."""
         asked = self._discovery
         body = self._asked(asked)
-        if body == self._told[0]:
-            return self._told[1]
         try:
             told = parse_object(body, max_bytes=MAX_ISSUER_BYTES)
             url = told.get("jwks_uri")
@@ -232,7 +228,6 @@ class Jwt(RemoteProvider):
                 raise self.unreachable(asked, "its keys are on another host than the issuer")
         except (JsonRefused, CardRefused) as exc:
             raise self.unreachable(asked, exc) from exc
-        self._told = body, url
         return url
 
     def _asked(self, url: str, *, fresh: bool = False) -> bytes:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from cardsign.errors import CardRefused, UsageFault, closest
 from cardsign.files import bad_settings, read_bytes, read_toml
-from cardsign.server.providers import Audience, AudienceRule, Networks, ProviderSettings
+from cardsign.server.providers import AudienceRule, Networks, ProviderSettings
 from cardsign.server.remote import KNOWERS
 from cardsign.server.tokens import TokenTable
 from cardsign.urls import parse_url
@@ -83,21 +83,10 @@ class ServerSettings:
 DEFAULT_SETTINGS: Final = ServerSettings()
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+_STRICT: Final = ConfigDict(strict=True, extra="forbid")
 
 
-class _Agent(_Strict):
-    enabled: bool = True
-
-
-class _Rule(_Strict):
-    claim: str
-    value: str
-    opens: Audience
-
-
-def _form(settings: type, left_out: str, **members: Any) -> type[BaseModel]:
+def _form(settings: type, left_out: str = "", **members: Any) -> type[BaseModel]:
     """The form of what a file says: the fields of a dataclass, but for some, and other members."""
     hints = get_type_hints(settings, include_extras=True)
     same: dict[str, Any] = {
@@ -105,11 +94,16 @@ def _form(settings: type, left_out: str, **members: Any) -> type[BaseModel]:
         for one in fields(settings)
         if one.name not in left_out.split()
     }
-    return create_model(settings.__name__, __base__=_Strict, **same, **members)
+    return create_model(settings.__name__, __config__=_STRICT, **same, **members)
 
 
+_Agent: Final = create_model("Agent", __config__=_STRICT, enabled=(bool, True))
+_Rule: Final = _form(AudienceRule)
 _Provider: Final = _form(
-    ProviderSettings, "rules tokens", rule=(list[_Rule], []), token_file=(str | None, None)
+    ProviderSettings,
+    "rules tokens",
+    rule=(list[_Rule], []),  # type: ignore[valid-type]
+    token_file=(str | None, None),
 )
 _File: Final = _form(
     ServerSettings,
@@ -117,7 +111,7 @@ _File: Final = _form(
     format=(Literal[1], ...),
     token_file=(str | None, None),
     sunset=(date | None, None),
-    agents=(dict[_Name, _Agent], {}),
+    agents=(dict[_Name, _Agent], {}),  # type: ignore[valid-type]
     provider=(list[_Provider], []),  # type: ignore[valid-type]
 )
 
@@ -162,7 +156,7 @@ def _provider(given: Any, path: Path, number: int) -> ProviderSettings:
     members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file"})
     members["typ"] = tuple(one.lower().removeprefix("application/") for one in given.typ)
     table = None if given.token_file is None else TokenTable.read(path.parent / given.token_file)
-    rules = tuple(AudienceRule(one.claim, one.value, one.opens) for one in given.rule)
+    rules = tuple(AudienceRule(**one.model_dump()) for one in given.rule)
     found = ProviderSettings(**members, rules=rules, tokens=table)
     for name in KNOWERS[given.type][0]:
         if not getattr(found, name):

@@ -486,19 +486,6 @@ def test_two_hosts_may_have_the_same_path(
     assert served.log == []
 
 
-def test_pages_that_are_kept_are_bounded_by_their_bytes(
-    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many pages are asked for."""
-    served = serve("tides", "waves", "winds")
-    size = len(served.client.get("/a2a/agents?limit=1").data)
-    monkeypatch.setattr("cardsign.server.host.MAX_PAGES_BYTES", 2 * size)
-    for number in range(12):
-        page = served.client.get(f"/a2a/agents?limit=1&offset={number % 3}")
-        assert page.json["total"] == 3
-        assert sum(len(one.body) for one in served.host._pages.values()) <= 2 * size + 10
-
-
 def test_metadata_of_a_path_with_escapes_is_found(tmp_path: Path, key: PrivateKey) -> None:
     """Paths reach a server decoded."""
     url = "https://login.example/.well-known/openid-configuration"
