@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.statements import KeysetId
-from cardsign.testing import FakeIssuer, digest_of
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 

@@ -28,7 +28,8 @@ from measuring import Broken, Times, in_turns
 
 from cardsign import Policy
 from cardsign.jose import PublicKey
-from cardsign.net import Discoverer, DocumentFetcher, FetchSettings
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.discovery import Discoverer
 from cardsign.statements import GoodSignatures, envelope
 from cardsign.trust import DirectoryStates, IssuerState
 

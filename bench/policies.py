@@ -17,7 +17,8 @@ from measuring import Broken, Times, cpu_seconds, in_turns, ratio
 
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.statements import KeysetId
-from cardsign.testing import FakeIssuer, digest_of
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust import (
     NO_STATEMENTS,
     Issuer,

@@ -31,7 +31,7 @@ from measuring import Broken, in_turns
 from cardsign import JwkSet, PrivateKey, sign_card
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.publish import Generation, export_files, publish_generation
-from cardsign.server import create_token
+from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 
 NGINX: Final = "nginx, a file"

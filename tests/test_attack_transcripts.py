@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cardsign.net import DocumentFetcher, FetchSettings, IPAddress
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.connection import IPAddress
 from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play

@@ -13,7 +13,7 @@ from werkzeug.test import Client
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
 from cardsign.publish import Generation, export_files
-from cardsign.server import LiveApplication
+from cardsign.server.live import LiveApplication
 
 
 @pytest.fixture(scope="module")

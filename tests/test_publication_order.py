@@ -41,7 +41,8 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import Paths, ServerSettings
+from cardsign.server import ServerSettings
+from cardsign.server.documents import Paths
 from cardsign.trust import (
     CardUrl,
     FetchResult,

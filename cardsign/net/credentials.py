@@ -413,7 +413,7 @@ def get_token(request: TokenRequest, client_id: str, secret: str, settings: Fetc
     Raises:
         CallFailed: ``credential.refused``: the server refuses the client; ``call.error``: it
             answered no bearer token. No word of the answer is shown.
-        FetchFailed: As :func:`cardsign.net.fetch_document`.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     form = {"grant_type": "client_credentials"}
     if request.scopes:

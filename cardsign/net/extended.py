@@ -165,7 +165,7 @@ def ask_for_extended_card(
         CredentialFault: ``credential.elsewhere``; nothing was sent.
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``,
             ``call.error``, ``call.no_interface``.
-        FetchFailed: As :func:`cardsign.net.fetch_document`, or ``fetch.elsewhere``.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`, or ``fetch.elsewhere``.
     """
     url = extended_url(endpoint)
     headers = {"Accept": "application/json, application/*+json", "User-Agent": user_agent()}

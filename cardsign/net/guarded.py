@@ -176,7 +176,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         """Make one request.
 
         Raises:
-            GuardRefused: With one of the codes of :func:`cardsign.net.fetch_document` but
+            GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch_document` but
                 ``fetch.content_type``, or ``fetch.elsewhere``.
         """
         exchange = self._begin(request)

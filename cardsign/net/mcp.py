@@ -41,7 +41,7 @@ def mcp_peer(url: str, settings: FetchSettings, *, seconds: float, max_bytes: in
         max_bytes: Of one answer, and of a stream.
 
     Raises:
-        FetchFailed: As :func:`cardsign.net.fetch_document`, or ``fetch.elsewhere``.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`, or ``fetch.elsewhere``.
     """
     with contextlib.ExitStack() as held:
         try:

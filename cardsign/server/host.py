@@ -76,7 +76,7 @@ class Host:
         settings: As given.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`, where
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveApplication`, where
             `directory` is one publication.
         UsageFault: ``config.malformed``: `agent_path` holds no ``{name}``, or `catalogue` is where
             something else is.
@@ -144,12 +144,12 @@ class Host:
         return application(environ, start_response)
 
     def may_wait(self, environ: WSGIEnvironment) -> bool:
-        """As :meth:`cardsign.server.LiveApplication.may_wait`."""
+        """As :meth:`cardsign.server.live.LiveApplication.may_wait`."""
         application, environ = self._route(environ)
         return isinstance(application, LiveApplication) and application.may_wait(environ)
 
     def at_once(self, environ: WSGIEnvironment) -> Answer | None:
-        """As :meth:`cardsign.server.LiveApplication.at_once`."""
+        """As :meth:`cardsign.server.live.LiveApplication.at_once`."""
         application, environ = self._route(environ)
         return application if isinstance(application, Answer) else application.at_once(environ)
 

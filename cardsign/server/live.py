@@ -91,7 +91,7 @@ class LiveApplication:
         directory: The publication directory.
         settings: To whom it is served, and how.
         clock: Seconds, monotonic; when to try a broken publication again.
-        now: Unix seconds, as for :func:`cardsign.server.create_app`.
+        now: Unix seconds, as for :func:`cardsign.server.app.create_app`.
         log: Takes a line for the operator: each generation that is taken up, and what of the
             cards and tokens does not fit together in it. That stops nothing.
         events: Takes the event of each generation that is taken up, the first too, as

@@ -74,7 +74,7 @@ def mount_cards(
         An application of the same kind.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveApplication`.
     """
     if not settings.enabled:
         return app
@@ -212,7 +212,7 @@ def card_blueprint(
         events: Likewise.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveApplication`.
     """
     cards = Blueprint("cardsign", __name__)
     if not settings.enabled:

@@ -264,7 +264,7 @@ def serve(
         UsageFault: ``usage.not_installed``: metrics are wanted; ``config.malformed``: no rate, or
             no storage for it.
         ServeFault: ``serve.bind``, ``serve.worker_died``, and what
-            :class:`cardsign.server.Host` raises.
+            :class:`cardsign.server.host.Host` raises.
         FileFault: A published file cannot be read.
     """
     Host(directory, settings, log=_unsaid, events=_unsaid)  # fail before listening

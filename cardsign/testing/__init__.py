@@ -6,10 +6,6 @@ from cardsign.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.testing.fake_issuer import FakeIssuer as FakeIssuer
-    from cardsign.testing.fake_issuer import card_digest as card_digest
-    from cardsign.testing.fake_issuer import digest_of as digest_of
-    from cardsign.testing.fake_issuer import members_of as members_of
-    from cardsign.testing.fake_issuer import payload_of as payload_of
     from cardsign.testing.plugin import assert_card_valid as assert_card_valid
 
 __getattr__ = lazy_names(__name__)

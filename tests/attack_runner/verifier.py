@@ -19,12 +19,9 @@ from typing import Any, Final
 
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import (
-    DEFAULT_SETTINGS,
-    Discoverer,
-    DocumentFetcher,
-    FetchSettings,
-)
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import DEFAULT_SETTINGS
 from cardsign.statements import read_keyset, read_release
 from cardsign.trust import (
     NO_STATES,

@@ -20,7 +20,8 @@ from cardsign.cli import run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
 from cardsign.keys.stores import DirectoryStore
-from cardsign.net import FetchSettings, OtherStatus
+from cardsign.net import FetchSettings
+from cardsign.net.fetch import OtherStatus
 from cardsign.trust import FetchResult
 from tests.support import CHEAP, LAX, PORTABLE
 

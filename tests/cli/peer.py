@@ -13,7 +13,8 @@ from typing import Any
 
 from cardsign.jose import JwkSet
 from cardsign.statements import read_keyset
-from cardsign.testing import FakeIssuer, card_digest, digest_of
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import card_digest, digest_of
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed

@@ -14,7 +14,8 @@ import pytest
 
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
-from cardsign.net import Discoverer, FetchSettings
+from cardsign.net import FetchSettings
+from cardsign.net.discovery import Discoverer
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     CardUrl,

@@ -17,7 +17,7 @@ from werkzeug.test import Client
 from cardsign.cli.options import WatchOptions
 from cardsign.gateway import read_upstream
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.server import Host
+from cardsign.server.host import Host
 from cardsign.urls import CARD_PATH
 from tests.cli import peer as issuer
 from tests.cli.conftest import Cardsign, Ended

@@ -15,7 +15,7 @@ import pytest
 from cardsign.jose import JwkSet
 from cardsign.publish import load_current
 from cardsign.statements import KeysetId, read_keyset
-from cardsign.testing import digest_of
+from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust import KeysetAnchor, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.net import FetchSettings, OtherStatus
+from cardsign.net import FetchSettings
+from cardsign.net.fetch import OtherStatus
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     DirectoryStates,

@@ -19,7 +19,8 @@ from cardsign.jose import PrivateKey
 from cardsign.statements import (
     read_keyset,
 )
-from cardsign.testing import FakeIssuer, card_digest
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import card_digest
 from tests.support import PORTABLE
 
 NOW: Final = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

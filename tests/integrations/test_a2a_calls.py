@@ -19,14 +19,8 @@ from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
 from cardsign.jose import JwkSet
-from cardsign.net import (
-    BEARER,
-    Credential,
-    CredentialPlaces,
-    CredentialSource,
-    Header,
-    endpoints_of,
-)
+from cardsign.net import endpoints_of
+from cardsign.net.credentials import BEARER, Credential, CredentialPlaces, CredentialSource, Header
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key

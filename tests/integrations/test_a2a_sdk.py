@@ -15,7 +15,8 @@ from peers import http
 from cardsign import verify_card
 from cardsign.card import Card
 from cardsign.jose import JwkSet
-from cardsign.net import Discoverer, DocumentFetcher
+from cardsign.net import DocumentFetcher
+from cardsign.net.discovery import Discoverer
 from cardsign.trust import (
     CardUrl,
     Extended,

@@ -14,7 +14,8 @@ import pytest
 
 from cardsign.jose import PrivateKey
 from cardsign.publish import Generation
-from cardsign.server import ServerSettings, TokenTable, create_token, mount_cards
+from cardsign.server import ServerSettings, TokenTable, mount_cards
+from cardsign.server.tokens import create_token
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a

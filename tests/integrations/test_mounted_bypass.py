@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from cardsign.jose import PrivateKey
-from cardsign.server import MAX_REQUEST_BYTES, ServerSettings, TokenTable, create_token, mount_cards
+from cardsign.server import ServerSettings, TokenTable, mount_cards
+from cardsign.server.answers import MAX_REQUEST_BYTES
+from cardsign.server.tokens import create_token
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a

@@ -13,7 +13,7 @@ from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import Credential, CredentialSource
+from cardsign.net.credentials import Credential, CredentialSource
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key

@@ -19,22 +19,14 @@ from werkzeug.test import Client
 
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.net import (
-    Credential,
-    CredentialSource,
-    Discoverer,
-    Discovery,
-    DocumentFetcher,
-    discover_extended,
-)
+from cardsign.net import DocumentFetcher, discover_extended
+from cardsign.net.credentials import Credential, CredentialSource
+from cardsign.net.discovery import Discoverer, Discovery
 from cardsign.publish import publish_generation
-from cardsign.server import (
-    LiveApplication,
-    ProviderSettings,
-    ServerSettings,
-    TokenTable,
-    create_token,
-)
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.live import LiveApplication
+from cardsign.server.providers import ProviderSettings
+from cardsign.server.tokens import create_token
 from cardsign.statements import read_keyset
 from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place

@@ -39,7 +39,8 @@ from authorities import Authority
 from peers import PATIENCE, http, read_head
 from peers import headers as header_fields
 
-from cardsign.net import FetchSettings, IPAddress
+from cardsign.net import FetchSettings
+from cardsign.net.connection import IPAddress
 
 PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
 

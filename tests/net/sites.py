@@ -19,7 +19,9 @@ from typing import Any
 from authorities import Authority
 from peers import PATIENCE, http, read_head, speaking
 
-from cardsign.net import Discoverer, DocumentFetcher, FetchSettings, IPAddress
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.connection import IPAddress
+from cardsign.net.discovery import Discoverer
 from cardsign.reasons import Reason
 from cardsign.statements import read_keyset
 from cardsign.trust import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peers import Names
 
 from cardsign.errors import FetchFailed
-from cardsign.net import Loopback, check_address, resolve, system_resolver
+from cardsign.net.connection import Loopback, check_address, resolve, system_resolver
 
 FORBIDDEN = {
     "loopback": "127.0.0.1",

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net import ENTRY_COST, AnswerCache, CachedAnswer, Freshness, same_version, validators
+from cardsign.net.fetcher import (
+    ENTRY_COST,
+    AnswerCache,
+    CachedAnswer,
+    Freshness,
+    same_version,
+    validators,
+)
 from cardsign.urls import Url, parse_url
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -11,18 +11,18 @@ import pytest
 
 from cardsign.errors import CardsignError, CredentialFault
 from cardsign.jose import JwkSet
-from cardsign.net import (
+from cardsign.net.credentials import (
     BASIC,
     BEARER,
     Credential,
     CredentialPlaces,
     CredentialSource,
-    Endpoint,
     Header,
     HeaderForm,
     demands_credentials,
     header_form_of,
 )
+from cardsign.net.endpoints import Endpoint
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place, parse_url
 from tests.jose.statement_making import key

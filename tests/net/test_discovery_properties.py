@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net import Discoverer, DocumentFetcher, FetchSettings, OtherStatus
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import OtherStatus
 from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import reach_verdict

@@ -16,7 +16,8 @@ import pytest
 from authorities import Authority
 from sites import CANONICAL, HOST, Clock, Site, issuer, pinned, plain_site, site, verifier
 
-from cardsign.net import Discoverer, DocumentFetcher
+from cardsign.net import DocumentFetcher
+from cardsign.net.discovery import Discoverer
 from cardsign.statements import read_keyset
 from cardsign.trust import DirectoryStates, IssuerState, Policy, TrustedIssuer
 from cardsign.urls import KEYSET_PATH, parse_place

@@ -31,14 +31,9 @@ from internet import Network, Request
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
-from cardsign.net import (
-    BEARER,
-    Header,
-    PeerError,
-    ask_for_extended_card,
-    discover_extended,
-    endpoints_of,
-)
+from cardsign.net import discover_extended, endpoints_of
+from cardsign.net.credentials import BEARER, Header
+from cardsign.net.extended import PeerError, ask_for_extended_card
 from cardsign.trust import Policy
 from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
 from cardsign.verify import NotTrusted, Report, VerificationError

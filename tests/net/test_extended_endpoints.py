@@ -8,7 +8,8 @@ import pytest
 
 from cardsign.errors import CallFailed
 from cardsign.jose import JwkSet
-from cardsign.net import Endpoint, endpoints_of, is_outside
+from cardsign.net import endpoints_of
+from cardsign.net.endpoints import Endpoint, is_outside
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 

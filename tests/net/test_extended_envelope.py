@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cardsign.card import MAX_CARD_BYTES, Card
 from cardsign.errors import CallFailed
-from cardsign.net import MAX_ANSWER_BYTES, PeerError, card_bytes, request_body, result_of
+from cardsign.net.extended import MAX_ANSWER_BYTES, PeerError, card_bytes, request_body, result_of
 from tests.support import PORTABLE
 
 ID = "c0ffee"

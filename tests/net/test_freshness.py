@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net import MAX_SAID, Freshness, freshened, freshness, http_date
+from cardsign.net.fetcher import MAX_SAID, Freshness, freshened, freshness, http_date
 from cardsign.urls import Headers
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

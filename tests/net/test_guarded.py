@@ -23,18 +23,15 @@ from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
 from ways_to_ask import CALLERS, SOON, Call, called
 
 from cardsign.errors import FetchFailed
-from cardsign.net import (
+from cardsign.net import AsyncGuardedTransport, FetchSettings, GuardedTransport
+from cardsign.net.connection import Deadline, IPAddress
+from cardsign.net.fetch import DEFAULT_SETTINGS
+from cardsign.net.guarded import (
     ANSWER_SECONDS,
-    DEFAULT_SETTINGS,
     EVENT_IDLE_SECONDS,
     EVENT_TOTAL_SECONDS,
-    AsyncGuardedTransport,
-    Deadline,
-    FetchSettings,
-    GuardedTransport,
     GuardRefused,
     GuardTimedOut,
-    IPAddress,
 )
 from cardsign.urls import parse_origin
 

@@ -14,7 +14,7 @@ from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.jose import JwkSet
-from cardsign.net import (
+from cardsign.net.discovery import (
     OVERTAKEN_SECONDS,
     REFRESH_SECONDS,
     RETRY_INTERVAL,

@@ -11,14 +11,15 @@ import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
 from cardsign.jose import JwkSet
-from cardsign.net import (
+from cardsign.net import FetchSettings
+from cardsign.net.credentials import (
     Credential,
     CredentialPlaces,
     CredentialSource,
-    FetchSettings,
+    TokenRequest,
     open_credential,
+    token_request_of,
 )
-from cardsign.net.credentials import TokenRequest, token_request_of
 from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 from tests.jose.statement_making import key

@@ -22,17 +22,10 @@ from peers import LOCAL, http, read_head, speaking
 
 from cardsign.errors import FetchFailed
 from cardsign.jose import JwkSet
-from cardsign.net import (
-    AsyncGuardedTransport,
-    Discoverer,
-    DocumentFetcher,
-    FetchSettings,
-    GuardedTransport,
-    GuardRefused,
-    IPAddress,
-    check_address,
-    tcp_dial,
-)
+from cardsign.net import AsyncGuardedTransport, DocumentFetcher, FetchSettings, GuardedTransport
+from cardsign.net.connection import IPAddress, check_address, tcp_dial
+from cardsign.net.discovery import Discoverer
+from cardsign.net.guarded import GuardRefused
 from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
     Issuer,

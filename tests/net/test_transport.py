@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 from peers import NoDial
 
-from cardsign.net import Deadline, DeadlineStream, IPAddress, PinnedBackend, Route
+from cardsign.net.connection import Deadline, DeadlineStream, IPAddress, PinnedBackend, Route
 
 FIRST, SECOND = ip_address("93.184.215.14"), ip_address("93.184.215.15")
 

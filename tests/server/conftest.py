@@ -12,7 +12,9 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.live import LiveApplication
+from cardsign.server.tokens import create_token
 
 
 @pytest.fixture(scope="session")

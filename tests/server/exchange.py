@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from cardsign.server import RsgiApplication
+from cardsign.server.run import RsgiApplication
 
 
 class Fields:

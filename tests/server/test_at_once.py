@@ -14,15 +14,11 @@ from publications import PUBLIC, publish_cards
 from werkzeug.test import create_environ
 
 from cardsign.jose import PrivateKey
-from cardsign.server import (
-    AudienceRule,
-    Host,
-    LiveApplication,
-    ProviderSettings,
-    ServerSettings,
-    TokenTable,
-    create_token,
-)
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.host import Host
+from cardsign.server.live import LiveApplication
+from cardsign.server.providers import AudienceRule, ProviderSettings
+from cardsign.server.tokens import create_token
 
 PATH = "/a2a/extendedAgentCard"
 CARD = "/.well-known/agent-card.json"

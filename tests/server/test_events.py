@@ -21,14 +21,10 @@ from werkzeug.test import Client
 
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import publish_generation
-from cardsign.server import (
-    Host,
-    LiveApplication,
-    ServerSettings,
-    TokenTable,
-    create_token,
-    mount_cards,
-)
+from cardsign.server import ServerSettings, TokenTable, mount_cards
+from cardsign.server.host import Host
+from cardsign.server.live import LiveApplication
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 #: Seconds, for what happens at once on an idle machine; far more than any busy one takes.

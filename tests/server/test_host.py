@@ -15,7 +15,10 @@ from werkzeug.test import Client
 
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.server import Host, RsgiApplication, ServerSettings, TokenTable, create_token
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.host import Host
+from cardsign.server.run import RsgiApplication
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

@@ -18,15 +18,10 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import (
-    MAX_REQUEST_BYTES,
-    LiveApplication,
-    ServerSettings,
-    TokenTable,
-    card_blueprint,
-    create_token,
-    mount_cards,
-)
+from cardsign.server import ServerSettings, TokenTable, card_blueprint, mount_cards
+from cardsign.server.answers import MAX_REQUEST_BYTES
+from cardsign.server.live import LiveApplication
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}

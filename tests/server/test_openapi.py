@@ -15,7 +15,7 @@ from publications import PUBLIC, publish_cards
 from test_operated import PATIENCE, ended
 
 from cardsign.jose import PrivateKey
-from cardsign.server import create_token
+from cardsign.server.tokens import create_token
 from tests.conftest import SCHEMATHESIS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,7 +31,8 @@ from publications import PUBLIC, publish_cards
 
 from cardsign.jose import PrivateKey
 from cardsign.publish import export_files, public_files
-from cardsign.server import RateLimit, ServerSettings, read_server_settings
+from cardsign.server import ServerSettings, read_server_settings
+from cardsign.server.traffic import RateLimit
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/serve.md"
 CARD = "/.well-known/agent-card.json"

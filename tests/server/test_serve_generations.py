@@ -15,7 +15,9 @@ from werkzeug.test import Client
 from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.publish import load_current
-from cardsign.server import LiveApplication, ServerSettings, create_app
+from cardsign.server import ServerSettings
+from cardsign.server.app import create_app
+from cardsign.server.live import LiveApplication
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"

@@ -19,7 +19,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import LiveApplication
+from cardsign.server.live import LiveApplication
 from tests.keys.issuing import NOW, key
 
 CARD_PATH = "/.well-known/agent-card.json"

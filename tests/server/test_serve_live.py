@@ -20,7 +20,7 @@ from werkzeug.test import Client
 from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.publish import Generation, load_current
-from cardsign.server import LiveApplication
+from cardsign.server.live import LiveApplication
 
 CARD = "/.well-known/agent-card.json"
 

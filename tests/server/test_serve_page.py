@@ -12,7 +12,8 @@ from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import Host, ServerSettings, mount_cards
+from cardsign.server import ServerSettings, mount_cards
+from cardsign.server.host import Host
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

@@ -21,7 +21,7 @@ import pytest
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose import PrivateKey
-from cardsign.server import create_token
+from cardsign.server.tokens import create_token
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"

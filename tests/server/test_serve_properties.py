@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from served import Site
 
 from cardsign.publish import PublicFile
-from cardsign.server import Representation
+from cardsign.server.documents import Representation
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
 DOCUMENT = Representation.of_public(PublicFile(b"{}", "application/json", 300), PUBLISHED)

@@ -34,15 +34,11 @@ from cardsign.card import (
 )
 from cardsign.errors import FetchFailed, ServeFault
 from cardsign.jose import PrivateKey
-from cardsign.server import (
-    AudienceRule,
-    LiveApplication,
-    ProviderSettings,
-    ServerSettings,
-    TokenTable,
-    create_token,
-    make_providers,
-)
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.live import LiveApplication
+from cardsign.server.providers import AudienceRule, ProviderSettings
+from cardsign.server.remote import make_providers
+from cardsign.server.tokens import create_token
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"

@@ -11,7 +11,8 @@ import pytest
 from exchange import Exchange, Fields, asked, scope_of
 from served import Site
 
-from cardsign.server import MAX_REQUEST_BYTES, RsgiApplication
+from cardsign.server.answers import MAX_REQUEST_BYTES
+from cardsign.server.run import RsgiApplication
 
 FOREVER = 3600.0
 

@@ -24,7 +24,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import LiveApplication
+from cardsign.server.live import LiveApplication
 from cardsign.trust import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump

@@ -13,7 +13,9 @@ from werkzeug.test import Client
 from cardsign.errors import PublishRefused, ServeFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import Generation, load_current, publish_generation
-from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
+from cardsign.server import ServerSettings, TokenTable
+from cardsign.server.live import LiveApplication
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

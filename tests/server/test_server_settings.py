@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.server import AudienceRule, ServerSettings, create_token, read_server_settings
+from cardsign.server import ServerSettings, read_server_settings
+from cardsign.server.providers import AudienceRule
+from cardsign.server.tokens import create_token
 
 
 def read(tmp_path: Path, text: str) -> ServerSettings:

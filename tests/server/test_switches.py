@@ -11,7 +11,8 @@ from werkzeug.test import Client
 from cardsign.jose import JwkSet
 from cardsign.keys import ReleasePlan, card_digest
 from cardsign.publish import Issued, publish_generation
-from cardsign.server import Host, read_server_settings
+from cardsign.server import read_server_settings
+from cardsign.server.host import Host
 from tests.keys.issuing import NOW, URL, key, released
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

@@ -14,15 +14,10 @@ from served import Site
 from werkzeug.wrappers import Response
 
 from cardsign.errors import UsageFault
-from cardsign.server import (
-    Host,
-    RateLimit,
-    RsgiApplication,
-    ServerSettings,
-    client_of,
-    log_answer,
-    serve,
-)
+from cardsign.server import ServerSettings
+from cardsign.server.host import Host
+from cardsign.server.run import RsgiApplication, serve
+from cardsign.server.traffic import RateLimit, client_of, log_answer
 
 CARD = "/.well-known/agent-card.json"
 

@@ -29,7 +29,8 @@ from test_operated import (
     run_nginx,
 )
 
-from cardsign.net import Discoverer, DocumentFetcher, FetchSettings
+from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.net.discovery import Discoverer
 from cardsign.publish import load_current
 from cardsign.server.events import published_event
 from cardsign.statements import read_keyset

@@ -25,14 +25,10 @@ from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.server import (
-    Host,
-    LiveApplication,
-    RsgiApplication,
-    ServerSettings,
-    read_server_settings,
-    serve,
-)
+from cardsign.server import ServerSettings, read_server_settings
+from cardsign.server.host import Host
+from cardsign.server.live import LiveApplication
+from cardsign.server.run import RsgiApplication, serve
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"

@@ -13,7 +13,8 @@ from types import FrameType
 import pytest
 
 from cardsign.statements import KeysetId
-from cardsign.testing import FakeIssuer, digest_of
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust import (
     NO_STATEMENTS,
     Issuer,
