@@ -17,10 +17,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.serialize import jcs
 from cardsign.card.values import Json
-from cardsign.errors import CanonicalizationError, CardsignError, KeyRefused
+from cardsign.errors import CanonicalizationError, CardsignError, InputRefused, KeyRefused
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import Explanation, Prediction
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -284,7 +285,7 @@ def check_url(
     keys_url = f"{origin}{JWKS_PATH}"
     jwks, said = _keys(keys_url, fetch, asked)
     found += said
-    document = lint_card(answer.untrusted_body).document
+    document = _document(answer.untrusted_body)
     if document is not None and declares_extended_card(document, any_spelling=True):
         own = None if other_hosts else str(origin)
         found += _of_extended(document, fetch, own, asked)
@@ -297,6 +298,14 @@ def check_url(
         more=found,
         asked=tuple(asked),
     )
+
+
+def _document(untrusted_bytes: bytes) -> Mapping[str, Json] | None:
+    """Read a card; None where it cannot be read in one way."""
+    try:
+        return Card.from_bytes(untrusted_bytes).document
+    except InputRefused:
+        return None
 
 
 def _keys(url: str, fetch: FetchSettings, asked: list[str]) -> tuple[JwkSet | None, list[Finding]]:
@@ -329,7 +338,7 @@ def _of_headers(headers: Headers, body: bytes, now: datetime) -> Iterator[Findin
 
 def _is_of_unsigned(tag: str, body: bytes) -> bool:
     """Whether an ETag is a digest of the card without its signatures, in a usual form."""
-    document = lint_card(body).document
+    document = _document(body)
     if document is None or "signatures" not in document or len(tag) < 8:
         return False
     unsigned = {name: one for name, one in document.items() if name != "signatures"}
@@ -364,7 +373,7 @@ def _of_extended(
             body = ask_for_extended_card(endpoint, None, fetch, call_id="check")
         except CardsignError:
             continue  # refused, as it should be; or nobody answers
-        card = lint_card(body).document
+        card = _document(body)
         if card is not None and "skills" in card:
             yield _found("check.extended-open", f"{endpoint.url} answered it to a stranger")
             return
