@@ -1,4 +1,4 @@
-"""What is measured on: cards of three makes, and issuers with all that a verifier asks them for."""
+"""What is measured on: cards, and issuers with all that a verifier asks them for."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-SMALL: Final = "2 KB"
-MIDDLE: Final = "10 KB"
-LARGE: Final = "100 KB"
-THREE: Final = "3.5 KB, readings part"
-DAY: Final = 24 * 60 * 60
-#: Their readings part, so three signatures are made and there are three to look at.
-PARTED: Final = ROOT / "examples" / "cards" / "weather.json"
+DAY: Final = 24 * 60 * 60  # seconds
+_EXAMPLES: Final = Path(__file__).resolve().parents[1] / "examples" / "cards"
 
 
 def portable_card(origin: str = "https://tides.example", *, skills: int = 5) -> bytes:
-    """A card on whose payload all readings agree; some 230 bytes for each skill."""
+    """A card on whose payload all readings agree; some 320 bytes for each skill."""
     card: dict[str, Any] = {
         "name": "Tide tables",
         "description": "When the water comes, and how high: from Reykjavík to Valparaíso",
@@ -48,6 +42,15 @@ def portable_card(origin: str = "https://tides.example", *, skills: int = 5) -> 
         ],
     }
     return json.dumps(card, ensure_ascii=False, indent=2).encode()
+
+
+#: By size as signed. The readings of the last one part, so that it gets a signature for each.
+CARDS: Final = {
+    "2 KB": portable_card(),
+    "10 KB": portable_card(skills=31),
+    "100 KB": portable_card(skills=325),
+    "3.5 KB, readings part": (_EXAMPLES / "weather.json").read_bytes(),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,54 +1,31 @@
 """Times that can be compared: taken in turns, of work that was seen to be done.
 
 A time by itself says more about the machine and its other tenants than about a program. So
-whoever is compared takes turns, A B C A B C, and only ratios within one round count: what
-disturbs a round disturbs all who are in it.
+whoever is compared takes turns, A B C A B C, and only ratios count.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
-import sys
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
-from unittest.mock import patch
-
-from cardsign.card import serialize
 
 Turn: TypeAlias = Callable[[], float]
 """Do one's work and return the seconds that one unit of it took."""
 
-Times: TypeAlias = Mapping[str, list[float]]
+Times: TypeAlias = Mapping[str, Sequence[float]]
 """The seconds of each contestant, round by round."""
 
-
-CARDSIGN: Final = "cardsign"
-FAST: Final = "cardsign[fast]"  # with orjson
+#: Of the interpreter that has a2a-sdk; None where there is none.
+JUDGE: Final = os.environ.get("CARDSIGN_JUDGE_PY")
+_BLOCK: Final = 0.02  # seconds of one turn: far more than a clock's tick, far less than a pause
 
 
 class Broken(Exception):
     """What was to be measured did not happen: a verdict or a count is another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """How many times as long one takes as another.
-
-    Attributes:
-        median: The ratio of the medians.
-        least: Of all rounds, each by itself.
-        most: Likewise.
-    """
-
-    median: float
-    least: float
-    most: float
-
-    def __str__(self) -> str:
-        return f"{figure(self.median)} ({figure(self.least)} to {figure(self.most)})"
 
 
 def in_turns(contestants: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
@@ -62,15 +39,8 @@ def in_turns(contestants: Mapping[str, Turn], rounds: int) -> dict[str, list[flo
     return times
 
 
-def ratio(times: Times, name: str, to: str) -> Ratio:
-    """The times of one as multiples of another's."""
-    each = [one / other for one, other in zip(times[name], times[to], strict=True)]
-    median = statistics.median(times[name]) / statistics.median(times[to])
-    return Ratio(median, min(each), max(each))
-
-
-def cpu_seconds(work: Callable[[], object], *, of_about: float) -> Turn:
-    """A turn of as many repetitions as take about so many seconds, by this process's CPU time.
+def cpu_seconds(work: Callable[[], object], *, of_about: float = _BLOCK) -> Turn:
+    """Return a turn of as many repetitions as take about so many seconds of this process's CPU.
 
     The number is found out now, so that all turns do the same; the first call warms up.
     """
@@ -88,29 +58,53 @@ def cpu_seconds(work: Callable[[], object], *, of_about: float) -> Turn:
     return turn
 
 
-def by_encoder(name: str, work: Callable[[], object], *, of_about: float) -> Turn:
-    """As :func:`cpu_seconds`: with orjson if it is for :data:`FAST`, else without."""
-    with encoder(name):
-        turn = cpu_seconds(work, of_about=of_about)
+def timed_command(command: Sequence[str], expected: str = "") -> tuple[float, float]:
+    """Run a command to its end and return its seconds on the wall and of CPU.
 
-    def with_encoder() -> float:
-        with encoder(name):
-            return turn()
+    Raises:
+        Broken: It failed, or its output does not start with what was expected.
+    """
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - began
+    if process.returncode or not printed.startswith(expected):
+        raise Broken(f"{command} ended with {process.returncode}: {printed}")
+    return wall, usage.ru_utime + usage.ru_stime
 
-    return with_encoder
+
+def median(times: Times, name: str, to: str) -> float:
+    """Return the ratio of two contestants' medians."""
+    return statistics.median(times[name]) / statistics.median(times[to])
 
 
-@contextmanager
-def encoder(name: str) -> Iterator[None]:
-    """For :data:`FAST` the encoder of this installation, else that of one without the extra."""
-    with patch.dict(sys.modules, {} if name == FAST else {"orjson": None}):
-        serialize._encoder.cache_clear()
-        yield
-    serialize._encoder.cache_clear()
+def ratio(times: Times, name: str, to: str) -> str:
+    """Return the ratio of the medians, and the least and the most of any round."""
+    if name not in times or to not in times:
+        return "-"
+    if name == to:
+        return "1"
+    rounds = [a / b for a, b in zip(times[name], times[to], strict=True)]
+    return f"{figure(median(times, name, to))} ({figure(min(rounds))} to {figure(max(rounds))})"
 
 
 def figure(number: float) -> str:
-    """Two significant digits, or all before the point."""
+    """Return two significant digits, or all before the point; three around 1."""
     if number >= 9.95:
         return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 0.95 else f"{number:.2g}"
+    return f"{number:.2f}" if number < 4.995 else f"{number:.1f}"
+
+
+def table(*rows: Iterable[str]) -> str:
+    """Return a table of Markdown; the first row is its head."""
+    return "\n".join(_lines([list(row) for row in rows]))
+
+
+def _lines(rows: list[list[str]]) -> Iterator[str]:
+    for at, row in enumerate(rows):
+        yield "| " + " | ".join(row) + " |"
+        if at == 0:
+            yield "|---" + "|---:" * (len(row) - 1) + "|"

@@ -13,24 +13,25 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
 from documents import Issuer, issuer_at
-from measuring import Broken, Times, in_turns
+from measuring import Broken, Times, in_turns, ratio, table
 
 from cardsign import Policy
+from cardsign.cli.peers import CONCURRENCY
 from cardsign.jose import PublicKey
 from cardsign.net import DocumentFetcher, FetchSettings
 from cardsign.net.discovery import Discoverer
-from cardsign.statements import GoodSignatures, envelope
 from cardsign.trust import DirectoryStates, IssuerState
 
 SIDE_BY_SIDE: Final = "side by side"
@@ -39,9 +40,8 @@ COLD: Final = "for the first time"
 WARM: Final = "again, unchanged"
 
 _SERVER: Final = Path(__file__).resolve().parent / "peer_server.py"
-_WIRE: Final = FetchSettings(
-    insecure_loopback_http=True,
-)
+_WIRE: Final = FetchSettings(insecure_loopback_http=True)
+DELAY: Final = 0.05  # seconds before each answer: a peer on another continent
 #: Seconds: the card is stale by then (peer_server.py), and the statements are not asked for yet.
 CARD_STALE: Final = 61
 #: Seconds: everything is stale.
@@ -128,7 +128,7 @@ class Verifier:
 def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     """One who is cold, as long as the context lasts; only one at a time."""
     entries = tuple(issuer.entry for issuer in issuers)
-    with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
+    with TemporaryDirectory(prefix="cardsign-bench-") as folder:
         memory = DirectoryStates(Path(folder) / "state")
         for entry in entries:
             memory.begin(entry, IssuerState.begin(entry))
@@ -140,74 +140,53 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
         fetcher = DocumentFetcher(_WIRE, now=now)
         discoverer = Discoverer(Policy(entries), memory, fetcher=fetcher, now=now)
         verifier = Verifier(issuers, discoverer, datetime.now(UTC))
-        counted = _counting(verifier.checks)
-        stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))
-        stack.enter_context(patch.object(PublicKey, "check", counted(PublicKey.check)))
-        yield verifier
+        check = PublicKey.check
 
-
-def _counting(checks: list[None]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def counted(check: Callable[..., None]) -> Callable[..., None]:
         def counting(*arguments: Any) -> None:
-            checks.append(None)
+            verifier.checks.append(None)
             check(*arguments)
 
-        return counting
-
-    return counted
-
-
-def meeting_many(world: Peers, threads: int, delay: float, rounds: int) -> Times:
-    """All peers for the first time, by so many threads and by one; seconds on the wall."""
-    world.tell(do="delay", seconds=delay)
-
-    def turn(at_once: int) -> Callable[[], float]:
-        def meet_all() -> float:
-            with cold_verifier(world.issuers) as verifier:
-                return verifier.meet_all(at_once)
-
-        return meet_all
-
-    return in_turns({SIDE_BY_SIDE: turn(threads), ONE_BY_ONE: turn(1)}, rounds)
+        with patch.object(PublicKey, "check", counting):
+            yield verifier
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one verification of one live peer costs.
+def measure_peers(count: int, rounds: int) -> dict[str, str]:
+    """Return the tables `costs`, `again` and `many`."""
+    with peers(count) as world:
+        rows = list(_cost_rows(world))
+        again = _meet_again(world, min(count, 20), rounds)
+        many = _meet_many(world, max(1, rounds // 2))
+    return {
+        "costs": table(["when", "requests", "signatures checked"], *rows),
+        "again": table(
+            ["20 peers, one after the other", "times the first time"],
+            [WARM, ratio(again, WARM, COLD)],
+        ),
+        "many": table(
+            [f"{count} peers", f"times {CONCURRENCY} threads"],
+            *([name, ratio(many, name, SIDE_BY_SIDE)] for name in many),
+        ),
+    }
 
-    Attributes:
-        requests: Answers by status.
-        checks: Signatures that were checked.
-    """
 
-    requests: dict[int, int]
-    checks: int
-
-
-def costs(world: Peers) -> dict[str, Cost]:
+def _cost_rows(world: Peers) -> Iterator[list[str]]:
     """What is asked and checked when one peer is met again and again; the same at every run."""
     world.tell(do="delay", seconds=0)
     waits = {COLD: 0, "at once": 0, "its card stale": CARD_STALE, "all of it stale": ALL_STALE}
-    found = {}
     with cold_verifier(world.issuers[:1]) as verifier:
         world.requests()
         for what, seconds in waits.items():
             verifier.now += timedelta(seconds=seconds)
             verifier.checks.clear()
             verifier.meet(world.issuers[0])
-            found[what] = Cost(dict(world.requests()), len(verifier.checks))
-    if (
-        found[COLD].checks == 0
-        or found["its card stale"] != Cost({304: 1}, 0)
-        or found["all of it stale"].checks
-    ):
-        raise Broken(f"an unchanged peer costs something else: {found}")
-    return found
+            requests = sorted(world.requests().items())
+            shown = ", ".join(f"{number} answered {status}" for status, number in requests)
+            yield [what, shown or "none", str(len(verifier.checks))]
 
 
-def meeting_again(world: Peers, some: int, delay: float, rounds: int) -> Times:
-    """Some peers, one after the other: for the first time, and when their cards are stale."""
-    world.tell(do="delay", seconds=delay)
+def _meet_again(world: Peers, some: int, rounds: int) -> Times:
+    """Seconds on the wall for the first time, and when the cards are stale."""
+    world.tell(do="delay", seconds=DELAY)
     times: dict[str, list[float]] = {COLD: [], WARM: []}
     for _ in range(rounds):
         with cold_verifier(world.issuers[:some]) as verifier:
@@ -215,3 +194,15 @@ def meeting_again(world: Peers, some: int, delay: float, rounds: int) -> Times:
             verifier.now += timedelta(seconds=CARD_STALE)
             times[WARM].append(verifier.meet_all(1) / some)
     return times
+
+
+def _meet_many(world: Peers, rounds: int) -> Times:
+    """Seconds on the wall of all peers for the first time, by many threads and by one."""
+    world.tell(do="delay", seconds=DELAY)
+
+    def turn(threads: int) -> float:
+        with cold_verifier(world.issuers) as verifier:
+            return verifier.meet_all(threads)
+
+    turns = {SIDE_BY_SIDE: partial(turn, CONCURRENCY), ONE_BY_ONE: partial(turn, 1)}
+    return in_turns(turns, rounds)

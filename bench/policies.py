@@ -1,7 +1,7 @@
 """What a policy costs a verdict: remembered statements, many issuers, many keys, long histories.
 
-Run alone: ``python bench/policies.py``. The same card is verified under each policy in turns. Every
-policy is loaded and every issuer remembered before the first turn; no verdict is kept.
+The same card is verified under each policy in turns. Every policy is loaded and every issuer
+remembered before the first turn; no verdict is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final
 
 from documents import portable_card
-from measuring import Broken, Times, cpu_seconds, in_turns, ratio
+from measuring import Broken, cpu_seconds, in_turns, ratio, table
 
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.statements import KeysetId
@@ -40,20 +40,16 @@ KEYS: Final = "{} pinned keys"
 
 _ORIGIN: Final = "https://tides.example"
 _DAY: Final = 24 * 60 * 60  # seconds
-_BLOCK: Final = 0.02  # seconds of one turn
+ISSUERS_AND_KEYS: Final = 1_000
+KEYSETS: Final = 500
 
 
-def policies(rounds: int, size: int = 1_000, history: int = 500) -> Times:
-    """How long a verdict takes under each policy, seconds of CPU.
-
-    Args:
-        rounds: Turns of each.
-        size: Issuers, and keys, of the large policies.
-        history: Keyset statements of the long history.
-    """
-    turns = cases(size, history, datetime.now(UTC))
-    timed = {name: cpu_seconds(verify, of_about=_BLOCK) for name, verify in turns.items()}
-    return in_turns(timed, rounds)
+def measure_policies(rounds: int) -> dict[str, str]:
+    """Return the table `policies`: of verdicts on one card, in those by one pinned key."""
+    turns = cases(ISSUERS_AND_KEYS, KEYSETS, datetime.now(UTC))
+    times = in_turns({name: cpu_seconds(verify) for name, verify in turns.items()}, rounds)
+    rows = ([name, ratio(times, name, PINNED)] for name in times)
+    return {"policies": table(["policy", "times pinned keys"], *rows)}
 
 
 def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None]]:
@@ -120,14 +116,3 @@ def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None
 
 def _place(at: int) -> Place:
     return parse_place(f"https://other-{at}.example")
-
-
-def main() -> None:
-    """Measure, and print each policy against pinned keys."""
-    times = policies(rounds=25)
-    for name in times:
-        print(f"{name:<60} {ratio(times, name, PINNED)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 Reads one JSON request a line on stdin and answers on stdout. It is run by an interpreter that has
 ``a2a-sdk[signing]``, such as that of ``make interop-env``:
 
-    {"do": "about"}                                             name and version
+    {"do": "version"}                                           its version
     {"do": "refuses", "card": text, "jwk": public}              whether it refuses a card
     {"do": "verify", "card": text, "jwk": public, "times": n}   seconds of CPU for each
     {"do": "sign", "card": text, "jwk": private, "times": n}    the same
@@ -58,22 +58,22 @@ def signing(request: dict[str, Any]) -> Callable[[], object]:
     return work
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Any]) -> str | bool | float:
     """Do what a request wants."""
-    if request["do"] == "about":
-        return {"name": f"a2a-sdk {version('a2a-sdk')}"}
+    if request["do"] == "version":
+        return version("a2a-sdk")
     if request["do"] == "refuses":
         try:
             verifying(request)()
         except InvalidSignaturesError:
-            return {"refused": True}
-        return {"refused": False}
+            return True
+        return False
     work = {"verify": verifying, "sign": signing}[request["do"]](request)
     times = request["times"]
     began = time.process_time()
     for _ in range(times):
         work()
-    return {"seconds": (time.process_time() - began) / times}
+    return (time.process_time() - began) / times
 
 
 def main() -> None:

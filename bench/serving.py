@@ -26,7 +26,7 @@ from typing import Any, Final
 from documents import portable_card
 from joserfc import jwt
 from joserfc.jwk import ECKey
-from measuring import Broken, in_turns
+from measuring import Broken, in_turns, ratio, table
 
 from cardsign import JwkSet, PrivateKey, sign_card
 from cardsign.card import ExtendedMarker, with_marker
@@ -35,11 +35,9 @@ from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 
 NGINX: Final = "nginx, a file"
-CONSTANT: Final = "a constant, by granian's RSGI alone"
 PUBLIC: Final = "the public card"
 TOKEN: Final = "the extended card, by a static token"
 JWT: Final = "the extended card, by a JWT seen before"
-AGENTS: Final = 1_000
 EXTENDED_PATH: Final = "/a2a/extendedAgentCard"
 AUDIENCE: Final = "https://tides.example"
 _REQUESTS: Final = re.compile(r"(\d+) requests in ([\d.]+)(ms|s|m)")
@@ -58,42 +56,26 @@ http {{
 """
 
 
-#: The least that an answer from Python is: the card, with most of its headers.
-_CONSTANT: Final = """\
-import json
-
-[CARD] = [one for one in json.load(open("out/objects.json"))["objects"] if "card" in one["key"]]
-HEADERS = [*CARD["headers"].items(), ("ETag", '"' + CARD["sha256"] + '"')]
-BODY = open("out/site/.well-known/agent-card.json", "rb").read()
-
-
-async def app(scope, exchange):
-    exchange.response_bytes(200, HEADERS, BODY)
-"""
-
-
-def serving(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """Seconds and CPU seconds of a request, by who answers, and the memory of 1,000 agents."""
+def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
+    """Return the table `serving`: seconds and CPU seconds of a request, by who answers."""
     if not (shutil.which("nginx") and shutil.which("wrk")):
-        return {}
+        return {"serving": "Not measured: nginx or wrk was not installed."}
     card = {**json.loads(portable_card()), **_EXTENDED}
     key = PrivateKey.generate("ES256")
     generation = _publish(folder / "public", card, key)
     export_files(generation, folder / "out", now=datetime.now(UTC))
     token, line = create_token("staff")
     (folder / "tokens").write_text(line + "\n")
-    with _issuer() as issuer, contextlib.ExitStack() as held:
+    with _issuer() as issuer, contextlib.ExitStack() as stack:
         (folder / "serve.toml").write_text(
             f'format = 1\ntoken_file = "tokens"\n[[provider]]\ntype = "oidc"\n'
             f'issuer = "{issuer.url}"\naud = "{AUDIENCE}"\nopens = "staff"\n'
             "insecure_loopback_http = true\n"
         )
-        ours = held.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
-        theirs = held.enter_context(_nginx(folder))
-        least = held.enter_context(_granian(folder))
+        ours = stack.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
+        theirs = stack.enter_context(_nginx(folder))
         asked = {
             NGINX: (theirs, CARD_PATH, ""),
-            CONSTANT: (least, CARD_PATH, ""),
             PUBLIC: (ours, CARD_PATH, ""),
             TOKEN: (ours, EXTENDED_PATH, token),
             JWT: (ours, EXTENDED_PATH, issuer.token()),
@@ -104,21 +86,10 @@ def serving(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
             turn()
         for times in cpu.values():
             times.clear()
-        return {"wall": in_turns(turns, rounds), "cpu": cpu}
-
-
-def memory_of_agents(count: int, folder: Path) -> float:
-    """MiB that one process holds which serves so many agents."""
-    key = PrivateKey.generate("ES256")
-    for number in range(count):
-        _publish(folder / f"agents/agent-{number}", json.loads(portable_card()), key)
-    with _cardsign(folder, "agents") as server:
-        _get(server.port, f"/agents/agent-{count - 1}{CARD_PATH}")
-        held = []
-        for pid in _group(server.pid):
-            status = Path(f"/proc/{pid}/status").read_text()
-            held.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
-    return max(held)
+        wall = in_turns(turns, rounds)
+    head = ["what is asked for", "seconds of a request, in nginx's", "CPU of it, in nginx's"]
+    rows = ([name, ratio(wall, name, NGINX), ratio(cpu, name, NGINX)] for name in asked)
+    return {"serving": table(head, *rows)}
 
 
 _EXTENDED: Final[dict[str, Any]] = {
@@ -146,9 +117,9 @@ class _Server:
 
 
 def _turn(
-    server: _Server, path: str, token: str, *, seconds: float, cpu: list[float]
+    server: _Server, path: str, token: str, *, seconds: int, cpu: list[float]
 ) -> Callable[[], float]:
-    command = ["wrk", "-t1", "-c8", f"-d{seconds:g}s"]
+    command = ["wrk", "-t1", "-c8", f"-d{seconds}s"]
     command += ["-H", f"Authorization: Bearer {token}"] if token else []
     command += [f"http://127.0.0.1:{server.port}{path}"]
 
@@ -205,16 +176,6 @@ def _nginx(folder: Path) -> Iterator[_Server]:
         yield server
 
 
-@contextlib.contextmanager
-def _granian(folder: Path) -> Iterator[_Server]:
-    (folder / "constant.py").write_text(_CONSTANT)
-    port = _free_port()
-    words = ["--interface", "rsgi", "--no-ws", "--host", "127.0.0.1", "--port", str(port)]
-    command = [sys.executable, "-m", "granian", *words, "constant:app"]
-    with _listening(command, folder, port) as server:
-        yield server
-
-
 def _free_port() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -262,13 +223,6 @@ def _group(leader: int) -> list[int]:
             if os.getsid(int(entry.name)) == leader:
                 found.append(int(entry.name))
     return found
-
-
-def _get(port: int, path: str) -> None:
-    with socket.create_connection(("127.0.0.1", port), _PATIENCE) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        if b" 200 " not in connection.recv(64):
-            raise Broken(f"{path} is not served")
 
 
 class _Issuer:
