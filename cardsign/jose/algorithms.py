@@ -69,14 +69,14 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
     Raises:
         UsageFault: ``usage.conflict``: no name at all, or one that nobody may accept.
     """
-    refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
-    if refused or not names:
+    if not names or not ALGORITHMS.keys() >= set(names):
+        refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
         raise UsageFault(
             "usage.conflict",
             f"{', '.join(refused) or 'no algorithm'} cannot be accepted; what can is "
             + ", ".join(ALGORITHMS),
         )
-    return tuple(one for one in ALGORITHMS.values() if one.name in names)
+    return tuple([algorithm for name, algorithm in ALGORITHMS.items() if name in names])
 
 
 def named(alg: object, among: Collection[Algorithm]) -> Algorithm | None:

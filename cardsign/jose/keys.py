@@ -206,8 +206,8 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
-        self.check_length(signature)
         if not is_signature_good(protected, payload, signature, self.jose):
+            self.check_length(signature)  # says more, where that is why
             raise SignatureRefused(
                 "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
             )
