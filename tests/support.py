@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
-from cardsign.keys import UnsafeScryptCost
-from cardsign.keys.stores import KeyStore
+from cardsign.keys import ScryptCost
 from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust import Accept, Holder, Policy
 from cardsign.verify import Report, reach_verdict
@@ -31,7 +30,7 @@ from cardsign.verify import Report, reach_verdict
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 #: Of an envelope that nobody has to withstand.
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+CHEAP = ScryptCost(n=2, r=1, p=1)
 
 
 def rsa_key(kid: str | None = None) -> PrivateKey:
@@ -43,9 +42,7 @@ def rsa_key(kid: str | None = None) -> PrivateKey:
 
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
-    for method in (KeyStore.add_key, KeyStore.change_passphrase):
-        patch.setitem(method.__kwdefaults__, "cost", CHEAP)
-    patch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
+    patch.setattr("cardsign.keys.key_files.DEFAULT_COST", CHEAP)
 
 
 #: The default profiles agree on its bytes.

@@ -128,7 +128,7 @@ def init_keys(
     origin = check_new_folder(folder, origin)
     secret = passphrase()
     store = create_store(keystore, actor=actor, heads=heads)
-    made = store.add_key(PrivateKey.generate(alg), secret, now=now, random=os.urandom)
+    made = store.add_key(PrivateKey.generate(alg), secret, now=now)
     _write_config(folder, keystore, origin, publish, card)
     return NewIssuer({"card": made.kid})
 
@@ -177,7 +177,7 @@ def init_issuer(
     roots = create_store(apart, actor=actor, heads=heads) if apart else store
     for role, key in private.items():
         where, secret = roots if role == "root" else store, getattr(secrets, role)
-        where.add_key(key, secret, now=now, random=os.urandom, roles=(role,), holder=holder)
+        where.add_key(key, secret, now=now, roles=(role,), holder=holder)
     plan = KeysetPlan(
         checked.partition("://")[2],
         (checked,),

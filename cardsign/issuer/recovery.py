@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.key_files import DEFAULT_COST, MAX_ENVELOPE_BYTES, KeyLabel, open_envelope, seal
+from cardsign.keys.key_files import MAX_ENVELOPE_BYTES, label_of, open_envelope, seal
 from cardsign.keys.model import KeyRecord
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 
@@ -29,9 +28,7 @@ _ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
 def make_recovery_key(passphrase: bytes) -> tuple[PrivateKey, bytes]:
     """Make a recovery key, and the encrypted text of it that its holder gets."""
     private = PrivateKey.generate("ES256")
-    label = KeyLabel.of(private.public)
-    data = private.to_pkcs8_der()
-    return private, seal(data, passphrase, label=label, cost=DEFAULT_COST, random=os.urandom)
+    return private, seal(private.to_pkcs8_der(), passphrase, private.public)
 
 
 def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
@@ -47,8 +44,8 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
         pkcs8, label = open_envelope(data, passphrase)
     except (StoreFault, PassphraseFault) as fault:
         raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
-    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
-    if KeyLabel.of(private.public) != label:
+    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
+    if label_of(private.public) != label:
         raise StoreFault(
             "keystore.corrupt",
             "it holds another key than it says",
@@ -111,9 +108,7 @@ def recover(
     new_secret = passphrase("root")
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
-    record = store.add_key(
-        root, new_secret, now=now, random=os.urandom, roles=("root",), holder=holder
-    )
+    record = store.add_key(root, new_secret, now=now, roles=("root",), holder=holder)
     return draft, record
 
 
@@ -148,7 +143,7 @@ def _replace_online(
             holder = next((key.holder for key in previous.keys if role in key.roles), None)
             made = PrivateKey.generate("ES256")
             secret = passphrase(role)
-            store.add_key(made, secret, now=now, random=os.urandom, roles=(role,), holder=holder)
+            store.add_key(made, secret, now=now, roles=(role,), holder=holder)
     ours = {key.thumbprint for key in store.state.keys}
     listed = (key.public.thumbprint for key in previous.keys)
     return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -279,7 +278,7 @@ def _replace(work: Work, record: KeyRecord) -> None:
             check_opens(store, record, secret)
         for _ in range(len(safe), 2):
             private, now = PrivateKey.generate(alg), work.now
-            made = store.add_key(private, secret, now=now, random=os.urandom, roles=record.roles)
+            made = store.add_key(private, secret, now=now, roles=record.roles)
             work.done.append(f"made {made.named} in its place")
     except PassphraseFault as fault:
         command = f"cardsign keys generate --role {role} --alg {record.alg}; then {work.again}"

@@ -6,7 +6,6 @@ and until when.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -244,7 +243,6 @@ def make_successor(
     step: Step,
     *,
     new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
-    random: Callable[[int], bytes] = os.urandom,
 ) -> KeyRecord | None:
     """Make the key that a step asks for; None if another process was faster.
 
@@ -262,7 +260,6 @@ def make_successor(
             private,
             secret,
             now=work.now,
-            random=random,
             roles=(step.role,),
             expect_generation=store.state.generation,
         )

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from cardsign.keys.key_files import MAX_ENVELOPE_BYTES as MAX_ENVELOPE_BYTES
     from cardsign.keys.key_files import MAX_KDF_MEMORY as MAX_KDF_MEMORY
     from cardsign.keys.key_files import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
-    from cardsign.keys.key_files import MIN_WRITTEN_N as MIN_WRITTEN_N
-    from cardsign.keys.key_files import KeyLabel as KeyLabel
     from cardsign.keys.key_files import ScryptCost as ScryptCost
-    from cardsign.keys.key_files import UnsafeScryptCost as UnsafeScryptCost
     from cardsign.keys.key_files import export_private as export_private
     from cardsign.keys.key_files import export_public as export_public
     from cardsign.keys.key_files import import_private_key as import_private_key

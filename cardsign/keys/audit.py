@@ -2,7 +2,7 @@
 
 ::
 
-    {"actor": ..., "details": {...}, "event": ..., "generation": 5, "id": ..., "kid": ...,
+    {"actor": ..., "details": {...}, "event": ..., "generation": 5, "kid": ...,
      "prev": "<SHA-256 of the line before>", "seq": 7, "state": "<SHA-256 of the state>",
      "time": "2026-11-21T22:00:00Z"}
 
@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
-from uuid import UUID
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
@@ -40,7 +39,7 @@ NO_LINE: Final = AuditHead()
 """The head of an empty log."""
 
 _MEMBERS: Final = frozenset(
-    {"actor", "details", "event", "generation", "id", "kid", "prev", "seq", "state", "time"}
+    {"actor", "details", "event", "generation", "kid", "prev", "seq", "state", "time"}
 )
 
 
@@ -69,7 +68,6 @@ def extend(
     *,
     now: datetime,
     actor: str,
-    random: Callable[[int], bytes],
 ) -> tuple[StoreState, bytes]:
     """Return a state that names the lines for `events` as the newest of its log, and the lines.
 
@@ -83,7 +81,6 @@ def extend(
             "details": dict(event.details),
             "event": event.event,
             "generation": state.generation,
-            "id": str(_uuid7(now, random)),
             "kid": event.kid,
             "prev": head.digest,
             "seq": head.seq + 1,
@@ -225,14 +222,6 @@ def _parsed(line: bytes, seq: int, where: str) -> dict[str, Json]:
     if members.keys() != _MEMBERS or not isinstance(members["details"], dict):
         raise _broken(f"line {seq} has other members than a line of the log", where)
     return members
-
-
-def _uuid7(now: datetime, random: Callable[[int], bytes]) -> UUID:
-    """A time-ordered identifier (RFC 9562 5.7)."""
-    milliseconds = int(now.timestamp() * 1000) & (1 << 48) - 1
-    noise = int.from_bytes(random(10))
-    number = milliseconds << 80 | 7 << 76 | (noise >> 62 & 0xFFF) << 64 | 2 << 62
-    return UUID(int=number | noise & (1 << 62) - 1)
 
 
 def _sha256(data: bytes) -> str:

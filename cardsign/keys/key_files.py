@@ -19,10 +19,11 @@ Keys that were made elsewhere are PEM, PKCS #12 and JWK, read as what they are o
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -44,7 +45,6 @@ CIPHER: Final = "AES-256-GCM"
 KDF: Final = "scrypt"
 
 MAX_ENVELOPE_BYTES: Final = 16 * 1024  # bytes; an RSA key of 8192 bits takes some 7 KiB
-MIN_WRITTEN_N: Final = 2**15  # below it a guess costs an attacker less than about 0.1 s
 MAX_N: Final = 2**20
 MAX_R: Final = 16
 MAX_P: Final = 4
@@ -62,19 +62,6 @@ _KDF_MEMBERS: Final = frozenset({"name", "n", "r", "p", "salt"})
 
 
 @dataclass(frozen=True, slots=True)
-class KeyLabel:
-    """Which key an envelope holds: what the associated data binds to the private key."""
-
-    kid: str
-    alg: str
-    thumbprint: str
-
-    @classmethod
-    def of(cls, public: PublicKey) -> KeyLabel:
-        return cls(public.kid, public.alg, public.thumbprint)
-
-
-@dataclass(frozen=True, slots=True)
 class ScryptCost:
     """What one guess at a passphrase costs (RFC 7914); by default some 0.7 s and 128 MiB.
 
@@ -87,14 +74,10 @@ class ScryptCost:
     r: int = 8
     p: int = 1
 
-    min_n: ClassVar[int] = MIN_WRITTEN_N
-
     def __post_init__(self) -> None:
         power_of_two = self.n > 0 and self.n & (self.n - 1) == 0
-        if not (power_of_two and self.min_n <= self.n <= MAX_N):
-            raise _malformed(
-                f"scrypt's n is {self.n}, not a power of two from {self.min_n} to {MAX_N}"
-            )
+        if not (power_of_two and 2 <= self.n <= MAX_N):
+            raise _malformed(f"scrypt's n is {self.n}, not a power of two from 2 to {MAX_N}")
         if not (1 <= self.r <= MAX_R and 1 <= self.p <= MAX_P):
             raise _malformed(
                 f"scrypt's r and p are {self.r} and {self.p}, not at most {MAX_R} and {MAX_P}"
@@ -114,32 +97,21 @@ class ScryptCost:
 DEFAULT_COST: Final = ScryptCost()
 
 
-@dataclass(frozen=True, slots=True)
-class UnsafeScryptCost(ScryptCost):
-    """A cost without a floor: for reading what exists, and for tests that must be quick."""
-
-    min_n: ClassVar[int] = 2
+def label_of(public: PublicKey) -> dict[str, str]:
+    """Return the members of an envelope that say which key it holds."""
+    return {"kid": public.kid, "alg": public.alg, "thumbprint": public.thumbprint}
 
 
-def seal(
-    pkcs8: bytes,
-    passphrase: bytes,
-    *,
-    label: KeyLabel,
-    cost: ScryptCost,
-    random: Callable[[int], bytes],
-) -> bytes:
+def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
     """Return the envelope around a private key (PKCS#8 DER), as the bytes of its file.
 
-    The label is bound to the key, and readable without the passphrase. Not checked: that the
-    passphrase is long enough.
+    The label of `public` is bound to the key, and readable without the passphrase. Not checked:
+    that the passphrase is long enough.
     """
-    salt, nonce = random(_SALT_BYTES), random(_NONCE_BYTES)
+    cost, salt, nonce = DEFAULT_COST, os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     members: dict[str, Json] = {
         "format": FORMAT,
-        "kid": label.kid,
-        "alg": label.alg,
-        "thumbprint": label.thumbprint,
+        **label_of(public),
         "kdf": {
             "name": KDF,
             "n": cost.n,
@@ -156,7 +128,7 @@ def seal(
     return (json.dumps(members, indent=2) + "\n").encode("ascii")
 
 
-def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, KeyLabel]:
+def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dict[str, str]]:
     """Return the private key (PKCS#8 DER) and the label that is bound to it.
 
     Not checked: that the label is the one expected, or that the private key is that key's; see
@@ -171,7 +143,7 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
     kdf = members["kdf"]
     if not isinstance(kdf, dict) or kdf.keys() != _KDF_MEMBERS or kdf["name"] != KDF:
         raise _malformed(f"`kdf` is not an object of {KDF} and its parameters")
-    cost = UnsafeScryptCost(*(_integer(kdf, name) for name in ("n", "r", "p")))
+    cost = ScryptCost(*(_integer(kdf, name) for name in ("n", "r", "p")))
     salt, nonce = _decoded(kdf, "salt"), _decoded(members, "nonce")
     ciphertext = _decoded(members, "ciphertext")
     if members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
@@ -184,7 +156,7 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
     except InvalidTag as exc:
         raise PassphraseFault(
             "passphrase.wrong",
-            f"the passphrase does not open key `{label.kid}`, or its file was changed",
+            f"the passphrase does not open key `{label['kid']}`, or its file was changed",
         ) from exc
 
 
@@ -198,8 +170,8 @@ def open_sealed(
         StoreFault, PassphraseFault: As :func:`open_envelope`.
     """
     pkcs8, label = open_envelope(untrusted_bytes, passphrase)
-    if label != KeyLabel.of(public):
-        raise _wrong_key(where, f"holds key {label.kid!r}, not {public.kid!r}")
+    if label != label_of(public):
+        raise _wrong_key(where, f"holds key {label['kid']!r}, not {public.kid!r}")
     try:
         private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
     except KeyRefused as exc:
@@ -218,13 +190,13 @@ def is_envelope(data: bytes) -> bool:
     return data.lstrip().startswith(b"{") and b'"ciphertext"' in data
 
 
-def read_label(untrusted_bytes: bytes) -> KeyLabel:
+def read_label(untrusted_bytes: bytes) -> dict[str, str]:
     """Return the label of an envelope, which nobody has proved until it is opened."""
     return _label(_members(untrusted_bytes))
 
 
-def _label(members: Mapping[str, Json]) -> KeyLabel:
-    return KeyLabel(*(_text(members, name) for name in ("kid", "alg", "thumbprint")))
+def _label(members: Mapping[str, Json]) -> dict[str, str]:
+    return {name: _text(members, name) for name in ("kid", "alg", "thumbprint")}
 
 
 def _members(untrusted_bytes: bytes) -> dict[str, Json]:

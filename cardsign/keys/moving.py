@@ -6,7 +6,6 @@ public keys are copied. The issuer's statements are copied too: the state names 
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from cardsign.errors import CardsignError, StoreFault
 from cardsign.keys.audit import SeenHeads, extend, holds_line, verify_chain
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.key_files import KeyLabel, read_label
+from cardsign.keys.key_files import label_of, read_label
 from cardsign.keys.lifecycle import arrive
 from cardsign.keys.stores.base import KINDS, Contents, KeyStore
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken, open_store
@@ -37,7 +36,7 @@ def read_contents(store: KeyStore) -> Contents:
         if key.private != "held":
             continue
         envelope = envelopes[key.thumbprint] = store.read_private(key.thumbprint)
-        if read_label(envelope) != KeyLabel.of(key.public):
+        if read_label(envelope) != label_of(key.public):
             raise StoreFault(
                 "keystore.corrupt",
                 f"this file holds another private key than that of {key.kid!r}",
@@ -69,7 +68,7 @@ def copy_store(
     state, events = arrive(contents.state)
     if events:
         state = replace(state, generation=state.generation + 1)
-        state, lines = extend(state, events, now=now, actor=store.actor, random=os.urandom)
+        state, lines = extend(state, events, now=now, actor=store.actor)
         contents = replace(contents, state=state, audit=contents.audit + lines)
     return create_store(place, contents, actor=store.actor, heads=heads)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from cardsign.keys.stores import DirectoryStore
 from cardsign.net import FetchSettings
 from cardsign.net.fetch import OtherStatus
 from cardsign.trust import FetchResult
-from tests.support import CHEAP, LAX, PORTABLE
+from tests.support import LAX, PORTABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +139,13 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
 
 
 @pytest.fixture
-def keystore(cardsign: Cardsign, tmp_path: Path) -> DirectoryStore:
+def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> DirectoryStore:
     """`./keys` with one active ES256 key, cheap to open."""
     store = DirectoryStore.create(tmp_path / "keys")
     store.add_key(
         PrivateKey.generate("ES256"),
         PASSPHRASE.encode(),
         now=datetime(2026, 11, 21, tzinfo=UTC),
-        random=os.urandom,
-        cost=CHEAP,
     )
     return store
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,7 +90,6 @@ def add(role: Any) -> None:
         PrivateKey.generate("ES256"),
         PASSPHRASE.encode(),
         now=datetime.now(UTC),
-        random=os.urandom,
         roles=(role,),
         holder="owner",
     )
@@ -284,7 +282,6 @@ def test_two_holders_on_two_machines_sign_one_draft(issuer: Cardsign, tmp_path: 
         PrivateKey.generate("ES256"),
         PASSPHRASE.encode(),
         now=datetime.now(UTC),
-        random=os.urandom,
         roles=("root",),
         holder="bob",
     )
@@ -544,7 +541,7 @@ def _key_named(cardsign: Cardsign) -> None:
     """A card key with a kid of its own."""
     own = PrivateKey.generate("ES256", kid="mine")
     store = DirectoryStore.open(Path("keys"))
-    store.add_key(own, PASSPHRASE.encode(), now=datetime.now(UTC), random=os.urandom)
+    store.add_key(own, PASSPHRASE.encode(), now=datetime.now(UTC))
 
 
 def _edited_store(cardsign: Cardsign) -> None:

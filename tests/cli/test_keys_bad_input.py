@@ -125,7 +125,6 @@ def an_old_state(store: Path) -> None:
             PrivateKey.generate("ES256", kid=name),
             b"correct horse battery staple",
             now=DirectoryStore.open(store).state.keys[0].created,
-            random=os.urandom,
         )
     (store / "keystore.json").write_bytes(old)
 

@@ -68,7 +68,7 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
 def add(root: Path, key: PrivateKey, seconds: int) -> None:
     """`cardsign keys generate`."""
     store = DirectoryStore.create(root / "keys", exist_ok=True)
-    store.add_key(key, PASSPHRASE.encode(), now=after(seconds), random=os.urandom)
+    store.add_key(key, PASSPHRASE.encode(), now=after(seconds))
 
 
 def announce(root: Path, seconds: int) -> None:

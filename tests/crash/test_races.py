@@ -17,7 +17,6 @@ from cardsign.keys import TimelineSettings, verify_chain
 from cardsign.keys.stores import KeyStore, StorePlace, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
 from tests.keys.states import after, published
-from tests.support import CHEAP
 
 RACERS = 8
 EACH = 10  # due steps of one store, as a state grows with every key that ever was
@@ -42,10 +41,15 @@ def racers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.fixture(autouse=True)
+def always_cheap(cheap: None) -> None:
+    """Keys are sealed in this process alone."""
+
+
 def prepare(store: KeyStore, now: datetime) -> None:
     """End the last rotation, and publish the key of the next one."""
     key = PrivateKey.generate("ES256")
-    store.add_key(key, PASSPHRASE, now=now, random=os.urandom, cost=CHEAP)
+    store.add_key(key, PASSPHRASE, now=now)
     for _ in range(3):  # retiring the one before, destroying its private key
         state = store.load()
         kids = [record.kid for record in state.published_keys()]

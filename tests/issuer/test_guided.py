@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 from dataclasses import dataclass, field, replace
@@ -557,7 +556,6 @@ def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
         PrivateKey.generate("ES256"),
         SECRETS["card"],
         now=site.now,
-        random=os.urandom,
         roles=("card",),
     )
     changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
@@ -586,7 +584,7 @@ def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -
     reviewed = review_keyset(site.holder, draft)
     signed = sign_keyset(site.holder, reviewed, digest=draft.digest).statement
     key, secret = PrivateKey.generate("ES256"), SECRETS["card"]
-    made = site.store.add_key(key, secret, now=site.now, random=os.urandom)
+    made = site.store.add_key(key, secret, now=site.now)
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as signing:
         review_keyset(site.work(), draft)
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as publishing:

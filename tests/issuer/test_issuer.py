@@ -327,7 +327,7 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     publish(made, NOW)
     other = DirectoryStore.create(tmp_path / "other")
     key = PrivateKey.generate("ES256")
-    other.add_key(key, SECRET, now=NOW, random=lambda size: bytes(size))
+    other.add_key(key, SECRET, now=NOW)
     signed, before = sign_card(CARD, [key]), made.tree()
     theirs = Work(other, NOW, ProjectConfig(publish=made.public))
     assert code(lambda: publish_cards(theirs, signed)) == "publish.other_publisher"

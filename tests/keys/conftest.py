@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ from cardsign.keys.stores import DirectoryStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
-from tests.support import CHEAP, rsa_key
+from tests.support import rsa_key
 
 
 class Quick:
@@ -26,8 +25,6 @@ class Quick:
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "passphrase": b"correct horse battery staple",
         "now": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
-        "random": os.urandom,
-        "cost": CHEAP,
     }
 
     def add(self, private: PrivateKey, **changes: Any) -> KeyRecord:
@@ -59,6 +56,11 @@ def quick_postgres_store(url: str) -> Any:
 in_each_store = pytest.mark.parametrize(
     "store", ["files", pytest.param("postgres", marks=pytest.mark.needs_postgres)], indirect=True
 )
+
+
+@pytest.fixture(autouse=True)
+def always_cheap(cheap: None) -> None:
+    """What an envelope withstands is tested by its bounds, and not by waiting."""
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -84,7 +83,6 @@ def forge(store: DirectoryStore, edit: Callable[[StoreState], StoreState], kept:
         [AuditEvent("key-entered", "x")],
         now=NOON,
         actor="ann@host",
-        random=os.urandom,
     )
     (store.path / "audit.jsonl").write_bytes(log + more)
     (store.path / "keystore.json").write_bytes(dump_state(state))

@@ -5,7 +5,6 @@ Each wait is held against a plain definition that looks at the whole history, sl
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -122,7 +121,7 @@ class History:
         if events:
             following = replace(state, generation=state.generation + 1)
             told = {"now": self.now, "actor": "ann@host"}
-            state, lines = extend(following, events, random=os.urandom, **told)
+            state, lines = extend(following, events, **told)
             self.log += lines
         self.state = state
         self.moments.append(Moment(self.now, tuple(self.newest.values()), state))

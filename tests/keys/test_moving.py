@@ -238,9 +238,7 @@ def test_an_encrypted_store_works_after_a_checkout(
     record = checked_out.state.keys[0]
     assert checked_out.signer(record, PASSPHRASE).public == es256.public
     checked_out.add(another_es256)
-    changed = checked_out.change_passphrase(
-        [record], PASSPHRASE, b"another good one", now=after(9), cost=QuickStore.DEFAULTS["cost"]
-    )
+    changed = checked_out.change_passphrase([record], PASSPHRASE, b"another good one", now=after(9))
     assert changed == (record,)
     found = examine_store(checked_out, settings=DEFAULT_SETTINGS, now=after(10), fix=True)
     assert not [one for one in found if one.level == "alarm" and not one.fixed]
@@ -253,10 +251,10 @@ def test_a_new_passphrase_that_was_cut_off_leaves_every_key_openable(
 ) -> None:
     """Each key opens with the old or the new one, and the same call does the rest."""
     records = [store.add(es256, roles=("release",)), store.add(another_es256)]
-    cost, new = QuickStore.DEFAULTS["cost"], b"another good one"
+    new = b"another good one"
 
     def change(now: Any) -> Any:
-        return store.change_passphrase(records, PASSPHRASE, new, now=now, cost=cost)
+        return store.change_passphrase(records, PASSPHRASE, new, now=now)
 
     done, calls = 0, 0
     while not done:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import traceback
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, SignerFault, StoreFault
-from cardsign.keys import AuditEvent, KeyLabel, lifecycle, seal
+from cardsign.keys import AuditEvent, lifecycle, seal
 from cardsign.keys.stores import (
     PARAMETERS,
     DirectoryStore,
@@ -28,7 +27,6 @@ from cardsign.keys.stores import (
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.postgres import Server
 from tests.keys.states import NOON, QUICK, after, published
-from tests.support import CHEAP
 
 SECRET = "s3cret-of-the-database"
 PASSPHRASE = b"correct horse battery staple"
@@ -298,13 +296,7 @@ def test_a_lost_private_half_is_told(store, es256, hand):
 def test_private_halves_cannot_be_swapped(store, es256, another_es256, hand):
     """Nor can one be sealed anew for another key."""
     record = store.add(es256)
-    other = seal(
-        another_es256.to_pkcs8_der(),
-        PASSPHRASE,
-        label=KeyLabel.of(another_es256.public),
-        cost=CHEAP,
-        random=os.urandom,
-    )
+    other = seal(another_es256.to_pkcs8_der(), PASSPHRASE, another_es256.public)
     hand(f"UPDATE cardsign_private SET envelope = '\\x{other.hex()}'")
 
     with pytest.raises(SignerFault) as caught:

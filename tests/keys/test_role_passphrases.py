@@ -11,11 +11,10 @@ from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import PassphraseSource, verify_chain
 from cardsign.keys.signers import Access, read_signer_policy, user_secrets
-from tests.keys.conftest import Quick, in_each_store
+from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 
 CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next year"
-COST = Quick.DEFAULTS["cost"]
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def test_each_key_opens_with_the_secret_of_its_role(two_roles: Any) -> None:
 def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
     """The other role's stay as they are, and the log tells of it."""
     card, release = two_roles.state.keys
-    change = {"now": after(10), "cost": COST}
+    change = {"now": after(10)}
     with pytest.raises(PassphraseFault) as caught:
         two_roles.change_passphrase([release, card], RELEASE, NEXT, **change)
     assert caught.value.code == "passphrase.wrong"
@@ -64,7 +63,7 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
 def test_a_role_does_not_get_the_passphrase_of_another(two_roles: Any) -> None:
     """With it cron could sign cards; and the card keys could be opened with cron's."""
     card, release = two_roles.state.keys
-    change = {"now": after(10), "cost": COST}
+    change = {"now": after(10)}
     for record, old, new in ((release, RELEASE, CARD), (card, CARD, RELEASE)):
         with pytest.raises(PassphraseFault, match=r"passphrase of .* already") as shared:
             two_roles.change_passphrase([record], old, new, **change)

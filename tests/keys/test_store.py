@@ -32,7 +32,6 @@ from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey, base64url, sign_payload
 from cardsign.keys import (
     TRANSITIONS,
-    KeyLabel,
     KeyRecord,
     KeyTimes,
     StoreState,
@@ -44,7 +43,7 @@ from cardsign.keys import (
 from cardsign.keys.stores import DirectoryStore, locate_keystore
 from cardsign.keys.stores import directory as store_module
 from tests.keys.conftest import in_each_store
-from tests.support import CHEAP
+from tests.support import cheap_envelopes
 
 PASSPHRASE = b"correct horse battery staple"
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -645,12 +644,16 @@ def test_private_files_cannot_be_swapped(store, es256, another_es256):
     ("pkcs8", "label"),
     [
         pytest.param(
-            lambda own, other: other.to_pkcs8_der(), KeyLabel.of, id="another key, labelled as ours"
+            lambda own, other: other.to_pkcs8_der(),
+            lambda own: own.public,
+            id="another key, labelled as ours",
         ),
-        pytest.param(lambda own, other: b"junk", KeyLabel.of, id="no key, labelled as ours"),
+        pytest.param(
+            lambda own, other: b"junk", lambda own: own.public, id="no key, labelled as ours"
+        ),
         pytest.param(
             lambda own, other: own.to_pkcs8_der(),
-            lambda public: KeyLabel("another", public.alg, public.thumbprint),
+            lambda own: PrivateKey.from_pkcs8_der(own.to_pkcs8_der(), kid="another").public,
             id="our key, labelled with another kid",
         ),
     ],
@@ -660,13 +663,7 @@ def test_what_an_envelope_holds_must_be_its_label_and_our_record(
 ):
     """The label is compared, and so is the public key derived from the private one."""
     record = store.add(es256)
-    envelope = seal(
-        pkcs8(es256, another_es256),
-        PASSPHRASE,
-        label=label(es256.public),
-        cost=CHEAP,
-        random=os.urandom,
-    )
+    envelope = seal(pkcs8(es256, another_es256), PASSPHRASE, label(es256))
     private_file(store, es256).write_bytes(envelope)
 
     with pytest.raises(SignerFault) as caught:
@@ -777,12 +774,12 @@ def test_a_private_half_that_no_state_names_does_not_stand_in_the_way(store, es2
 def add_keys(path: Path, count: int) -> list[str]:
     """Add keys to the store at `path`; run in a process of its own."""
     store = DirectoryStore.create(path, exist_ok=True)
-    return [
-        store.add_key(
-            PrivateKey.generate("ES256"), PASSPHRASE, now=NOON, random=os.urandom, cost=CHEAP
-        ).kid
-        for _ in range(count)
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        cheap_envelopes(patch)
+        return [
+            store.add_key(PrivateKey.generate("ES256"), PASSPHRASE, now=NOON).kid
+            for _ in range(count)
+        ]
 
 
 def test_two_processes_lose_no_key(tmp_path):

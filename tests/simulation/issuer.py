@@ -155,7 +155,7 @@ class Issuer:
         work = self._work(now)
         here, elsewhere = successors_due(work)
         for due in here:
-            made = make_successor(work, due, new_key=self._new_key, random=self.random.randbytes)
+            made = make_successor(work, due, new_key=self._new_key)
             if made is not None:
                 self.world.note(f"issuer enters {made.kid}: {made.state}")
         for due in elsewhere:

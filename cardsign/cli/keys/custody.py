@@ -190,7 +190,7 @@ def import_(
 def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **options: Any) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
-    record = store.add_key(private, passphrase, now=now, random=os.urandom, **options)
+    record = store.add_key(private, passphrase, now=now, **options)
     _made(record, store, path)
 
 

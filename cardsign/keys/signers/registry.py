@@ -297,7 +297,7 @@ def _read_local(
     with of_the_user(uri):
         if is_envelope(data):
             pkcs8, label = open_envelope(data, password())
-            return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label.kid)
+            return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label["kid"])
         try:
             return import_private_key(data, kid=kid, password=password)
         except PassphraseFault as fault:

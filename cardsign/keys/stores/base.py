@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +21,7 @@ from cardsign.keys.audit import (
     check_vouched,
     extend,
 )
-from cardsign.keys.key_files import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
+from cardsign.keys.key_files import open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, NewState, TimelineSettings
 from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.rotation import Step, steps, take
@@ -76,7 +75,7 @@ class KeyStore(ABC):
         history: The one statement history beside it, once it was asked for.
     """
 
-    __slots__ = ("_random", "actor", "history", "seen", "state", "where")
+    __slots__ = ("actor", "history", "seen", "state", "where")
 
     def __init__(
         self,
@@ -84,11 +83,9 @@ class KeyStore(ABC):
         *,
         actor: str = "",
         seen: SeenHeads | None = None,
-        random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.where = where
         self.state = EMPTY.state
-        self._random = random
         self.actor = actor
         self.seen = seen
         self.history: object = None
@@ -317,7 +314,7 @@ class KeyStore(ABC):
     ) -> StoreState:
         """Commit what was made of a state, and return it as committed; raises as :meth:`write`."""
         following = replace(state, generation=state.generation + 1)
-        committed, lines = extend(following, events, now=now, actor=self.actor, random=self._random)
+        committed, lines = extend(following, events, now=now, actor=self.actor)
         self.write(committed, lines, before=state, envelopes=envelopes or {})
         if self.seen:
             self.seen.note(committed.audit, state.audit)
@@ -344,8 +341,6 @@ class KeyStore(ABC):
         passphrase: bytes,
         *,
         now: datetime,
-        random: Callable[[int], bytes],
-        cost: ScryptCost = DEFAULT_COST,
         roles: tuple[Role, ...] = CARD_ROLE,
         holder: str | None = None,
         standby: bool = False,
@@ -362,9 +357,7 @@ class KeyStore(ABC):
         """
         check_strength(passphrase)
         public = private.public
-        envelope = seal(
-            private.to_pkcs8_der(), passphrase, label=KeyLabel.of(public), cost=cost, random=random
-        )
+        envelope = seal(private.to_pkcs8_der(), passphrase, public)
 
         def entered(state: StoreState) -> NewState:
             if expect_generation not in (None, state.generation):
@@ -422,13 +415,7 @@ class KeyStore(ABC):
         return record
 
     def change_passphrase(
-        self,
-        records: Sequence[KeyRecord],
-        old: bytes,
-        new: bytes,
-        *,
-        now: datetime,
-        cost: ScryptCost = DEFAULT_COST,
+        self, records: Sequence[KeyRecord], old: bytes, new: bytes, *, now: datetime
     ) -> tuple[KeyRecord, ...]:
         """Encrypt private keys of this store under another passphrase; return those that were not.
 
@@ -450,9 +437,7 @@ class KeyStore(ABC):
             except PassphraseFault:
                 open_sealed(envelope, record.public, new, where=where)
                 continue
-            label, der = KeyLabel.of(record.public), private.to_pkcs8_der()
-            sealed = seal(der, new, label=label, cost=cost, random=self._random)
-            found.append((record, sealed))
+            found.append((record, seal(private.to_pkcs8_der(), new, record.public)))
         changed = tuple(record for record, _ in found)
         self.apply(lifecycle.note_passphrase, [one.thumbprint for one in changed], now=now)
         for record, sealed in found:

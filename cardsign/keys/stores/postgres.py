@@ -21,8 +21,7 @@ backups, in the write-ahead log, and on the disk until its page is used again.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -293,10 +292,9 @@ class PostgresStore(KeyStore):
         *,
         actor: str = "",
         seen: SeenHeads | None = None,
-        random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.url = parse_database_url(where) if isinstance(where, str) else where
-        super().__init__(self.url, actor=actor, seen=seen, random=random)
+        super().__init__(self.url, actor=actor, seen=seen)
         self._engine = _engine(self.url)
 
     def __repr__(self) -> str:
