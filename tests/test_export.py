@@ -12,7 +12,7 @@ from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.jose import PrivateKey
-from cardsign.publish import Generation, export_files
+from cardsign.publish import Generation, export_files, public_files
 from cardsign.server.live import LiveApplication
 
 
@@ -43,7 +43,8 @@ def static_headers(text: str) -> dict[str, dict[str, str]]:
 
 def test_every_public_path_of_the_server_is_a_file(generation: Generation, tmp_path: Path) -> None:
     """With the same bytes, and the same headers but those that the host makes itself."""
-    paths = export_files(generation, tmp_path / "out", now=NOW)
+    export_files(generation, tmp_path / "out", now=NOW)
+    paths = tuple(public_files(generation))
     site = tmp_path / "out" / "site"
     told = static_headers((site / "_headers").read_text())
     client = Client(LiveApplication(tmp_path / "pub", now=NOW.timestamp, log=lambda line: None))
@@ -68,7 +69,8 @@ def test_no_extended_card_leaves(generation: Generation, tmp_path: Path) -> None
 
 def test_the_other_files_say_the_same(generation: Generation, tmp_path: Path) -> None:
     """Of nginx and of object stores."""
-    paths = export_files(generation, tmp_path / "out", now=NOW)
+    export_files(generation, tmp_path / "out", now=NOW)
+    paths = tuple(public_files(generation))
     told = static_headers((tmp_path / "out/site/_headers").read_text())
     objects = json.loads((tmp_path / "out/objects.json").read_text())["objects"]
     assert {f"/{one['key']}": one["headers"] for one in objects} == told
@@ -90,14 +92,12 @@ def test_caches_keep_nothing_past_the_next_change(tmp_path: Path, key: PrivateKe
     assert told["/.well-known/agent-card.json"]["Cache-Control"] == "public, max-age=100"
 
 
-def test_the_legacy_path_goes_when_it_is_not_wanted(generation: Generation, tmp_path: Path) -> None:
-    """A file of an earlier export too; files of others stay."""
+def test_files_of_others_stay(generation: Generation, tmp_path: Path) -> None:
+    """An export replaces its own files alone."""
     out = tmp_path / "out"
     export_files(generation, out, now=NOW)
     (out / "site/index.html").write_text("ours")
-    assert (out / "site/.well-known/agent.json").exists()
-    export_files(generation, out, now=NOW, legacy=False)
-    assert not (out / "site/.well-known/agent.json").exists()
+    export_files(generation, out, now=NOW)
     assert (out / "site/index.html").read_text() == "ours"
 
 

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from cardsign.issuer.release import is_release_due as is_release_due
     from cardsign.issuer.release import needed_keyset as needed_keyset
     from cardsign.issuer.release import renew_release as renew_release
-    from cardsign.issuer.revocation import destroy_key as destroy_key
-    from cardsign.issuer.revocation import retire_key as retire_key
     from cardsign.issuer.revocation import revoke_and_replace as revoke_and_replace
-    from cardsign.issuer.revocation import revoke_key as revoke_key
     from cardsign.issuer.rotation import make_successor as make_successor
     from cardsign.issuer.rotation import rotate_keys as rotate_keys
     from cardsign.issuer.rotation import successors_due as successors_due

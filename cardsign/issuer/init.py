@@ -232,7 +232,7 @@ def _sign_first(
     data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
     signed = read_release(data)
     note_release(store, signed, now=now)
-    StatementHistory.of(store).keep_release(signed, data)
+    store.add_statement("releases", (signed.seq,), data)
     return keyset
 
 

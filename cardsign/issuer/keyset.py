@@ -462,12 +462,5 @@ def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> Ke
         StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
     """
     statement = statement or needed_keyset(store)
-    return KeysetDraft(statement, _before(statement, StatementHistory.of(store).keysets()))
-
-
-def _before(
-    statement: KeysetStatement, history: Sequence[KeysetStatement]
-) -> KeysetStatement | None:
-    """The statement that comes before one, among those kept."""
-    earlier = [one for one in history if one.id < statement.id]
-    return earlier[-1] if earlier else None
+    earlier = [one for one in StatementHistory.of(store).keysets() if one.id < statement.id]
+    return KeysetDraft(statement, earlier[-1] if earlier else None)

@@ -288,7 +288,7 @@ def _sign_next(
     check_release(signed, keyset, previous, now=work.now, skew=timedelta())
     check_publishable(work, release=data)
     note_release(work.store, signed, now=work.now)
-    StatementHistory.of(work.store).keep_release(signed, data)
+    work.store.add_statement("releases", (signed.seq,), data)
     return signed, True
 
 
@@ -350,5 +350,5 @@ def _take_up_release(work: Work, release: ReleaseStatement, data: bytes) -> int 
         held = store.load().statements.release
         if held is not None and held.digest != release.digest:
             return None
-        history.keep_release(release, data)
+        store.add_statement("releases", (release.seq,), data)
         return release.seq

@@ -64,7 +64,6 @@ from cardsign.times import day
 
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
-    "prepublish": "prepublished",
     "activate": "activated",
     "retire": "retired",
     "destroy": "destroyed the private key of",

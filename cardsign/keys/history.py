@@ -112,16 +112,6 @@ class StatementHistory:
             self._store.add_statement("keysets", statement.number, untrusted_bytes)
         return True
 
-    def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
-        """Keep a release, within :meth:`KeyStore.adding_statements`, as the one before is read.
-
-        Else what another process lists meanwhile would be forgotten.
-
-        Raises:
-            StoreFault: ``keystore.changed``: a release has this number.
-        """
-        self._store.add_statement("releases", (release.seq,), data)
-
     def check_listed(self, keys: Iterable[PublicKey], role: OnlineRole) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
 
@@ -248,7 +238,8 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
     """Take the release's number for it, before it is written: no two releases have one.
 
-    Call it within :meth:`KeyStore.adding_statements`, as :meth:`StatementHistory.keep_release`.
+    Call it within :meth:`KeyStore.adding_statements`, as the one before is read: else what another
+    process lists meanwhile would be forgotten.
 
     Raises:
         StoreFault: ``keystore.changed``: the number is taken.
@@ -348,13 +339,14 @@ def stored_with_stolen(
     return [key for key in usable if key not in only], only
 
 
-def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
+def check_not_needed(store: KeyStore, kid: str) -> None:
     """Refuse to end a root or recovery key without which no further statement can be signed.
 
     Raises:
         StoreFault: ``keystore.still_needed``.
     """
-    if keyset is not None and is_needed(key, keyset, state):
+    key, keyset = store.state.find(kid), kept_keyset(store)
+    if keyset is not None and is_needed(key, keyset, store.state):
         raise StoreFault(
             "keystore.still_needed",
             f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "

@@ -102,26 +102,14 @@ class Waiting:
     what: str
     until: datetime | None
 
-    def is_over(self, now: datetime) -> bool:
-        """Whether the step is lawful at `now`."""
-        return self.until is not None and self.until <= now
-
     def refuse(self, kid: str, step: str, now: datetime) -> None:
         """Refuse the step (with `code`) as long as it waits."""
-        if not self.is_over(now):
+        if self.until is None or self.until > now:
             when = "" if self.until is None else f"; wait until {second(self.until, now)}"
             raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
 
 
 _NOTHING: Final = Waiting("keystore.too_early", "nothing", _ALWAYS)
-
-
-def until_prepublication(state: StoreState, key: KeyRecord) -> Waiting:
-    """What a generated key waits for before it stands in the JWK Set: that the roots list it."""
-    keyset = state.statements.keyset
-    if keyset is None or not key.rotates:
-        return _NOTHING
-    return Waiting("keystore.not_listed", f"keyset {keyset.label} does not list it", None)
 
 
 def until_activation(
@@ -276,19 +264,6 @@ def enter(
     }
     event = AuditEvent("key-entered", record.kid, details)
     return _marked(state.with_key(record), now), (event,)
-
-
-def prepublish(state: StoreState, name: str, *, now: datetime) -> NewState:
-    """Let the JWK Set hold a key that was only generated so far.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or
-            ``keystore.not_listed``: that is done by the keyset statement which lists it.
-    """
-    now, key = _second(now), state.find(name)
-    check_transition(key.state, "prepublished")
-    until_prepublication(state, key).refuse(key.kid, "prepublished", now)
-    return _changed(state, now, key.at("prepublished", prepublished=now))
 
 
 def keep_keyset(

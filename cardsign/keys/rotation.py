@@ -18,12 +18,10 @@ from cardsign.keys.lifecycle import (
     Waiting,
     activate,
     destroy,
-    prepublish,
     retire,
     standby_of,
     until_activation,
     until_destruction,
-    until_prepublication,
     until_retirement,
 )
 from cardsign.keys.model import (
@@ -88,8 +86,6 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     """Take a step that changes a key of the store; raises as the function that it names."""
     if step.key is None:
         raise StoreFault("keystore.changed", "the next step makes a new key")
-    if step.action == "prepublish":
-        return prepublish(state, step.key.thumbprint, now=now)
     taken = {"activate": activate, "retire": retire, "destroy": destroy}[step.action]
     return taken(state, step.key.thumbprint, now=now, settings=settings)
 
@@ -117,8 +113,10 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
     for key in state.keys:
         if key.state == "retiring":
             yield _step("retire", key, until_retirement(state, key, settings))
-        elif key.state == "generated":
-            yield _step("prepublish", key, until_prepublication(state, key))
+        elif key.state == "generated" and (keyset := state.statements.keyset):
+            # The statement that lists it lets the JWK Set hold it; no step of ours does.
+            what = f"keyset {keyset.label} does not list it"
+            yield _step("prepublish", key, Waiting("keystore.not_listed", what, None))
         elif key.state == "active" and key.rotates:
             yield from _succession(state, key, settings)
         elif key.state in ENDED and key.private == "held" and key.rotates:

@@ -34,7 +34,6 @@ from cardsign.publish.generation import (
     LEGACY_FILE,
     RELEASE_FILE,
     Generation,
-    keyset_file,
 )
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
@@ -254,7 +253,7 @@ class CheckedIssued:
     def files(self) -> dict[str, bytes]:
         """The files of a generation that carry them."""
         files = {
-            keyset_file(one.epoch, one.version): data
+            f"keyset/{one.label}.json": data
             for one, data in zip(self.keysets, self.keyset_bytes, strict=True)
         }
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}

@@ -191,16 +191,6 @@ class Generation:
         )
 
 
-def extended_file(audience: str) -> str:
-    """The name of the file that holds the extended card of an audience."""
-    return f"extended/{audience}.json"
-
-
-def keyset_file(epoch: int, version: int) -> str:
-    """The name of the file that holds a keyset statement."""
-    return f"keyset/{epoch}.{version}.json"
-
-
 def load_current(directory: Path) -> Generation:
     """Read the newest generation and check every digest; signatures are not checked.
 
@@ -398,15 +388,15 @@ class PublicFile:
     changes_at: float | None = None
     headers: Headers = ()
 
-    def max_age_at(self, now: float) -> int:
-        """Seconds: no more than there are until the change, but for :data:`LEAST_MAX_AGE`."""
-        if self.changes_at is None:
-            return self.max_age
-        return min(self.max_age, max(LEAST_MAX_AGE, int(self.changes_at - now)))
-
     def cache_control(self, now: float) -> str:
-        """The header's value at a time, in Unix seconds."""
-        return f"public, max-age={self.max_age_at(now)}"
+        """The header's value at a time, in Unix seconds.
+
+        No more than there are until the change, but for :data:`LEAST_MAX_AGE`.
+        """
+        age = self.max_age
+        if self.changes_at is not None:
+            age = min(age, max(LEAST_MAX_AGE, int(self.changes_at - now)))
+        return f"public, max-age={age}"
 
 
 def public_files(
@@ -446,9 +436,7 @@ def public_files(
     return files
 
 
-def export_files(
-    generation: Generation, directory: Path, *, now: datetime, legacy: bool = True
-) -> tuple[str, ...]:
+def export_files(generation: Generation, directory: Path, *, now: datetime) -> None:
     """Write the public files of a generation for a host that serves files::
 
         site/.well-known/...   the files at their URLs; nothing else belongs on the host
@@ -457,16 +445,12 @@ def export_files(
         objects.json           the same, for a program that uploads to an object store
 
     Each file is replaced atomically: statements first, then the key set, then the card. No other
-    file in the directory is touched, but a legacy path that is no longer wanted.
+    file in the directory is touched.
 
     Args:
         generation: Which.
         directory: Made if absent.
         now: Aware; caches may keep nothing past the next change of keys, so export again by then.
-        legacy: Whether the path of before A2A 0.3 has the card too.
-
-    Returns:
-        The paths of the URLs.
 
     Raises:
         UsageFault: ``usage.conflict``: it is a publication directory.
@@ -478,14 +462,12 @@ def export_files(
             "a publication directory cannot be exported into: it holds extended cards",
             path=str(directory),
         )
-    files = public_files(generation, legacy=legacy)
+    files = public_files(generation)
     site = directory / SITE_FOLDER
     for path, file in files.items():
         place = site / path.removeprefix("/")
         make_directory(place.parent)
         write_atomic(place, file.body)
-    if not legacy:
-        (site / LEGACY_CARD_PATH.removeprefix("/")).unlink(missing_ok=True)
     headers: dict[str, Headers] = {
         path: (
             ("Content-Type", file.media_type),
@@ -497,7 +479,6 @@ def export_files(
     write_atomic(site / HEADERS_FILE, _for_static_hosts(headers).encode())
     write_atomic(directory / NGINX_FILE, _for_nginx(headers).encode())
     write_atomic(directory / OBJECTS_FILE, _for_object_stores(files, headers))
-    return tuple(files)
 
 
 def _for_static_hosts(headers: Mapping[str, Headers]) -> str:

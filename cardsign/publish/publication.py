@@ -37,7 +37,6 @@ from cardsign.publish.generation import (
     MAX_NUMBER,
     Generation,
     Publisher,
-    extended_file,
     load_current,
     read_pointer,
 )
@@ -189,7 +188,7 @@ def _by_file(
 ) -> dict[str, bytes]:
     """The cards of a generation by their files."""
     cards = {CARD_FILE: card} | ({} if legacy_card is None else {LEGACY_FILE: legacy_card})
-    return cards | {extended_file(audience): extended[audience] for audience in sorted(extended)}
+    return cards | {f"extended/{name}.json": data for name, data in sorted(extended.items())}
 
 
 def _check_publisher(

@@ -110,19 +110,6 @@ def test_a_release_key_is_in_no_jwk_set():
     assert state.published_keys() == ()
 
 
-def test_a_generated_key_is_published_once():
-    """And not again."""
-    state = first_two()
-    waiting = state.find("two").at("generated", prepublished=None)
-    state = state.replacing([waiting])
-
-    assert [key.kid for key in state.published_keys()] == ["one"]
-    state = of(lifecycle.prepublish(state, "two", now=after(5)))
-    assert state.find("two").times.prepublished == after(5)
-    again = refused(lambda: lifecycle.prepublish(state, "two", now=after(6)))
-    assert again.code == "keystore.illegal_transition"
-
-
 # --- where the roots say which keys count -------------------------------------------------
 
 
@@ -145,12 +132,7 @@ def test_a_key_waits_for_the_roots_to_list_it():
 
     assert (state.find("two").state, state.jwks_sequence()) == ("generated", 1)
     assert [key.kid for key in state.published_keys()] == ["one"]
-    for step in (
-        lambda: lifecycle.prepublish(state, "two", now=after(10**6)),
-        lambda: lifecycle.prepublish(keyset(state, 2, "one"), "two", now=after(10**6)),
-    ):
-        fault = refused(step)
-        assert (fault.code, "does not list it" in fault.message) == ("keystore.not_listed", True)
+    assert keyset(state, 2, "one").find("two").state == "generated"
     lost = of(lifecycle.revoke(state, "one", reason="superseded", now=after(5)))
     assert lost.find("two").state == "generated"
 
@@ -228,17 +210,6 @@ def test_a_tick_makes_no_second_successor_while_the_first_waits_for_the_roots():
     elsewhere = of(lifecycle.enter(rooted(), public("away"), now=after(1), custody=PROGRAM))
     actions = {step.action for step in steps(elsewhere, QUICK, after(10**6))}
     assert actions == {"prepublish", "generate"}
-
-
-def test_a_key_that_waits_in_a_store_without_roots_is_prepublished_by_a_tick():
-    """Nothing hinders it."""
-    waiting = first_two().find("two").at("generated", prepublished=None)
-    state = first_two().replacing([waiting])
-
-    step = next_step(state, QUICK, after(5))
-
-    assert step is not None
-    assert of(take(state, step, QUICK, after(5))).find("two").state == "prepublished"
 
 
 # --- activating ---------------------------------------------------------------------------

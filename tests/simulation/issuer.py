@@ -25,7 +25,6 @@ from cardsign.issuer import (
     make_successor,
     publish_keyset,
     renew_release,
-    revoke_key,
     successors_due,
 )
 from cardsign.jose import JwkSet, PrivateKey
@@ -35,6 +34,7 @@ from cardsign.keys import (
     Role,
     card_digest,
     keyset_due,
+    lifecycle,
     note_keyset,
 )
 from cardsign.statements import (
@@ -316,7 +316,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
-        revoke_key(self.store, kid, reason="compromised", now=now)
+        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

@@ -22,17 +22,14 @@ from cardsign.cli.talk import printed, say
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
 from cardsign.issuer.revocation import (
-    destroy_key,
     keys_stored_with,
-    retire_key,
     revoke_and_replace,
-    revoke_key,
 )
 from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Progress
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
-from cardsign.keys.history import has_ended, is_needed, kept_keyset
+from cardsign.keys.history import check_not_needed, has_ended, is_needed, kept_keyset
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.publish.publication import published_card
 
@@ -75,7 +72,10 @@ def retire(kid: str, keystore: KeystoreOptions) -> None:
     root or recovery key ends at once, unless the next keyset statement needs it.
     """
     store = keystore.open()
-    record = retire_key(store, kid, now=datetime.now(UTC), settings=project_config().timeline)
+    check_not_needed(store, kid)
+    settings = project_config().timeline
+    store.apply(lifecycle.retire, kid, now=datetime.now(UTC), settings=settings)
+    record = store.state.find(kid)
     todo = "has left the key set; publish it"
     if not record.rotates:
         has_keyset = store.state.statements.keyset is not None
@@ -173,8 +173,8 @@ def revoke(
     if store_only:
         now = moment()
         for key in alive:
-            revoke_key(
-                store,
+            store.apply(
+                lifecycle.revoke,
                 key.thumbprint,
                 reason=reason,
                 now=now,
@@ -219,7 +219,8 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
     store = keystore.open()
     key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
-    record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
+    check_not_needed(store, kid)
+    record = store.destroy(kid, now=datetime.now(UTC), settings=settings)
     _say_record(record, "has no private key any more")
 
 

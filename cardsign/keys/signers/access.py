@@ -212,12 +212,6 @@ class Access:
 
         return cls(secrets)
 
-    @classmethod
-    def by_environment(cls, environment: Mapping[str, str]) -> Access:
-        """Secrets from environment variables alone: nobody is asked, nothing more is allowed."""
-        source = PassphraseSource(environment=environment)
-        return cls(user_secrets(source), NOTHING_ALLOWED, environment)
-
     def passphrase(self, of: str, roles: Iterable[str]) -> bytes:
         """Return the passphrase of a key, from its role's own source if there is one.
 

@@ -35,7 +35,13 @@ from cardsign.keys.key_files import (
     is_envelope,
     open_envelope,
 )
-from cardsign.keys.signers.access import PASSPHRASE_VARIABLE, Access, SignerPolicy
+from cardsign.keys.signers.access import (
+    PASSPHRASE_VARIABLE,
+    Access,
+    PassphraseSource,
+    SignerPolicy,
+    user_secrets,
+)
 from cardsign.keys.signers.base import (
     NOT_SHOWN,
     BoundSigner,
@@ -160,7 +166,9 @@ def open_signer(
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
         StoreFault: ``keystore.corrupt``, ``keystore.newer_format``: a damaged file of a key store.
     """
-    access = access or Access.by_environment(os.environ)
+    if access is None:  # nobody is asked, and nothing more is allowed
+        usual = user_secrets(PassphraseSource(environment=os.environ))
+        access = Access(usual, environment=os.environ)
     if is_local(uri):
         private = _read_local(uri, access, kid=public.kid if public else kid, base=base)
         if public is not None and private.public != public:

@@ -80,10 +80,11 @@ class DatabaseUrl:
     @property
     def uncommitted(self) -> tuple[str, ...]:
         """The parameters that a committed file may not say, or not so, sorted."""
-        return tuple(sorted(name for name in self.query if not self._may_be_committed(name)))
-
-    def _may_be_committed(self, name: str) -> bool:
-        return name in COMMITTED and COMMITTED[name] in (None, self.query[name])
+        return tuple(
+            name
+            for name, value in sorted(self.query.items())
+            if name not in COMMITTED or COMMITTED[name] not in (None, value)
+        )
 
     def to_file(self) -> str:
         """Return the URL without its password and what a committed file may not say."""
