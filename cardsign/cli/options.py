@@ -54,7 +54,7 @@ from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_dat
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.directory import holds_store, locate_keystore
-from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
+from cardsign.keys.stores.opening import StorePlace, copy_store, is_taken, open_store
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 ROLE_VARIABLES: Final = {
@@ -107,8 +107,6 @@ class KeystoreOptions:
             return place
 
         def copy(_: Path, target: Path) -> None:
-            from cardsign.keys.moving import copy_store
-
             if is_taken(place):
                 copy_store(open_store(place), target, now=moment())
 

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from cardsign.keys.model import dump_state as dump_state
     from cardsign.keys.model import file_custody as file_custody
     from cardsign.keys.model import load_state as load_state
-    from cardsign.keys.moving import move_store as move_store
     from cardsign.keys.rotation import Step as Step
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
@@ -73,5 +72,6 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.access import new_passphrase as new_passphrase
     from cardsign.keys.signers.access import read_passphrase as read_passphrase
     from cardsign.keys.signers.access import terminal_prompt as terminal_prompt
+    from cardsign.keys.stores.opening import move_store as move_store
 
 __getattr__ = lazy_names(__name__)

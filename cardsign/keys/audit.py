@@ -196,19 +196,6 @@ def check_vouched(
     return True
 
 
-def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
-    """Check that the log holds the line that something else (``release 12``) called its newest.
-
-    Anyone who can write the log and the state can write both anew, but not what was published.
-    Not checked: that the chain of the log is whole.
-
-    Raises:
-        StoreFault: ``keystore.audit_broken``.
-    """
-    if not holds_line(untrusted_log, digest):
-        raise _broken(f"the line that {witness} names as the newest of its time is gone", where)
-
-
 def holds_line(untrusted_log: bytes, digest: str | None) -> bool:
     """Whether a log has the line of this SHA-256; every log has none of it."""
     return digest is None or any(_sha256(line) == digest for line in untrusted_log.split(b"\n"))

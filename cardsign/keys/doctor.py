@@ -21,7 +21,6 @@ from cardsign.card.extensions import find_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
-from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.drafts import (
     card_digest,
     keyset_due,
@@ -36,6 +35,7 @@ from cardsign.keys.history import (
     holders_left,
     stored_with_stolen,
     unlisted_roots,
+    verify_log,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
@@ -510,20 +510,15 @@ def _too_open(level: Level, modes: Mapping[Path, int]) -> Concern:
 
 
 def _log(store: KeyStore, known: Examined, unvouched: Iterable[Concern]) -> Iterator[Concern]:
-    path, release = store.log_place, known.release
     try:
-        log = store.read_audit()
-        _, _, aborted = verify_chain(log, known.state.audit, where=path)
-        if release is not None and release.audit_head is not None:
-            witness = f"release {release.seq}"
-            check_witnessed(log, release.audit_head, witness=witness, where=path)
+        _, aborted = verify_log(store, known.state, known.release)
     except (StoreFault, FileFault) as fault:
         yield Concern(fault.code, "alarm", fault.message, fault.path)
         return
     yield from unvouched
     if aborted:
         message = f"lines of attempts that came to nothing are in the log: {aborted}"
-        yield Concern("doctor.audit_aborted", "note", message, path)
+        yield Concern("doctor.audit_aborted", "note", message, store.log_place)
 
 
 def _known(

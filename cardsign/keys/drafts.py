@@ -21,6 +21,7 @@ from typing import Final
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused
@@ -48,7 +49,6 @@ from cardsign.statements.keyset import (
     Quorum,
     check_step,
     keyset_of,
-    keyset_payload,
     read_keyset,
 )
 from cardsign.statements.release import (
@@ -58,7 +58,6 @@ from cardsign.statements.release import (
     ListedCard,
     ReleaseStatement,
     release_of,
-    release_payload,
 )
 from cardsign.times import day, second, utc
 
@@ -235,7 +234,7 @@ def draft_next(
     elif previous is not None:
         epoch, version, prev = previous.epoch, previous.version + 1, previous.digest
     iat = int(now.timestamp())
-    payload = keyset_payload(
+    payload = jcs(
         {
             "format": KEYSET_FORMAT,
             "issuer": plan.issuer,
@@ -616,7 +615,7 @@ def draft_following(
     if previous is not None and previous.keyset == keyset.id:
         revoked = revoked | previous.revoked
     iat = int(now.timestamp())
-    payload = release_payload(
+    payload = jcs(
         {
             "format": RELEASE_FORMAT,
             "issuer": keyset.issuer,

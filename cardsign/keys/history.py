@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.audit import AuditEvent
+from cardsign.keys.audit import AuditEvent, holds_line, verify_chain
 from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import (
     ENDED,
@@ -217,6 +217,27 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
         )
     issued = utc(release.iat)
     return check_release(release, named[0], None, now=issued, skew=timedelta()).good
+
+
+def verify_log(
+    store: KeyStore, state: StoreState, release: ReleaseStatement | None
+) -> tuple[tuple[AuditEvent, ...], int]:
+    """Check that the audit log is whole, and holds the line that the newest release names.
+
+    Anyone who can write the log and the state can write both anew, but not what was published.
+
+    Returns:
+        The events that count, oldest first; and how many lines are of attempts.
+
+    Raises:
+        StoreFault: ``keystore.audit_broken``.
+    """
+    log, where = store.read_audit(), store.log_place
+    events, _, aborted = verify_chain(log, state.audit, where=where)
+    if release is not None and not holds_line(log, release.audit_head):
+        what = f"the line that release {release.seq} names as the newest of its time is gone"
+        raise _broken(where, f"the audit log is broken: {what}")
+    return events, aborted
 
 
 def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -> None:

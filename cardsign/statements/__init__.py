@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import check_recovery as check_recovery
     from cardsign.statements.keyset import check_step as check_step
     from cardsign.statements.keyset import check_successor as check_successor
-    from cardsign.statements.keyset import keyset_payload as keyset_payload
     from cardsign.statements.keyset import read_keyset as read_keyset
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release
     from cardsign.statements.release import effective_revoked as effective_revoked
     from cardsign.statements.release import read_release as read_release
-    from cardsign.statements.release import release_payload as release_payload
     from cardsign.statements.signing import add_signatures as add_signatures
     from cardsign.statements.signing import sign_statement as sign_statement
 

@@ -6,12 +6,10 @@ by what right it speaks: as the first one, the next one, or by recovery.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import object_or_none
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
@@ -258,18 +256,6 @@ def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
         case {"epoch": int(epoch), "version": int(version)} if epoch > 0 and version > 0:
             return (epoch, version) < known.number
     return False
-
-
-def keyset_payload(members: Mapping[str, Json]) -> bytes:
-    """The payload of a keyset statement, ready to be signed by its roots.
-
-    Raises:
-        StatementRefused: As for :func:`read_keyset`: no verifier would read it.
-        CanonicalizationError: ``canonical.no_form``.
-    """
-    payload = jcs(dict(members))
-    keyset_of(Envelope(TYP_KEYSET, payload, ()))
-    return payload
 
 
 def keyset_of(envelope: Envelope) -> KeysetStatement:

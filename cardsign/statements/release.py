@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from cardsign.card.serialize import jcs
 from cardsign.card.values import Json
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
@@ -107,18 +106,6 @@ def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
             payload, or into the envelope for the first three.
     """
     return release_of(read_envelope(untrusted_bytes, TYP_RELEASE))
-
-
-def release_payload(members: Mapping[str, Json]) -> bytes:
-    """The payload of a release statement, ready to be signed by a release key.
-
-    Raises:
-        StatementRefused: As for :func:`read_release`: no verifier would read it.
-        CanonicalizationError: ``canonical.no_form``.
-    """
-    payload = jcs(dict(members))
-    release_of(Envelope(TYP_RELEASE, payload, ()))
-    return payload
 
 
 def release_of(envelope: Envelope) -> ReleaseStatement:

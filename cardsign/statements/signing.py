@@ -22,7 +22,7 @@ _READERS: Final[Mapping[Typ, Callable[[Envelope], object]]] = {
 
 
 def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
-    """Sign a payload from :func:`keyset_payload` or :func:`release_payload`, with each signer once.
+    """Sign the payload of a statement, in the form of RFC 8785, with each signer once.
 
     Returned is the statement as a file, ending in a newline. Not checked: that the signers are
     those whom the statement needs.

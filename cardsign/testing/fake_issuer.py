@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from cardsign.api import sign_card
 from cardsign.card.canonical import canonicalize
+from cardsign.card.serialize import jcs
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
-from cardsign.statements.keyset import KeysetStatement, keyset_payload, read_keyset
-from cardsign.statements.release import release_payload
+from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.signing import sign_statement
 
 DAY: Final = 24 * 60 * 60
@@ -136,7 +136,7 @@ class FakeIssuer:
 
     def keyset(self, *signers: str, **changes: Any) -> bytes:
         """A keyset statement with these changes; as many roots as it takes sign, unless named."""
-        payload = keyset_payload(self.keyset_members(**changes))
+        payload = jcs(self.keyset_members(**changes))
         names = signers or self.roots[: self.threshold]
         return sign_statement(payload, map(self.key, names), TYP_KEYSET)
 
@@ -186,7 +186,7 @@ class FakeIssuer:
 
     def release(self, keyset: KeysetStatement | bytes, /, *signers: str, **changes: Any) -> bytes:
         """A release under a keyset statement, with these changes; ``rel`` signs, unless named."""
-        payload = release_payload(self.release_members(keyset, **changes))
+        payload = jcs(self.release_members(keyset, **changes))
         return sign_statement(payload, map(self.key, signers or ("rel",)), TYP_RELEASE)
 
     def card_members(self, **changes: Any) -> Members:

@@ -16,14 +16,13 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.card import canonicalize
+from cardsign.card.serialize import jcs
 from cardsign.jose import JwkSet
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
     KeysetStatement,
-    keyset_payload,
     read_keyset,
-    release_payload,
     sign_statement,
 )
 from cardsign.trust import read_policy
@@ -59,7 +58,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prev = keysets[-1].digest if keysets else None
         times = {"iat": now + version, "exp": now + 90 * DAY}
         members = keyset_members(version=version, prev=prev, keys=keys, **times)
-        data = sign_statement(keyset_payload(members), map(key, ("ann", "bob")), TYP_KEYSET)
+        data = sign_statement(jcs(members), map(key, ("ann", "bob")), TYP_KEYSET)
         (folder / f"k{version}.json").write_bytes(data)
         keysets.append(read_keyset(data))
     digest = hashlib.sha256(canonicalize(PORTABLE, "served-as-is").data).hexdigest()
@@ -67,7 +66,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, keyset in enumerate(keysets, 1):
         times = {"iat": now + 10, "exp": now + 7 * DAY}
         members = release_members(keyset, cards=[listed], floor={URL: 5}, seq=5 + number, **times)
-        data = sign_statement(release_payload(members), [key("rel")], TYP_RELEASE)
+        data = sign_statement(jcs(members), [key("rel")], TYP_RELEASE)
         (folder / f"r{number}.json").write_bytes(data)
     (folder / "card.json").write_bytes(sign_card(json.dumps(PORTABLE).encode(), [key("card")]))
     (folder / "jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
@@ -75,12 +74,10 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "alias.json").write_text(json.dumps(alias))
     for name, age, exp in (("old", 370, 20), ("expired", 90, -1)):
         times = {"iat": now - age * DAY, "exp": now + exp * DAY}
-        payload = keyset_payload(keyset_members(keys=keys, **times))
+        payload = jcs(keyset_members(keys=keys, **times))
         data = sign_statement(payload, map(key, ("ann", "bob")), TYP_KEYSET)
         (folder / f"{name}.json").write_bytes(data)
-    unsigned = sign_statement(
-        keyset_payload(keyset_members(iat=now, exp=now + DAY)), [key("ann")], TYP_KEYSET
-    )
+    unsigned = sign_statement(jcs(keyset_members(iat=now, exp=now + DAY)), [key("ann")], TYP_KEYSET)
     (folder / "unsigned.json").write_bytes(unsigned)
     return folder
 

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
+from cardsign.card.serialize import jcs
 from cardsign.jose import PrivateKey, sign_payload
 from cardsign.statements import (
     TYP_KEYSET,
+    TYP_RELEASE,
+    Envelope,
     KeysetStatement,
     ReleaseStatement,
     StatementRefused,
     read_keyset,
     read_release,
 )
+from cardsign.statements.keyset import keyset_of
+from cardsign.statements.release import release_of
 from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -38,6 +43,20 @@ def signed_keyset(*signers: str, **changes: Any) -> KeysetStatement:
 def signed_release(keyset: KeysetStatement, /, *signers: str, **changes: Any) -> ReleaseStatement:
     """A release with these changes, signed by these."""
     return read_release(TIDES.release(keyset, *signers, **changes))
+
+
+def keyset_payload(members: Members) -> bytes:
+    """The payload of a keyset statement that a verifier reads."""
+    payload = jcs(members)
+    keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    return payload
+
+
+def release_payload(members: Members) -> bytes:
+    """The payload of a release statement that a verifier reads."""
+    payload = jcs(members)
+    release_of(Envelope(TYP_RELEASE, payload, ()))
+    return payload
 
 
 def forged_entry(payload: bytes, name: str, kid: str, typ: str = TYP_KEYSET) -> dict[str, str]:

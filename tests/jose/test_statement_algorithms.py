@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from explicit_making import HEADER_ALGS, Made, made
-from statement_making import Members, entry, forged_entry, keyset_members, refusal, thumbprint
+from statement_making import (
+    Members,
+    entry,
+    forged_entry,
+    keyset_members,
+    keyset_payload,
+    refusal,
+    thumbprint,
+)
 
 from cardsign.card import jcs
 from cardsign.errors import KeyRefused
@@ -18,7 +26,6 @@ from cardsign.statements import (
     Counted,
     add_signatures,
     count,
-    keyset_payload,
     read_keyset,
     sign_statement,
 )

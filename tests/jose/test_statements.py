@@ -18,9 +18,11 @@ from statement_making import (
     forged_entry,
     key,
     keyset_members,
+    keyset_payload,
     quorum,
     refusal,
     release_members,
+    release_payload,
     signed_keyset,
     signed_release,
     thumbprint,
@@ -39,10 +41,8 @@ from cardsign.statements import (
     add_signatures,
     check_times,
     count,
-    keyset_payload,
     read_keyset,
     read_release,
-    release_payload,
     sign_statement,
 )
 

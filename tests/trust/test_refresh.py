@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.card.serialize import jcs
 from cardsign.errors import FetchFailed
 from cardsign.statements import (
     TYP_KEYSET,
@@ -19,10 +20,8 @@ from cardsign.statements import (
     ReleaseStatement,
     RootAnchor,
     StatementRefused,
-    keyset_payload,
     read_keyset,
     read_release,
-    release_payload,
     sign_statement,
 )
 from cardsign.trust import (
@@ -57,14 +56,12 @@ LIMITS = Limits()
 def keyset(*signers: str, **changes: Any) -> bytes:
     """A signed keyset statement with one root, ann, unless it is changed."""
     members = keyset_members(**{"root": quorum(1, "ann"), **changes})
-    return sign_statement(keyset_payload(members), map(key, signers), TYP_KEYSET)
+    return sign_statement(jcs(members), map(key, signers), TYP_KEYSET)
 
 
 def release(of: KeysetStatement, **changes: Any) -> bytes:
     """A release of a keyset by its key `rel`."""
-    return sign_statement(
-        release_payload(release_members(of, **changes)), [key("rel")], TYP_RELEASE
-    )
+    return sign_statement(jcs(release_members(of, **changes)), [key("rel")], TYP_RELEASE)
 
 
 def history(length: int, *, root: str = "ann", after: bytes | None = None) -> list[bytes]:

@@ -41,10 +41,10 @@ from cardsign.issuer.rotation import foresee
 from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
-from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
+from cardsign.keys.audit import AuditEvent
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.drafts import DRAFT_FILE
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import StatementHistory, verify_log
 from cardsign.keys.rotation import refresh_hint
 from cardsign.server.tokens import ending_tokens
 from cardsign.times import day, read_span
@@ -201,12 +201,7 @@ def verify(keystore: KeystoreOptions) -> None:
 
 def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[str, Any]]:
     store = keystore.open()
-    log = store.read_audit()
-    lines, _, aborted = verify_chain(log, store.state.audit, where=store.log_place)
-    release = StatementHistory.of(store).newest_release()
-    if release is not None and release.audit_head is not None:
-        witness = f"release {release.seq}"
-        check_witnessed(log, release.audit_head, witness=witness, where=store.log_place)
+    lines, aborted = verify_log(store, store.state, StatementHistory.of(store).newest_release())
     head = store.state.audit.digest
     return lines, {"lines": len(lines), "aborted": aborted, "head": head}
 

@@ -48,12 +48,11 @@ from cardsign.keys.key_files import (
     import_private_key,
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
-from cardsign.keys.moving import move_store
 from cardsign.keys.signers.access import read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import StorePlace, create_store, open_store
+from cardsign.keys.stores.opening import StorePlace, create_store, move_store, open_store
 
 _DOES: Final = {
     "active": "it signs from now on",
