@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.errors import FileMissing, StoreFault, UsageFault, closest
+from cardsign.errors import FileMissing, StoreFault, UsageFault
 from cardsign.files import (
     bad_settings,
     leads_outside,
-    not_toml,
     outside,
     read_bytes,
-    read_toml,
+    read_settings,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
@@ -31,7 +30,7 @@ from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.reasons import Severity
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
@@ -234,15 +233,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, found=True)
     except FileMissing:
         return ProjectConfig()
-    from pydantic import ValidationError
-
-    try:
-        members = read_toml(data)
-        _model().model_validate(members)
-    except ValidationError as refused:
-        raise bad_settings(path, *_problem(refused)) from refused
-    except ValueError as exc:
-        raise not_toml(path, exc) from exc
+    members = read_settings(data, path, _model())
 
     def place(name: str, text: str) -> Path:
         return _inside(text, name, path, allowed)
@@ -274,39 +265,6 @@ def _lint(table: dict[str, Any]) -> LintSettings:
         table.get("legacy_sunset"),
         tuple(Waiver(**one) for one in table.get("waiver", ())),
     )
-
-
-#: What pydantic's words for a wrong value mean to somebody who writes TOML.
-_EXPECTED: Final = {
-    "string_type": 'must be a text in quotes, such as "value"',
-    "string_too_short": "must not be empty",
-    "int_type": "must be a whole number without quotes",
-    "list_type": "must be a list",
-    "date_type": "must be a date without quotes, such as 2027-01-31",
-    "model_type": "must be a table: [{0}]",
-    "greater_than_equal": "must be at least {1}",
-    "less_than_equal": "must be at most {1}",
-    "string_pattern_mismatch": "must match {1}",
-}
-
-
-def _problem(refused: ValidationError) -> tuple[str, str]:
-    """The first thing that is wrong, in words, and the member that is: a misspelt one above all."""
-    errors = refused.errors(include_url=False)
-    error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
-    name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
-    if error["type"] == "extra_forbidden":
-        schema = config_schema()
-        tables = [one for one in error["loc"][:-1] if isinstance(one, str)]
-        known = list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
-        meant = closest(member, known) or f"; known are {', '.join(known)}"
-        return f"unknown member {name!r}{meant}", member
-    if error["type"] == "missing":
-        return f"{name!r} is missing", ""
-    expected = _EXPECTED.get(error["type"])
-    if expected is not None:
-        return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
-    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
 
 
 def _cards(

@@ -17,11 +17,14 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, closest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 #: Inode, nanoseconds and size of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
@@ -409,37 +412,57 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def read_settings(
-    untrusted_bytes: bytes, path: Path, *, members: Mapping[str, type], format: int
-) -> dict[str, Any]:
-    """Read a settings file: TOML whose members, their types and `format` are known.
-
-    Not checked: what is inside a list or table.
+def read_settings(untrusted_bytes: bytes, path: Path, form: type[BaseModel]) -> dict[str, Any]:
+    """Read a settings file: TOML that has the form of a pydantic model.
 
     Raises:
         UsageFault: ``config.malformed``.
     """
+    from pydantic import ValidationError
+
     try:
-        found = read_toml(untrusted_bytes)
+        members = read_toml(untrusted_bytes)
+        form.model_validate(members)
+    except ValidationError as refused:
+        raise bad_settings(path, *_problem(refused, form)) from refused
     except ValueError as exc:
         raise not_toml(path, exc) from exc
-    for name, value in found.items():
-        if name not in members:
-            known = ", ".join(members)
-            raise bad_settings(path, f"unknown member {name!r}; known are {known}", name)
-        if type(value) is not members[name]:
-            raise bad_settings(path, f"{name!r} must be {_TOML_TYPES[members[name]]}", name)
-    if found.get("format") != format:
-        raise bad_settings(path, f"expected format = {format}, found {found.get('format')!r}")
-    return found
+    return members
 
 
-_TOML_TYPES: Final[dict[type, str]] = {
-    str: 'a text in quotes, such as "value"',
-    int: "a whole number without quotes",
-    list: 'a list, such as ["value"]',
-    dict: "a table",
+#: What pydantic's words for a wrong value mean to somebody who writes TOML.
+_EXPECTED: Final = {
+    "string_type": 'must be a text in quotes, such as "value"',
+    "string_too_short": "must not be empty",
+    "int_type": "must be a whole number without quotes",
+    "list_type": "must be a list",
+    "date_type": "must be a date without quotes, such as 2027-01-31",
+    "model_type": "must be a table: [{0}]",
+    "greater_than_equal": "must be at least {1}",
+    "less_than_equal": "must be at most {1}",
+    "string_pattern_mismatch": "must match {1}",
 }
+
+
+def _problem(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]:
+    """The first thing that is wrong, in words, and the member that is: a misspelt one above all."""
+    errors = refused.errors(include_url=False)
+    error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
+    name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
+    if error["type"] == "extra_forbidden":
+        schema = form.model_json_schema()
+        tables = [one for one in error["loc"][:-1] if isinstance(one, str)]
+        known = list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
+        meant = closest(member, known) or f"; known are {', '.join(known)}"
+        return f"unknown member {name!r}{meant}", member
+    if error["type"] == "missing":
+        return f"{name!r} is missing", ""
+    if error["type"] == "value_error":
+        return f"{name!r} {error['ctx']['error']}", member
+    expected = _EXPECTED.get(error["type"])
+    if expected is not None:
+        return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
+    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:

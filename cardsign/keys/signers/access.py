@@ -12,18 +12,21 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import (
-    bad_settings,
     read_descriptor,
     read_private,
     read_secret,
     read_settings,
 )
 from cardsign.keys.model import Role
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 # Where a passphrase comes from: a file, a descriptor, the environment, or a terminal. Never from
 # the command line, where every user of the machine could read it. The bytes are taken as they
@@ -273,16 +276,38 @@ def user_secrets(source: PassphraseSource) -> Secrets:
 FORMAT: Final = 1
 MAX_BYTES: Final = 64 * 1024  # some lines are usual
 MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
-_MEMBERS: Final[dict[str, type]] = {
-    "format": int,
-    "allow": list,
-    "pkcs11_module": str,
-    "insecure_loopback_http": bool,
-    "databases": list,
-    "folders": list,
-    "passphrase_files": dict,
-}
 _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
+
+
+def _check_absolute(path: str) -> str:
+    if not Path(path).is_absolute():
+        raise ValueError("is not an absolute path")
+    return path
+
+
+def _check_server(server: str) -> str:
+    if not _SERVER.fullmatch(server):
+        raise ValueError("is not HOST:PORT, in lower case")
+    return server
+
+
+@cache
+def _form() -> type[BaseModel]:
+    """The form of the file; paths are still texts."""
+    from pydantic import AfterValidator, ConfigDict, Field, create_model
+
+    path = Annotated[str, AfterValidator(_check_absolute)]
+    members: dict[str, Any] = {
+        "format": (int, Field(ge=FORMAT, le=FORMAT)),
+        "allow": (list[str], []),
+        "pkcs11_module": (path | None, None),
+        "insecure_loopback_http": (bool, False),
+        "databases": (list[Annotated[str, AfterValidator(_check_server)]], []),
+        "folders": (list[path], []),
+        "passphrase_files": (dict[Role, path], {}),
+    }
+    strict = ConfigDict(strict=True, extra="forbid")
+    return create_model("signers.toml", __config__=strict, **members)
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:
@@ -312,33 +337,13 @@ def read_signer_policy(path: Path) -> SignerPolicy:
         data = read_private(path, max_bytes=MAX_BYTES)
     except FileMissing:
         return NOTHING_ALLOWED
-    members = read_settings(data, path, members=_MEMBERS, format=FORMAT)
-    uris = members.get("allow", [])
-    if not all(isinstance(uri, str) for uri in uris):
-        raise bad_settings(path, "'allow' is not a list of URIs")
-    module = Path(members["pkcs11_module"]) if "pkcs11_module" in members else None
-    if module is not None and not module.is_absolute():
-        raise bad_settings(path, "'pkcs11_module' is no absolute path")
-    servers = members.get("databases", [])
-    if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
-        raise bad_settings(path, "'databases' is not a list of HOST:PORT, in lower case")
-    folders = members.get("folders", [])
-    if not all(map(_is_absolute, folders)):
-        raise bad_settings(path, "'folders' is not a list of absolute paths")
-    files = members.get("passphrase_files", {})
-    roles = get_args(Role)
-    if not all(role in roles and _is_absolute(file) for role, file in files.items()):
-        what = f"'passphrase_files' is no table of {', '.join(roles)} and absolute paths"
-        raise bad_settings(path, what)
+    members = read_settings(data, path, _form())
+    module = members.get("pkcs11_module")
     return SignerPolicy(
-        frozenset(uris),
-        module,
+        frozenset(members.get("allow", ())),
+        None if module is None else Path(module),
         members.get("insecure_loopback_http", False),
-        frozenset(servers),
-        frozenset(map(Path, folders)),
-        {role: Path(file) for role, file in files.items()},
+        frozenset(members.get("databases", ())),
+        frozenset(map(Path, members.get("folders", ()))),
+        {role: Path(file) for role, file in members.get("passphrase_files", {}).items()},
     )
-
-
-def _is_absolute(untrusted_path: object) -> bool:
-    return isinstance(untrusted_path, str) and Path(untrusted_path).is_absolute()
