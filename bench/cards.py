@@ -28,8 +28,9 @@ from measuring import JUDGE, Broken, Times, Turn, cpu_seconds, in_turns, ratio, 
 from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, canonicalize, sign_card
 from cardsign.card.canonical import ProfileName
 from cardsign.jose import base64url
-from cardsign.trust import Holder
-from cardsign.verify import reach_verdict, trusted_card
+from cardsign.trust.policy import Holder
+from cardsign.verify.report import trusted_card
+from cardsign.verify.verdict import reach_verdict
 
 BARE: Final = "the bare primitive"
 OURS: Final = "cardsign"

@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.statements import KeysetId
+from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust import KeysetAnchor, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
 DAY: Final = 24 * 60 * 60  # seconds

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the shapes, 
 
 from measuring import table
 
-from cardsign.card import MAX_CARD_BYTES
-from cardsign.jose import JwkSet
-from cardsign.trust import Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 from tests.hostile import KEY, SHAPES, card
 
 _POLICY: Final = Policy.from_jwks(JwkSet.of([KEY.public]), name="them", accept="sdk")

@@ -29,10 +29,11 @@ from measuring import Broken, Times, in_turns, ratio, table
 
 from cardsign import Policy
 from cardsign.cli.peers import CONCURRENCY
-from cardsign.jose import PublicKey
-from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.jose.keys import PublicKey
 from cardsign.net.discovery import Discoverer
-from cardsign.trust import DirectoryStates, IssuerState
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.trust.state import DirectoryStates, IssuerState
 
 SIDE_BY_SIDE: Final = "side by side"
 ONE_BY_ONE: Final = "one after the other"

@@ -15,22 +15,17 @@ from typing import Final
 from documents import portable_card
 from measuring import Broken, cpu_seconds, in_turns, ratio, table
 
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.statements import KeysetId
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust import (
-    NO_STATEMENTS,
-    Issuer,
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    SuppliedStatements,
-    TransientStates,
-    TrustedIssuer,
-)
+from cardsign.trust.policy import Issuer, KeysAnchor, KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import TransientStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import Place, parse_place
-from cardsign.verify import Report, reach_verdict
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 
 PINNED: Final = "pinned keys"
 REMEMBERED: Final = "keyset and release, remembered"

@@ -29,8 +29,9 @@ from joserfc.jwk import ECKey
 from measuring import Broken, in_turns, ratio, table
 
 from cardsign import JwkSet, PrivateKey, sign_card
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.publish import Generation, export_files, publish_generation
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.publish.generation import Generation, export_files
+from cardsign.publish.publication import publish_generation
 from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 

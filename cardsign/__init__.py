@@ -9,9 +9,8 @@ These are the names that most programs need; the others are in the rooms, such a
 """
 
 import logging
-from typing import TYPE_CHECKING
-
-from cardsign.lazy import lazy_names
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cardsign.api import adiscover as adiscover
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
+    from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
     from cardsign.errors import FetchFailed as FetchFailed
@@ -48,8 +48,52 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
 
-__version__ = "1.0.0rc1"
-__getattr__ = lazy_names(__name__)
+#: The module of each name, which is loaded when the name is asked for (PEP 562).
+_MODULES: Final = {
+    "adiscover": "cardsign.api",
+    "build_card": "cardsign.api",
+    "discover": "cardsign.api",
+    "examine_card": "cardsign.api",
+    "explain_card": "cardsign.api",
+    "lint_card": "cardsign.api",
+    "sign_card": "cardsign.api",
+    "verify_card": "cardsign.api",
+    "ProfileName": "cardsign.card.canonical",
+    "canonicalize": "cardsign.card.canonical",
+    "AgentCard": "cardsign.card.schema",
+    "diff_cards": "cardsign.diff.cards",
+    "CardRefused": "cardsign.errors",
+    "CardsignError": "cardsign.errors",
+    "FetchFailed": "cardsign.errors",
+    "InputRefused": "cardsign.errors",
+    "KeyRefused": "cardsign.errors",
+    "LocalFault": "cardsign.errors",
+    "JwkSet": "cardsign.jose.jwks",
+    "Signer": "cardsign.jose.jws",
+    "PrivateKey": "cardsign.jose.keys",
+    "PublicKey": "cardsign.jose.keys",
+    "open_signer": "cardsign.keys.signers.registry",
+    "Finding": "cardsign.lint.rules",
+    "Discoverer": "cardsign.net.discovery",
+    "REASONS": "cardsign.reasons",
+    "Reason": "cardsign.reasons",
+    "Policy": "cardsign.trust.policy",
+    "IssuerStates": "cardsign.trust.state",
+    "NoVerdict": "cardsign.verify.report",
+    "NotTrusted": "cardsign.verify.report",
+    "Report": "cardsign.verify.report",
+    "VerificationError": "cardsign.verify.report",
+    "VerifiedCard": "cardsign.verify.report",
+}
+__all__ = sorted(_MODULES)
 
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+__version__ = "1.0.0rc1"
 # Quiet, unless the program that uses the package listens.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
 from tests.support import cheap_envelopes

@@ -9,8 +9,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cardsign.card import EXTENDED_URI, MAX_CARD_VALUES
-from cardsign.jose import PrivateKey, base64url
+from cardsign.card.document import MAX_CARD_VALUES
+from cardsign.card.extensions import EXTENDED_URI
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
 
 KIB: Final = 1024
 #: The key whose kid the copied signatures bear; every reader is told that it is the signer's.

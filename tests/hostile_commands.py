@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError
-from cardsign.jose import JwkSet
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.jose.jwks import JwkSet
+from cardsign.sign.signing import SigningOptions, sign_with_notes
 from tests.cli.local_site import Site
 from tests.hostile import KEY, card
 

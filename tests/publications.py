@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from cardsign import sign_card
-from cardsign.card import ExtendedMarker, jcs, with_marker
-from cardsign.jose import JwkSet, PrivateKey, Signer
-from cardsign.publish import Generation, load_current, publish_generation
-from cardsign.statements import TYP_RELEASE, read_release, sign_statement
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.card.serialize import jcs
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Signer
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import publish_generation
+from cardsign.statements.envelope import TYP_RELEASE
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import sign_statement
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

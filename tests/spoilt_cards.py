@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from cardsign.card import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 
 #: Cards that a property is tried on; ``.ci/run`` and ``make nightly`` ask for more.
 EXAMPLES: Final = int(os.environ.get("CARDSIGN_EXAMPLES", "400"))

@@ -20,12 +20,17 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from cardsign.card import FULL_PROFILES, append, canonicalize, split
-from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
-from cardsign.keys import ScryptCost
-from cardsign.sign import SigningOptions, sign_document
-from cardsign.trust import Accept, Holder, Policy
-from cardsign.verify import Report, reach_verdict
+from cardsign.card.canonical import FULL_PROFILES, canonicalize
+from cardsign.card.values import append, split
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.key_files import ScryptCost
+from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.trust.policy import Accept, Holder, Policy
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

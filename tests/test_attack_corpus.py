@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from cardsign.card import parse_object
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
 from tests.attack_runner.corpus import (

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cardsign.net import DocumentFetcher, FetchSettings
 from cardsign.net.connection import IPAddress
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
 from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play

@@ -30,21 +30,15 @@ from support import (
     without,
 )
 
-from cardsign.card import (
-    CARD_1_0,
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    Card,
-    Field,
-    Message,
-    append,
-    canonicalize,
-    split,
-)
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.card.values import append, split
 from cardsign.errors import CanonicalizationError
-from cardsign.jose import PrivateKey
-from cardsign.trust import Holder
-from cardsign.verify import Report, reach_verdict
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.policy import Holder
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {

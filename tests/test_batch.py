@@ -15,11 +15,13 @@ import pytest
 from cardsign import batch
 from cardsign.batch import in_processes, in_threads, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import Issuer, KeysAnchor, Policy, PolicyFile, TrustedIssuer
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.policy import Issuer, KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verifier import Verifier, subject_by_origin
-from cardsign.verify import Report
+from cardsign.verify.report import Report
 from tests.support import PORTABLE, signed
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

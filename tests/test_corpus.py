@@ -30,12 +30,17 @@ from support import (
     without,
 )
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Card, append, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardsignError
-from cardsign.jose import JwkSet, PrivateKey, PublicKey, read_entry
-from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Holder, Policy
-from cardsign.verify import Report, reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 

@@ -11,8 +11,8 @@ from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
-from cardsign.jose import PrivateKey
-from cardsign.publish import Generation, export_files, public_files
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation, export_files, public_files
 from cardsign.server.live import LiveApplication
 
 

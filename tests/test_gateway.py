@@ -12,10 +12,10 @@ import pytest
 from cardsign import NotTrusted, PrivateKey, examine_card
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.gateway import MAX_GATEWAYS, is_over, read_upstream, resign_card
-from cardsign.jose import JwkSet
-from cardsign.sign import SignedCard
+from cardsign.jose.jwks import JwkSet
+from cardsign.sign.signing import SignedCard
 from cardsign.testing import FakeIssuer
-from cardsign.verify import Report
+from cardsign.verify.report import Report
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 TIDES = FakeIssuer(NOW)

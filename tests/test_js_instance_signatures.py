@@ -18,11 +18,13 @@ from support import (
     trusting,
 )
 
-from cardsign.card import DEFAULT_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.errors import UsageFault
-from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.trust import KeysAnchor, TrustedIssuer
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 
 JS = "js-instance"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.trust import Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 from tests.support import NOW
 
 FILES = sorted((Path(__file__).parent / "vectors" / "cards").glob("*.json"))

@@ -25,22 +25,16 @@ from support import (
 )
 
 from cardsign import sign_card
-from cardsign.card import (
-    CARD_0_3,
-    CARD_1_0,
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    Card,
-    Message,
-    append,
-    canonicalize,
-    uncovered_parts,
-)
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.document import Card
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
+from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.jose import PrivateKey, base64url
-from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.verify import Report
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.verify.report import Report
 from tests.card.places import places_in
 
 

@@ -22,39 +22,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardsign.errors import PublishRefused
-from cardsign.jose import JwkSet
-from cardsign.keys import (
+from cardsign.jose.jwks import JwkSet
+from cardsign.keys.drafts import (
     KeysetPlan,
     ReleasePlan,
-    StoreState,
-    TimelineSettings,
     card_digest,
     draft_next,
-    record_publication,
     settled_cards,
     write_draft,
 )
-from cardsign.publish import (
-    CheckedIssued,
-    Issued,
-    publication_of,
-    publish_generation,
-    publish_statements,
-)
-from cardsign.server import ServerSettings
+from cardsign.keys.lifecycle import TimelineSettings, record_publication
+from cardsign.keys.model import StoreState
+from cardsign.publish.checks import CheckedIssued, Issued
+from cardsign.publish.publication import publication_of, publish_generation, publish_statements
 from cardsign.server.documents import Paths
-from cardsign.trust import (
-    CardUrl,
-    FetchResult,
-    KeysetAnchor,
-    Limits,
-    Policy,
-    TransientStates,
-    TrustedIssuer,
-    refresh_issuer,
-)
+from cardsign.server.settings import ServerSettings
+from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.refresh import FetchResult, refresh_issuer
+from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, parse_place
-from cardsign.verify import Report, reach_verdict
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

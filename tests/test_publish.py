@@ -24,13 +24,15 @@ from publications import (
 )
 from support import without
 
-from cardsign.card import ExtendedMarker, declares_extended_card, with_marker
+from cardsign.card.extensions import ExtendedMarker, declares_extended_card, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.files import locked
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.publish import Generation, load_current, publish_generation
-from cardsign.trust import Extended, Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import publish_generation
+from cardsign.trust.policy import Extended, Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,13 @@ from support import (
 )
 from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
 
-from cardsign.card import (
-    FULL_PROFILES,
-    Card,
-    Json,
-    append,
-    canonicalize,
-    render,
-    split,
-)
-from cardsign.card.document import unsigned, with_signatures
+from cardsign.card.canonical import FULL_PROFILES, canonicalize
+from cardsign.card.document import Card, render, unsigned, with_signatures
 from cardsign.card.strictjson import scan_object
+from cardsign.card.values import Json, append, split
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.jose import PrivateKey
-from cardsign.sign import SigningOptions, sign_document, sign_with_notes
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign.signing import SigningOptions, sign_document, sign_with_notes
 
 ENTRIES: Final[tuple[list[Json], ...]] = (
     [{"protected": "e30", "signature": "AA"}],

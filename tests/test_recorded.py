@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.keys import StoreState, lifecycle
-from cardsign.publish import Generation, next_change_by, publication_of, publish_generation
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.model import StoreState
+from cardsign.publish.generation import Generation
+from cardsign.publish.publication import next_change_by, publication_of, publish_generation
 from tests.keys.states import EMPTY, NOON, QUICK, after, of
 from tests.support import PORTABLE, dump, signed
 

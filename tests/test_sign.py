@@ -25,7 +25,9 @@ from support import (
 )
 
 from cardsign import sign_card
-from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES, MAX_CARD_VALUES, MAX_DEPTH, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.document import MAX_CARD_VALUES
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import (
     CardRefused,
     CardsignError,
@@ -35,8 +37,11 @@ from cardsign.errors import (
     SigningRefused,
     UsageFault,
 )
-from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, PublicKey, base64url, read_entry
-from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 
 CARDS = {
     "portable": PORTABLE,

@@ -8,11 +8,14 @@ import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
 from cardsign import sign_card
-from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, Payloads, find_marker, with_marker
+from cardsign.card.canonical import FULL_PROFILES, Payloads
+from cardsign.card.document import Card
+from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.errors import CardRefused
-from cardsign.jose import PrivateKey, read_entry
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.verify import matching_payload
+from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.verify.signature import matching_payload
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 CARDS = {

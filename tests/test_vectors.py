@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from support import NOW, dump
 
-from cardsign.card import DEFAULT_PROFILES, canonicalize, jcs, parse_object
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.jose import JwkSet
-from cardsign.trust import Holder, Policy
-from cardsign.verify import Report, reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 

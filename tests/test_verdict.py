@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
-from cardsign.card import canonicalize
+from cardsign.card.canonical import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.jose import Entry, JwkSet, PrivateKey, PublicKey, check_entry
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Entry, check_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.reasons import REASONS, Reason
-from cardsign.trust import Holder, Policy
-from cardsign.verify import (
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.report import (
     Answer,
     Answers,
     NotTrusted,
@@ -24,8 +26,8 @@ from cardsign.verify import (
     SignatureReport,
     Verdict,
     VerificationError,
-    reach_verdict,
 )
+from cardsign.verify.verdict import reach_verdict
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}

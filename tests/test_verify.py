@@ -27,10 +27,13 @@ from support import (
 )
 
 from cardsign import verify_card
-from cardsign.card import DEFAULT_PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, CardRefused
-from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, base64url
-from cardsign.trust import (
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import TYP_COMPAT
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
     Expectation,
@@ -41,7 +44,8 @@ from cardsign.trust import (
     TrustedIssuer,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import NotTrusted, NoVerdict, Report, VerifiedCard, reach_verdict
+from cardsign.verify.report import NotTrusted, NoVerdict, Report, VerifiedCard
+from cardsign.verify.verdict import reach_verdict
 
 CARDS = {
     "portable": PORTABLE,

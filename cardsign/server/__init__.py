@@ -1,14 +1,25 @@
 """Serving a publication: the only part of cardsign that imports Flask, werkzeug and granian."""
 
-from typing import TYPE_CHECKING
-
-from cardsign.lazy import lazy_names
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.settings import ServerSettings as ServerSettings
-    from cardsign.server.settings import read_server_settings as read_server_settings
     from cardsign.server.tokens import TokenTable as TokenTable
 
-__getattr__ = lazy_names(__name__)
+#: The module of each name, which is loaded when the name is asked for (PEP 562).
+_MODULES: Final = {
+    "card_blueprint": "cardsign.server.mount",
+    "mount_cards": "cardsign.server.mount",
+    "ServerSettings": "cardsign.server.settings",
+    "TokenTable": "cardsign.server.tokens",
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import inf
-from operator import is_
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
@@ -236,7 +235,7 @@ def _resolved_before(about: _About, now: datetime) -> IssuerTrust | None:
     if before is None:
         return None
     kept, trust, until = before
-    if not all(map(is_, about[:3], kept)) or about[3:] != kept[3:]:
+    if about != kept:
         return None
     return trust.at(now) if trust.now <= now and now.timestamp() < until else None
 

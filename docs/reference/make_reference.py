@@ -21,9 +21,9 @@ import click
 from typing_extensions import is_typeddict
 
 import cardsign
-from cardsign.cli import command_line as cli
+from cardsign.cli.commands import command_line as cli
 from cardsign.cli.lint import shown_example
-from cardsign.lint import GROUPS, RULES
+from cardsign.lint.cards import GROUPS, RULES
 from cardsign.reasons import REASONS, severity_of
 from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import TrustFile

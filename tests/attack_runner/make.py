@@ -19,7 +19,7 @@ import tomlkit
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import default_registry
 
-from cardsign.card import canonicalize
+from cardsign.card.canonical import canonicalize
 from cardsign.jose import base64url
 from tests.attack_runner.corpus import CORPUS, FORMAT, content
 

@@ -18,36 +18,34 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.jose import JwkSet
-from cardsign.net import DocumentFetcher, FetchSettings
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import DEFAULT_SETTINGS
-from cardsign.statements import read_keyset, read_release
-from cardsign.trust import (
-    NO_STATES,
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.disk import read_lock, read_policy
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
-    DirectoryStates,
     Extended,
     Holder,
     Issuer,
-    IssuerState,
-    IssuerStates,
     Policy,
     PublicSubject,
     RollbackFloor,
-    SuppliedStatements,
-    TransientStates,
     TrustedIssuer,
-    read_lock,
-    read_policy,
 )
-from cardsign.verify import (
-    Report,
-    VerdictCache,
-    examine_extended,
-    reach_verdict,
+from cardsign.trust.state import (
+    NO_STATES,
+    DirectoryStates,
+    IssuerState,
+    IssuerStates,
+    TransientStates,
 )
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import VerdictCache, examine_extended, reach_verdict
 from tests.attack_runner.corpus import Case
 from tests.attack_runner.outcome import Outcome, Traffic
 from tests.attack_runner.world import Certificates, World

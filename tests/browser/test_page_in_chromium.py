@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from cardsign.explain import Published, card_page
+from cardsign.explain.page import Published, card_page
 from cardsign.html import POLICY
 from cardsign.testing import FakeIssuer
 from tests.support import NOW

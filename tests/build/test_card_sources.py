@@ -13,9 +13,10 @@ from making import URL, Build, Write, built, codes
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card import FIELDS_URI, convert_card
+from cardsign.card.convert import convert_card
+from cardsign.card.extensions import FIELDS_URI
 from cardsign.errors import BuildRefused, UsageFault
-from cardsign.lint import lint_card
+from cardsign.lint.cards import lint_card
 from tests.support import PORTABLE
 
 DOCS = "https://tides.example/docs"

@@ -11,9 +11,9 @@ from making import URL, Build, Write, built, codes
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.diff import diff_cards
+from cardsign.diff.cards import diff_cards
 from cardsign.errors import BuildRefused
-from cardsign.lint import lint_card
+from cardsign.lint.cards import lint_card
 
 FORGE = "agent_id: weather-agent\nversion: 0.4.2\n"
 MAIN = "---\nname: weather\ndescription: Says how the weather will be\n---\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from making import Write, built, codes
 
-from cardsign.card import CARD_0_3, CARD_1_0
+from cardsign.card.schema import CARD_0_3, CARD_1_0
 from cardsign.errors import BuildRefused, CardsignError, UsageFault
 
 #: What no card may hold, planted wherever a source can hold something.

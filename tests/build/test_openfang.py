@@ -9,7 +9,7 @@ import pytest
 from making import Build, Write, built
 
 from cardsign.errors import BuildRefused
-from cardsign.lint import fix, lint_card
+from cardsign.lint.cards import fix, lint_card
 
 AGENT = """name = "code-reviewer"
 version = "0.3.0"

@@ -19,12 +19,13 @@ from werkzeug.test import Client
 
 from cardsign import lint_card, sign_card, verify_card
 from cardsign.contract import check_envelope
-from cardsign.diff import diff_cards
+from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, JsonRefused
-from cardsign.explain import explain_card
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.lint import LintSettings
-from cardsign.server import mount_cards
+from cardsign.explain.explanation import explain_card
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.lint.rules import LintSettings
+from cardsign.server.mount import mount_cards
 
 pytestmark = pytest.mark.needs_shared
 

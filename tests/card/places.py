@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cardsign.card import Json, Node, Payload, append
+from cardsign.card.canonical import Payload
+from cardsign.card.tree import Node
+from cardsign.card.values import Json, append
 
 
 class Where(str):

@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    canonicalize,
-    jcs,
-)
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
+from cardsign.card.serialize import jcs
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.places import places_in
 

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import (
-    CARD_0_3,
-    CARD_1_0,
-    FIELDS_URI,
-    CardForm,
-    check_members,
-    convert_card,
-    form_of,
-)
+from cardsign.card.convert import CardForm, convert_card, form_of
+from cardsign.card.extensions import FIELDS_URI
+from cardsign.card.members import check_members
+from cardsign.card.schema import CARD_0_3, CARD_1_0
 from cardsign.errors import CardRefused
 
 SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}

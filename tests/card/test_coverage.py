@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card import DEFAULT_PROFILES, Excuse, Uncovered, canonicalize, uncovered_parts
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 
 DEFAULT = Excuse.SCHEMA_DEFAULT
 SAME = Excuse.SAME_AS_1_0

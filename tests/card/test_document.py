@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
-from cardsign.card import MAX_CARD_VALUES, MAX_SIGNATURES, Card, render
-from cardsign.card.document import with_signatures
+from cardsign.card.document import MAX_CARD_VALUES, MAX_SIGNATURES, Card, render, with_signatures
 from cardsign.errors import CardRefused, JsonRefused
 
 

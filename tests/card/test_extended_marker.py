@@ -12,20 +12,19 @@ from hypothesis import strategies as st
 from spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card import (
-    DEFAULT_PROFILES,
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.extensions import (
     EXTENDED_URI,
     MAX_EXP,
     MAX_SEQ,
     ExtendedMarker,
-    canonicalize,
     find_marker,
-    parse_object,
-    uncovered_parts,
     with_marker,
 )
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
-from cardsign.lint import lint_portability
+from cardsign.lint.portability import lint_portability
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}

@@ -14,15 +14,17 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner
 
-from cardsign.card import MAX_CARD_BYTES, PROFILES, Card, Payloads
-from cardsign.cli import command_line as cli
+from cardsign.card.canonical import PROFILES, Payloads
+from cardsign.card.document import Card
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.cli.commands import command_line as cli
 from cardsign.errors import CardsignError
-from cardsign.explain import explain_card
-from cardsign.jose import JwkSet
-from cardsign.lint import lint_portability
-from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.explain.explanation import explain_card
+from cardsign.jose.jwks import JwkSet
+from cardsign.lint.portability import lint_portability
+from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 from tests.hostile import KEY, SHAPES, card, entry
 
 SMALL = 16 * 1024  # from half of it on an encoder reserves memory in steps of the same share

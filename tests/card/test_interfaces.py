@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import check_interfaces, current_interfaces, fold, interfaces_of
-from cardsign.card.interfaces import _NAMES
+from cardsign.card.interfaces import _NAMES, check_interfaces, current_interfaces, interfaces_of
+from cardsign.card.schema import fold
 from cardsign.errors import CardRefused
 from cardsign.urls import parse_place
 

@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card import (
-    A2aVersion,
-    Card,
-    Field,
-    MemberProblem,
-    Message,
-    check_members,
-    split,
-)
+from cardsign.card.document import A2aVersion, Card
+from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.schema import Field, Message
+from cardsign.card.values import split
 
 
 def problems(card: dict[str, Any]) -> dict[str, MemberProblem]:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card import append, pointer, split
-from cardsign.card.values import value_at
+from cardsign.card.values import append, pointer, split, value_at
 
 EXAMPLES = {
     "the root is empty": ((), ""),

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from cardsign.card import CARD_0_3, CARD_1_0, AgentCard, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard, Message, fold
 
 
 def messages(root: Message) -> Iterator[Message]:

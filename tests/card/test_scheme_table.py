@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import (
+from cardsign.card.security import (
     AUTHENTICATION,
     PROVIDERS,
     DeclaredProvider,

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import flat_requirements, requirements_of, schemes_of
-from cardsign.card.security import check_security, security_problems
+from cardsign.card.security import (
+    check_security,
+    flat_requirements,
+    requirements_of,
+    schemes_of,
+    security_problems,
+)
 from cardsign.errors import CardRefused
 from tests.unreadable_security import GUARDED, READABLE, UNREADABLE
 

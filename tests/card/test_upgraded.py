@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from support import OLD, PORTABLE, put
 
-from cardsign.card import canonicalize, upgrade
 from cardsign.card import tree as tree
+from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles.rules import upgrade
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
 

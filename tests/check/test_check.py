@@ -18,8 +18,9 @@ from cardsign import sign_card
 from cardsign.card.serialize import jcs
 from cardsign.check import GRADES, RULES, CheckReport, check_card, check_url
 from cardsign.errors import FetchFailed
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.net import FetchSettings
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.net.fetch import FetchSettings
 from tests.support import NOW, PORTABLE, put, without
 
 SETTINGS = FetchSettings(insecure_loopback_http=True, total_timeout=20.0)

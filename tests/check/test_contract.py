@@ -11,12 +11,13 @@ import pytest
 from cardsign import sign_card, verify_card
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.cli import run_words
+from cardsign.cli.commands import run_words
 from cardsign.contract import card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.lint import Example
-from cardsign.verify import NotTrusted, VerifiedCard
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.lint.rules import Example
+from cardsign.verify.report import NotTrusted, VerifiedCard
 from tests.support import PORTABLE, put
 
 CARD = {**PORTABLE, **Example({}, "contract").document()}

@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli import run_words
+from cardsign.cli.commands import run_words
 from cardsign.errors import FetchFailed
-from cardsign.jose import PrivateKey
-from cardsign.keys.stores import DirectoryStore
-from cardsign.net import FetchSettings
-from cardsign.net.fetch import OtherStatus
-from cardsign.trust import FetchResult
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.net.fetch import FetchSettings, OtherStatus
+from cardsign.trust.refresh import FetchResult
 from tests.support import LAX, PORTABLE
 
 

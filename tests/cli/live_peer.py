@@ -15,12 +15,12 @@ from typing import Any
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.jose import JwkSet
-from cardsign.publish import publish_generation
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.jose.jwks import JwkSet
+from cardsign.publish.publication import publish_generation
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill

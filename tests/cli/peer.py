@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cardsign.jose import JwkSet
-from cardsign.statements import read_keyset
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest, digest_of
 from tests.cli.conftest import Cardsign, Ended

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from cardsign.cli.talk import run, safe
-from cardsign.keys.stores import DirectoryStore
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

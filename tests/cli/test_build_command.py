@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cardsign.cli import command_line
+from cardsign.cli.commands import command_line
 from cardsign.errors import CardsignError
 from cardsign.reasons import hint_for
 

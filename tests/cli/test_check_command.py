@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from tests.check.test_contract import CARD, TASK
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site

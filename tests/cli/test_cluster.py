@@ -18,7 +18,7 @@ import pytest
 from cardsign import batch
 from cardsign.batch import verify_many, verify_on_cluster
 from cardsign.errors import FileFault, LocalFault, UsageFault
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.trust.state import TransientStates
 from cardsign.verifier import Outcome, Verifier
 from tests.cli.conftest import Cardsign, Store

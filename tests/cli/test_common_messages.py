@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet, PrivateKey, sign_payload
-from cardsign.keys.stores import create_store
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.stores.opening import create_store
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card import DEFAULT_PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, OLD
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, signed, without
 

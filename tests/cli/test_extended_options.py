@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card import Card, ExtendedMarker, find_marker
+from cardsign.card.document import Card
+from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.cli.sign import CardOptions
 from cardsign.errors import UsageFault
 from cardsign.issuer.cards import MAX_LIFETIME
-from cardsign.keys.stores import DirectoryStore
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer

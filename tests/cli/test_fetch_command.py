@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card import canonicalize
-from cardsign.jose import JwkSet
+from cardsign.card.canonical import canonicalize
+from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys import StatementHistory
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current
-from cardsign.statements import read_release
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
+from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended

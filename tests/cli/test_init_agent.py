@@ -14,7 +14,8 @@ import pytest
 
 from cardsign.contract import init_agent
 from cardsign.errors import FileFault, UsageFault
-from cardsign.lint import LintSettings, lint_card
+from cardsign.lint.cards import lint_card
+from cardsign.lint.rules import LintSettings
 from tests.cli.conftest import Cardsign
 
 

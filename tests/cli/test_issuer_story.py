@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.issuer import make_recovery_key
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
-    AuditEvent,
-    StoreState,
-    dump_state,
-    note_release,
-)
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current, publication_of
-from cardsign.statements import sign_statement
+from cardsign.issuer.recovery import make_recovery_key
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.history import note_release
+from cardsign.keys.model import StoreState, dump_state
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
+from cardsign.publish.publication import publication_of
+from cardsign.statements.signing import sign_statement
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 

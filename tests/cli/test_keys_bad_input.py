@@ -17,13 +17,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
-    StoreState,
-    export_private,
-    file_custody,
-)
-from cardsign.keys.stores import DirectoryStore
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.key_files import export_private
+from cardsign.keys.model import StoreState, file_custody
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
 from tests.keys.softhsm import library

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 

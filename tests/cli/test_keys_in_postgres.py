@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.cli.options import actor
-from cardsign.jose import PrivateKey
-from cardsign.keys import AuditEvent
-from cardsign.keys.stores import parse_database_url
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.stores.address import parse_database_url
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -134,7 +134,7 @@ def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres
     """In a database too, a key that somebody put in is no key of the issuer (threat 22)."""
     other = postgres.new_url()
     well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
-    from cardsign.keys.stores import PostgresStore  # needs SQLAlchemy
+    from cardsign.keys.stores.postgres import PostgresStore
 
     theirs = PostgresStore.open(other)
     (key,) = theirs.state.keys

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.cli.talk import run
 from cardsign.errors import PassphraseFault
-from cardsign.jose import PrivateKey
-from cardsign.keys.stores import DirectoryStore
-from cardsign.net import FetchSettings
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.stores.directory import DirectoryStore
 from cardsign.net import fetch as fetching
-from cardsign.trust import FetchResult
+from cardsign.net.fetch import FetchSettings
+from cardsign.trust.refresh import FetchResult
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
@@ -69,7 +69,7 @@ def signers() -> set[str]:
     """Who has signed the card that is published."""
     current = json.loads(Path("public/current").read_bytes())["generation"]
     card = json.loads(Path(f"public/{current:06d}/agent-card.json").read_bytes())
-    from cardsign.jose import read_entry
+    from cardsign.jose.jws import read_entry
 
     return {read_entry(entry).header.kid for entry in card["signatures"]}
 

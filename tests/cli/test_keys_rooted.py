@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import DRAFT_FILE, dump_state
-from cardsign.keys.stores import DirectoryStore
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.drafts import DRAFT_FILE
+from cardsign.keys.model import dump_state
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.keys.states import forge
 from tests.support import PORTABLE

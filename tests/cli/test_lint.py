@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
-from cardsign.jose import PrivateKey
-from cardsign.lint import RULES, Example
+from cardsign.jose.keys import PrivateKey
+from cardsign.lint.cards import RULES
+from cardsign.lint.rules import Example
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site
 from tests.support import LAX, PORTABLE, WITH_DEFAULTS, dump, put, without

@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
-from cardsign.jose import PrivateKey
-from cardsign.keys.stores import DirectoryStore
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, PORTABLE, by_another_sdk, without
 

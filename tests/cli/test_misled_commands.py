@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.publish import load_current
-from cardsign.statements import read_keyset
+from cardsign.publish.generation import load_current
+from cardsign.statements.keyset import read_keyset
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.test_runbooks import DAY, Clock, Story
 

@@ -13,20 +13,17 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FetchFailed, FileFault
-from cardsign.jose import JwkSet
-from cardsign.net import FetchSettings
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.discovery import Discoverer
-from cardsign.statements import read_keyset
-from cardsign.trust import (
-    CardUrl,
-    DirectoryStates,
-    FetchResult,
-    identity_of,
-    read_lock,
-    read_policy,
-)
+from cardsign.net.fetch import FetchSettings
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.disk import identity_of, read_lock, read_policy
+from cardsign.trust.policy import CardUrl
+from cardsign.trust.refresh import FetchResult
+from cardsign.trust.state import DirectoryStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify import NotTrusted, Report, reach_verdict
+from cardsign.verify.report import NotTrusted, Report
+from cardsign.verify.verdict import reach_verdict
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended, Network
 from tests.jose.statement_making import DAY, URL, key

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import key
 from tests.support import PORTABLE
@@ -107,7 +107,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 limits = fetch.FetchSettings.__init__.__defaults__
 hour = [3600.0 if limit == fetch.TOTAL_SECONDS else limit for limit in limits]
 fetch.FetchSettings.__init__.__defaults__ = tuple(hour)
-from cardsign.cli import main
+from cardsign.cli.commands import main
 
 main()
 """

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import FIELDS_URI, convert_card
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current
+from cardsign.card.convert import convert_card
+from cardsign.card.extensions import FIELDS_URI
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
@@ -265,7 +266,8 @@ def test_an_end_that_cannot_be_is_refused(issuer: Cardsign, expires: str) -> Non
 def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:
     """Not before, so that its bytes stay."""
     from cardsign.config import ProjectCard, ProjectConfig
-    from cardsign.issuer import Work, sign_cards
+    from cardsign.issuer.cards import sign_cards
+    from cardsign.issuer.tasks import Work
 
     card = ProjectCard(Path("more.json"), Path("more.signed.json"), "partners", "90d")
     config = ProjectConfig(cards=(card,))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.publish import load_current
+from cardsign.publish.generation import load_current
 from tests.cli.conftest import Cardsign
 from tests.cli.test_project_cards import ISSUER, run
 from tests.cli.test_resign_command import wait_until

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from cardsign.errors import ServeFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import StoreState
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import Generation, load_current
-from cardsign.server import read_server_settings
-from cardsign.statements import TYP_RELEASE, ReleaseStatement, read_release, sign_statement
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.model import StoreState
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import Generation, load_current
+from cardsign.server.settings import read_server_settings
+from cardsign.statements.envelope import TYP_RELEASE
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.signing import sign_statement
 from tests.cli.conftest import Cardsign, Ended
 from tests.support import PORTABLE
 

@@ -16,7 +16,8 @@ from werkzeug.test import Client
 
 from cardsign.cli.options import WatchOptions
 from cardsign.gateway import read_upstream
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.host import Host
 from cardsign.urls import CARD_PATH
 from tests.cli import peer as issuer

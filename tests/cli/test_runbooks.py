@@ -34,10 +34,10 @@ from typing import Any
 import pytest
 
 import cardsign.cli
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current
-from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.statements import read_keyset
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
+from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.statements.keyset import read_keyset
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.simulation.peers import Copies, KeysetPeer, Site, believes

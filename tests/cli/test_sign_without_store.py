@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import cardsign as door
-from cardsign.jose import PrivateKey
-from cardsign.keys import export_private, export_public
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.key_files import export_private, export_public
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE, private_jwk, private_pem
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.keys.stores import DirectoryStore
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.cli.test_guided_commands import CRON, RECOVERY, run, secret
 from tests.support import PORTABLE

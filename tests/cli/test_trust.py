@@ -15,17 +15,13 @@ from pathlib import Path
 import pytest
 
 from cardsign import sign_card
-from cardsign.card import canonicalize
+from cardsign.card.canonical import canonicalize
 from cardsign.card.serialize import jcs
-from cardsign.jose import JwkSet
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    KeysetStatement,
-    read_keyset,
-    sign_statement,
-)
-from cardsign.trust import read_policy
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.signing import sign_statement
+from cardsign.trust.disk import read_policy
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import (
     DAY,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.statements import read_keyset
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import read_keyset
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network

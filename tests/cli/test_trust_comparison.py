@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.publish import load_current
-from cardsign.statements import KeysetId, read_keyset
+from cardsign.jose.jwks import JwkSet
+from cardsign.publish.generation import load_current
+from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust import KeysetAnchor, read_policy
+from cardsign.trust.disk import read_policy
+from cardsign.trust.policy import KeysetAnchor
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.cli.live_peer import LivePeer, live_peer

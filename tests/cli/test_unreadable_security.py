@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from tests.cli.conftest import Cardsign
 from tests.support import private_pem
 from tests.unreadable_security import GUARDED, READABLE, UNREADABLE

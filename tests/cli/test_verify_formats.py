@@ -12,10 +12,11 @@ import pytest
 from cardsign.cli.sarif import sarif_log
 from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from cardsign.reasons import REASONS, Reason
 from cardsign.verifier import Outcome
-from cardsign.verify import Answers, Report, SignatureReport
+from cardsign.verify.report import Answers, Report, SignatureReport
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key

@@ -14,17 +14,12 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.net import FetchSettings
-from cardsign.net.fetch import OtherStatus
-from cardsign.statements import read_keyset
-from cardsign.trust import (
-    DirectoryStates,
-    FetchResult,
-    PolicyFile,
-    RollbackFloor,
-    raise_floors,
-    read_lock,
-)
+from cardsign.net.fetch import FetchSettings, OtherStatus
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.disk import PolicyFile, raise_floors, read_lock
+from cardsign.trust.policy import RollbackFloor
+from cardsign.trust.refresh import FetchResult
+from cardsign.trust.state import DirectoryStates
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -570,7 +565,7 @@ UNNEEDED = {
 def test_verifying_loads_what_it_needs(enrolled: tuple[bytes, bytes]) -> None:
     """A verdict by keys needs no server, HTTP client, key store, validator or settings file."""
     program = (
-        "import sys; from cardsign.cli import run_words\n"
+        "import sys; from cardsign.cli.commands import run_words\n"
         "status = run_words(sys.argv[1:]); print(status, *sys.modules)"
     )
     words = ["verify", "signed.json", "--jwks", "jwks.json"]

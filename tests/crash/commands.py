@@ -19,20 +19,18 @@ from unittest.mock import patch
 import pytest
 
 from cardsign import sign_card
-from cardsign.cli import command_line as cli
+from cardsign.cli.commands import command_line as cli
 from cardsign.errors import StoreFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
-    StatementHistory,
-    examine_store,
-    export_private,
-    lifecycle,
-    open_envelope,
-    read_draft,
-)
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current, publication_of, publish_generation
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.drafts import read_draft
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.key_files import export_private, open_envelope
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
+from cardsign.publish.publication import publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
 from tests.keys.states import NOON, QUICK, after
 from tests.support import PORTABLE, cheap_envelopes

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import PrivateKey
-from cardsign.keys import TimelineSettings, verify_chain
-from cardsign.keys.stores import KeyStore, StorePlace, create_store, open_store, parse_database_url
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.stores.address import parse_database_url
+from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.opening import StorePlace, create_store, open_store
 from tests.keys import postgres as pg
 from tests.keys.states import after, published
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import convert_card
-from cardsign.diff import CardDiff, diff_cards
+from cardsign.card.convert import convert_card
+from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.errors import InputRefused
 
 SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import CARD_0_3, CARD_1_0, Field, Message, convert_card
+from cardsign.card.convert import convert_card
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.contract import card_drift
-from cardsign.diff import diff_cards
+from cardsign.diff.cards import diff_cards
 
 TOKEN = "https://login.example/token"
 SCOPES = {"read": "Read", "write": "Write"}

@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from cardsign.diff import MAX_STEPS, Change, Work, compare_schemas, diff_cards
-from cardsign.lint import Example, LintSettings, lint_card
+from cardsign.diff.cards import diff_cards
+from cardsign.diff.schemas import MAX_STEPS, Change, Work, compare_schemas
+from cardsign.lint.cards import lint_card
+from cardsign.lint.rules import Example, LintSettings
 from tests.explain.test_cost import calls
 
 Schema: TypeAlias = dict[str, Any]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cardsign.diff import MAX_STEPS, compare_schemas
+from cardsign.diff.schemas import MAX_STEPS, compare_schemas
 
 TEXT: dict[str, Any] = {"type": "string"}
 TASK: dict[str, Any] = {

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardsign.explain import Explanation, SignatureExplanation, explain_card
-from cardsign.jose import JwkSet, PrivateKey, sign_payload
+from cardsign.explain.explanation import explain_card
+from cardsign.explain.report import Explanation, SignatureExplanation
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
 from tests.support import dump
 
 

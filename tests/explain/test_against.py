@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from explaining import explained, only, over
 
-from cardsign.card import canonicalize
-from cardsign.explain import MAX_CHANGES, Edit, differences
-from cardsign.jose import PrivateKey
+from cardsign.card.canonical import canonicalize
+from cardsign.explain.repairs import MAX_CHANGES, differences
+from cardsign.explain.report import Edit
+from cardsign.jose.keys import PrivateKey
 from tests.support import LAX, PORTABLE, by_another_sdk, dump, put, signed, without
 
 EDITED = put(without(LAX, "/x-berth"), "/name", "Other")

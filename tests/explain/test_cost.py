@@ -8,9 +8,9 @@ from types import FrameType
 
 import pytest
 
-from cardsign.card import canonicalize
-from cardsign.explain import explain_card
-from cardsign.jose import JwkSet
+from cardsign.card.canonical import canonicalize
+from cardsign.explain.explanation import explain_card
+from cardsign.jose.jwks import JwkSet
 from tests.hostile import KEY, card, entry
 from tests.support import PORTABLE
 

@@ -12,11 +12,14 @@ from explaining import explained, only, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardsign.card import DEFAULT_PROFILES, PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.card.document import Card as AgentCard
-from cardsign.explain import MAX_LISTED, explain_card, repairs
+from cardsign.explain import repairs
+from cardsign.explain.explanation import MAX_LISTED, explain_card
 from cardsign.explain.report import describe_card
-from cardsign.jose import JwkSet, PrivateKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from cardsign.reasons import REASONS
 from tests.support import (
     DUAL,

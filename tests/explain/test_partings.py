@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from explaining import explained
 
-from cardsign.card import DEFAULT_PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError
-from cardsign.explain import MAX_PARTINGS, HeldAt
+from cardsign.explain.explanation import MAX_PARTINGS
+from cardsign.explain.report import HeldAt
 from tests.spoilt_cards import spoilt_cards
 from tests.support import DUAL, LAX, OLD, PORTABLE, dump, put
 

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from explaining import explained, only, over
 
-from cardsign.card import Payloads, canonicalize
-from cardsign.explain import Edit, Signed, Suspect, repairs, search
-from cardsign.jose import PrivateKey, read_entry, sign_payload
+from cardsign.card.canonical import Payloads, canonicalize
+from cardsign.explain import repairs
+from cardsign.explain.repairs import Suspect, search
+from cardsign.explain.report import Edit, Signed
+from cardsign.jose.jws import read_entry, sign_payload
+from cardsign.jose.keys import PrivateKey
 from tests.support import LAX, OLD, PORTABLE, pointers, put, without
 
 SERVED = "served-as-is"

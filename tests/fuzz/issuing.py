@@ -14,11 +14,9 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.jose import PrivateKey
-from cardsign.statements import (
-    read_keyset,
-)
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest
 from tests.support import PORTABLE

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from cardsign.card import PROFILES, parse_object
+from cardsign.card.canonical import PROFILES
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.jose import sign_payload
-from cardsign.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.jose.jws import sign_payload
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from tests.fuzz.edits import NUMBERS, TEXTS, dump, edit, load
 from tests.fuzz.issuing import CARD_SIGNERS, PEOPLE, key, listed, people
 from tests.support import one_signature, under_header

@@ -13,23 +13,21 @@ from typing import Any, Final
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card import Card, find_marker, jcs, parse_object, with_marker
-from cardsign.card.strictjson import scan_object
+from cardsign.card.document import Card
+from cardsign.card.extensions import find_marker, with_marker
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import parse_object, scan_object
 from cardsign.errors import BuildRefused, JsonRefused
-from cardsign.jose import MAX_JWKS_BYTES, JwkSet, base64url, read_entry
-from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
-from cardsign.trust import (
-    AtOrigin,
-    CardUrl,
-    Holder,
-    Issuer,
-    parse_policy,
-    raise_floors,
-    read_lock,
-    read_policy,
-    read_state,
-    state_bytes,
-)
+from cardsign.jose import base64url
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.jws import read_entry
+from cardsign.statements.envelope import Envelope, read_envelope
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.disk import raise_floors, read_lock, read_policy
+from cardsign.trust.policy import AtOrigin, CardUrl, Holder, Issuer
+from cardsign.trust.policyfile import parse_policy
+from cardsign.trust.state import read_state, state_bytes
 from tests.fuzz.issuing import URL
 
 #: A name for each kind of source.

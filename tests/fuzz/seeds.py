@@ -10,15 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.statements import RootAnchor, read_keyset
-from cardsign.trust import (
-    LOCK_FORMAT,
-    IssuerState,
-    ReleaseFloor,
-    RollbackFloor,
-    floor_to_json,
-    state_bytes,
-)
+from cardsign.statements.keyset import RootAnchor, read_keyset
+from cardsign.trust.disk import LOCK_FORMAT, floor_to_json
+from cardsign.trust.policy import ReleaseFloor, RollbackFloor
+from cardsign.trust.state import IssuerState, state_bytes
 from tests.attack_runner.corpus import load_attacks
 from tests.fuzz.issuing import (
     CARD_SIGNERS,

@@ -22,7 +22,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import REASONS
-from cardsign.statements import StatementRefused
+from cardsign.statements.envelope import StatementRefused
 from tests.fuzz import mutations as change
 from tests.fuzz import readers, seeds, verdicts
 

@@ -10,14 +10,14 @@ import json
 from datetime import timedelta
 from typing import Any, Final
 
-from cardsign.card import jcs
+from cardsign.card.serialize import jcs
 from cardsign.errors import SignatureRefused
-from cardsign.explain import explain_card
+from cardsign.explain.explanation import explain_card
 from cardsign.jose import base64url
 from cardsign.reasons import REASONS, Reason
-from cardsign.statements import KeysetId, KeysetStatement, read_keyset
-from cardsign.trust import (
-    NO_STATES,
+from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
+from cardsign.trust.keyset_choice import Walk, receive
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
     Expectation,
@@ -26,16 +26,13 @@ from cardsign.trust import (
     KeysAnchor,
     KeysetAnchor,
     Policy,
-    SuppliedStatements,
-    TransientStates,
     TrustedIssuer,
-    Walk,
-    read_state,
-    receive,
-    state_bytes,
 )
+from cardsign.trust.state import NO_STATES, TransientStates, read_state, state_bytes
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify import Report, examine_extended, reach_verdict
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import examine_extended, reach_verdict
 from tests.fuzz import seeds
 from tests.fuzz.issuing import AUDIENCE, CARD_SIGNERS, ISSUER, NOW, URL, key, public_keys
 from tests.fuzz.mutations import SEPARATOR

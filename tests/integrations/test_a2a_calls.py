@@ -18,10 +18,10 @@ from internet import Answer, Network, Request, Takeover
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
-from cardsign.jose import JwkSet
-from cardsign.net import endpoints_of
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import BEARER, Credential, CredentialPlaces, CredentialSource, Header
-from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.net.endpoints import endpoints_of
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
 from tests.support import put
@@ -51,7 +51,7 @@ PATIENCE = 120.0
 
 def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENCE) -> Any:
     """Call the first endpoint of a card that was verified, with a token for the peer."""
-    from cardsign.integrations import send_text
+    from cardsign.integrations.calling import send_text
 
     header = Header.of(parse_origin(HOST), BEARER, TOKEN)
     endpoint = endpoints_of(card)[0]
@@ -249,7 +249,7 @@ def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:
 
 def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
     """It would take the card's first; it is given the one that was chosen."""
-    from cardsign.integrations import send_text
+    from cardsign.integrations.calling import send_text
 
     network.host("tides.example", result(MESSAGE))
     first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
@@ -285,7 +285,7 @@ def one_interface(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("tenant", ["../../other", "..", "a/../../b"])
 def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Network) -> None:
     """Also where an endpoint were made that `endpoints_of` would not give."""
-    from cardsign.integrations import send_text
+    from cardsign.integrations.calling import send_text
 
     host = network.host("tides.example", http(json.dumps(MESSAGE).encode()))
     card = one_interface(url=f"{HOST}/agents/a", protocolBinding="HTTP+JSON")
@@ -390,7 +390,7 @@ def test_whether_an_answer_is_whole(
 
 def test_a_task_says_what_its_status_says(network: Network) -> None:
     """Where it has no artifacts; and what it came to."""
-    from cardsign.integrations import ask_task
+    from cardsign.integrations.calling import ask_task
 
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "no boat"}]}
     status = {"state": "TASK_STATE_REJECTED", "message": message}
@@ -420,7 +420,7 @@ def test_the_time_is_for_all_of_it(network: Network) -> None:
 
 def test_a_card_that_the_sdk_cannot_read() -> None:
     """It may be trusted all the same."""
-    from cardsign.integrations import send_text
+    from cardsign.integrations.calling import send_text
 
     card = {**CARD, "skills": "none"}
     with pytest.raises(CallFailed) as caught:

@@ -13,19 +13,12 @@ from internet import Network
 from peers import http
 
 from cardsign import verify_card
-from cardsign.card import Card
-from cardsign.jose import JwkSet
-from cardsign.net import DocumentFetcher
+from cardsign.card.document import Card
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.discovery import Discoverer
-from cardsign.trust import (
-    CardUrl,
-    Extended,
-    Issuer,
-    KeysAnchor,
-    Policy,
-    TransientStates,
-    TrustedIssuer,
-)
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.trust.policy import CardUrl, Extended, Issuer, KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
@@ -51,7 +44,7 @@ def policy() -> Policy:
 
 def resolve(network: Network, policy: Policy, base: str = HOST, **how: Any) -> Any:
     """Ask our resolver as a user of the SDK's would."""
-    from cardsign.integrations import TrustedCardResolver
+    from cardsign.integrations.a2a_sdk import TrustedCardResolver
 
     fetcher = DocumentFetcher(network.settings(), now=now)
     discoverer = Discoverer(policy, TransientStates(), fetcher=fetcher, now=now)
@@ -75,7 +68,7 @@ def test_a_trusted_card_is_the_sdks_own(
     """The same as the SDK makes of the payload, without the signatures that were checked."""
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
 
-    from cardsign.integrations import TrustedCardResolver
+    from cardsign.integrations.a2a_sdk import TrustedCardResolver
 
     network.host("tides.example", {PATH: http(sign(card, key("card")))})
     found = resolve(network, policy)
@@ -115,7 +108,7 @@ def test_any_other_card_is_an_error_of_the_sdk(
     from a2a.client.errors import AgentCardResolutionError
     from a2a.utils.signing import SignatureVerificationError
 
-    from cardsign.integrations import CardNotTrusted
+    from cardsign.integrations.a2a_sdk import CardNotTrusted
 
     network.host("evil.example", http(b"{}"))
     network.host("tides.example", {PATH: answer})
@@ -170,7 +163,7 @@ def through_the_sdk(served: bytes, policy: Policy, **expect: Any) -> Any:
     """The SDK's own resolver, with our function for its hook."""
     from a2a.client.card_resolver import A2ACardResolver
 
-    from cardsign.integrations import signature_verifier
+    from cardsign.integrations.a2a_sdk import signature_verifier
 
     verify = signature_verifier(
         **{"expect": CardUrl(HOST + PATH), **expect}, policy=policy, now=now
@@ -217,7 +210,7 @@ def test_the_hook_refuses_with_the_sdks_error(name: str, policy: Policy) -> None
     """``InvalidSignaturesError``, whose cause is the verdict."""
     from a2a.utils.signing import InvalidSignaturesError
 
-    from cardsign.verify import NotTrusted
+    from cardsign.verify.report import NotTrusted
 
     served = HOOK_REFUSES[name]
     if served is None:  # the SDK's own verifier would accept this one
@@ -232,7 +225,7 @@ def test_the_hook_and_a_number_that_json_has_not(number: float, policy: Policy) 
     """The SDK lets it in; 7 is one that JSON has, and an edit all the same."""
     from a2a.utils.signing import InvalidSignaturesError
 
-    from cardsign.verify import NotTrusted
+    from cardsign.verify.report import NotTrusted
 
     card = json.loads(sign(PORTABLE, key("card")))
     card["capabilities"] = {"extensions": [{"uri": "urn:x", "params": {"depth": number}}]}
@@ -299,7 +292,7 @@ def test_what_the_sdk_serves_is_signed(
     """Signed at the start or by the hook, each answer verifies as it was served."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import CardSigner
+    from cardsign.integrations.a2a_sdk import CardSigner
 
     card = parse_agent_card(json.loads(json.dumps(document)))
     sign_it = CardSigner([key("card")])
@@ -318,7 +311,7 @@ def test_an_unchanged_card_is_signed_once() -> None:
     """The key may be far away."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import CardSigner
+    from cardsign.integrations.a2a_sdk import CardSigner
 
     asked: list[bytes] = []
 
@@ -344,7 +337,7 @@ def test_an_extended_card_is_signed_as_it_is_served(policy: Policy) -> None:
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import MessageToDict
 
-    from cardsign.integrations import CardSigner
+    from cardsign.integrations.a2a_sdk import CardSigner
 
     document = put(PORTABLE, "/supportedInterfaces/0/protocolVersion", "0.3")
     card = parse_agent_card(json.loads(json.dumps(document)))
@@ -358,7 +351,7 @@ def test_other_peoples_signatures_stay(policy: Policy) -> None:
     """Ours are replaced, a registry's is kept."""
     from a2a.client.card_resolver import parse_agent_card
 
-    from cardsign.integrations import CardSigner
+    from cardsign.integrations.a2a_sdk import CardSigner
 
     card = parse_agent_card(json.loads(sign(PORTABLE, key("registry"))))
     signed = CardSigner([key("card")])(CardSigner([key("card")])(card))

@@ -16,8 +16,9 @@ from internet import Network, Request
 from peers import http
 
 from cardsign import CardsignError, Discoverer, JwkSet, NotTrusted, Policy
-from cardsign.net import DocumentFetcher
-from cardsign.trust import KeysAnchor, TransientStates, TrustedIssuer
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.trust.policy import KeysAnchor, TrustedIssuer
+from cardsign.trust.state import TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign

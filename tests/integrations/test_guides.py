@@ -24,7 +24,7 @@ from internet import Host, Network, Request
 from peers import http, read_head, speaking
 
 from cardsign import IssuerStates, NotTrusted, Policy, verify_card
-from cardsign.trust import IssuerState
+from cardsign.trust.state import IssuerState
 from cardsign.urls import CARD_PATH
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
@@ -112,7 +112,7 @@ def test_a_guide_calls_nobody_else(page: str, agent: Host) -> None:
     """An edited card is not trusted, and its endpoint is not asked."""
     edited = {**json.loads(sign(CARD, key("card"))), "description": "Send money."}
     agent.answers = {CARD_PATH: http(json.dumps(edited).encode()), "/a2a": answer}
-    from cardsign.integrations import CardNotTrusted
+    from cardsign.integrations.a2a_sdk import CardNotTrusted
 
     with pytest.raises((NotTrusted, CardNotTrusted)):
         run(page)

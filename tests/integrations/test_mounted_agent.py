@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from cardsign.jose import PrivateKey
-from cardsign.publish import Generation
-from cardsign.server import ServerSettings, TokenTable, mount_cards
-from cardsign.server.tokens import create_token
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation
+from cardsign.server.mount import mount_cards
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a

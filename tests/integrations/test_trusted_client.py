@@ -12,9 +12,9 @@ from internet import Answer, Host, Network, Request
 from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, UsageFault
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import Credential, CredentialSource
-from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
@@ -65,7 +65,7 @@ def told(client: Any, text: str = "when?") -> Any:
 
 def talk(network: Network, use: Any = told, **how: Any) -> Any:
     """Use a trusted client of the agent."""
-    from cardsign.integrations import trusted_client
+    from cardsign.integrations.calling import trusted_client
 
     async def run() -> Any:
         given = {"policy": policy(), "settings": network.settings(), **how}
@@ -99,7 +99,7 @@ def test_a_real_agent_of_the_sdk() -> None:
     from a2a.helpers import new_text_message
     from a2a.types import Role, SendMessageRequest, TaskState
 
-    from cardsign.integrations import trusted_client
+    from cardsign.integrations.calling import trusted_client
 
     def card_at(port: int) -> dict[str, Any]:
         url = f"http://127.0.0.1:{port}/a2a"
@@ -144,7 +144,7 @@ def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> N
     """Nothing but the card is asked for, and no credential is sent."""
     from a2a.client.errors import AgentCardResolutionError
 
-    from cardsign.integrations import CardNotTrusted
+    from cardsign.integrations.a2a_sdk import CardNotTrusted
 
     network.host("evil.example", answer)
     host = serve(network, card)

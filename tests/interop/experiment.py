@@ -17,9 +17,11 @@ from judges import Judge, Path_, private_jwk
 from samples import Sample, load_samples
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, Report, canonicalize, examine_card
-from cardsign.card import FULL_PROFILES, Json, Payload, uncovered_parts
-from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Holder
+from cardsign.card.canonical import FULL_PROFILES, Payload
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.values import Json
+from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.trust.policy import Holder
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ALGORITHMS: Final = ("ES256", "RS256")

@@ -8,10 +8,12 @@ from itertools import combinations
 from typing import Any, Final
 
 from cardsign import canonicalize
-from cardsign.card import DEFAULT_PROFILES, Card, Json, Payload, ProfileName
+from cardsign.card.canonical import DEFAULT_PROFILES, Payload, ProfileName
+from cardsign.card.document import Card
+from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
-from cardsign.sign import is_safe
-from cardsign.verify import SignatureReport
+from cardsign.sign.plan import is_safe
+from cardsign.verify.report import SignatureReport
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 

@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, get_args
 
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 
 Outcome = Literal["accepted", "refused", "cannot-parse"]
 Path_ = Literal["plain", "resolver", "unconverted"]

@@ -13,7 +13,8 @@ from samples import GROUPS, Sample, load_samples
 from spoilt_cards import spoilt_card
 
 from cardsign import CardsignError
-from cardsign.card import CARD_0_3, CARD_1_0, Card, Field, Message
+from cardsign.card.document import Card
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 
 CLASSES: Final = (*GROUPS, "random 0.3", "random 1.0", "random mixed")
 

@@ -11,7 +11,8 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from cardsign.card import CARD_0_3, CARD_1_0, Field, Json, Message
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.values import Json
 
 #: What may become of a member. A card draws one row for all of its members, so that one wrong
 #: type, after which no payload is left, does not stand in every card.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from cardsign import CardsignError
-from cardsign.card import Card, Json
+from cardsign.card.document import Card
+from cardsign.card.values import Json
 
 GROUPS: Final = ("real 0.3", "real 1.0", "real mixed", "real other", "provocative")
 

@@ -22,9 +22,11 @@ from spoilt_cards import spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 from cardsign import JwkSet, PrivateKey
-from cardsign.card import PROFILES, VERIFIERS
+from cardsign.card.canonical import PROFILES
+from cardsign.card.profiles.verifiers import VERIFIERS
 from cardsign.errors import CanonicalizationError
-from cardsign.explain import explain_card, repairs
+from cardsign.explain import repairs
+from cardsign.explain.explanation import explain_card
 
 RANDOM_CARDS: Final = 60
 

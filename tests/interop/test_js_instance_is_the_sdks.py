@@ -20,9 +20,11 @@ from samples import Sample
 from support import DUAL, LAX, OLD, PORTABLE, dump, examine, put
 
 from cardsign import CardsignError, JwkSet, PrivateKey, canonicalize
-from cardsign.card import Compat, Json, parse_object
+from cardsign.card.canonical import Compat
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
-from cardsign.sign import SigningOptions, sign_document
+from cardsign.sign.signing import SigningOptions, sign_document
 
 pytestmark = pytest.mark.needs_judges("js")
 

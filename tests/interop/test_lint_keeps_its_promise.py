@@ -10,8 +10,8 @@ from judges import Judge
 from spoilt_cards import SHARES, spoilt_cards
 from support import dump
 
-from cardsign.card import canonicalize
-from cardsign.lint import lint_portability
+from cardsign.card.canonical import canonicalize
+from cardsign.lint.portability import lint_portability
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))
 

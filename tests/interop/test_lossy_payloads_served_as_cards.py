@@ -18,10 +18,10 @@ from samples import Sample
 from support import DUAL, LAX, OLD, codes, dump, examine, signed
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, Payloads
-from cardsign.jose import TYP_COMPAT, sign_payload
-from cardsign.sign import SigningOptions, sign_document
-from cardsign.trust import Holder
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, Payloads
+from cardsign.jose.jws import TYP_COMPAT, sign_payload
+from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.trust.policy import Holder
 
 LOSSY = ("prune-empty", "prune-empty-upgraded", "js-instance")
 

@@ -18,7 +18,9 @@ from random_cards import cards
 from samples import Sample
 
 from cardsign import CardsignError, canonicalize
-from cardsign.card import Card, Json, parse_object
+from cardsign.card.document import Card
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 
 #: Of random cards: more than other properties have, since a judge answers within a millisecond.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from judges import Judge
 
-from cardsign.card import CARD_1_0, Field, Message
+from cardsign.card.schema import CARD_1_0, Field, Message
 
 ROOT = "AgentCard"
 

@@ -14,7 +14,10 @@ from samples import Sample
 from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put
 
 from cardsign import PrivateKey, canonicalize
-from cardsign.card import CARD_1_0, FULL_PROFILES, Card, uncovered_parts
+from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.document import Card
+from cardsign.card.schema import CARD_1_0
 
 #: a2a-sdk signs them, and we refuse to read them: each of two readers could see another card.
 UNREADABLE = {

@@ -15,11 +15,13 @@ from roster import VERIFIERS, Program, Verifier
 from samples import Sample
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card import FULL_PROFILES, PROFILES, Json, uncovered_parts
+from cardsign.card.canonical import FULL_PROFILES, PROFILES
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
-from cardsign.jose import TYP_JOSE, sign_payload
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.trust import Holder
+from cardsign.jose.jws import TYP_JOSE, sign_payload
+from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.trust.policy import Holder
 
 ACCEPTED: Final = "accepted"
 CANNOT_PARSE: Final = "cannot parse"

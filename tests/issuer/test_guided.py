@@ -14,40 +14,33 @@ import pytest
 
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
-from cardsign.issuer import (
-    IssuerPassphrases,
+from cardsign.issuer.init import IssuerPassphrases, init_issuer
+from cardsign.issuer.keyset import (
     KeysetChanges,
-    Progress,
-    Task,
-    Work,
     draft_keyset,
-    init_issuer,
-    needed_keyset,
-    open_recovery_key,
     publish_keyset,
-    recover,
     review_keyset,
-    revoke_and_replace,
-    rotate_keys,
     sign_keyset,
 )
-from cardsign.jose import PrivateKey, base64url
-from cardsign.keys import read_draft
+from cardsign.issuer.recovery import open_recovery_key, recover
+from cardsign.issuer.release import needed_keyset
+from cardsign.issuer.revocation import revoke_and_replace
+from cardsign.issuer.rotation import rotate_keys
+from cardsign.issuer.tasks import Progress, Task, Work
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.drafts import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.signers.access import Access
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import Generation, load_current
-from cardsign.statements import RootKey, read_keyset, read_release
-from cardsign.trust import (
-    Issuer,
-    KeysetAnchor,
-    Policy,
-    SuppliedStatements,
-    TransientStates,
-    TrustedIssuer,
-)
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import Generation, load_current
+from cardsign.statements.keyset import RootKey, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import Issuer, KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import TransientStates
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify import reach_verdict
+from cardsign.verify.verdict import reach_verdict
 from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

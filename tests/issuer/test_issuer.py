@@ -14,34 +14,27 @@ import pytest
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer import (
-    IssuerPassphrases,
+from cardsign.issuer.init import IssuerPassphrases, init_issuer, init_keys
+from cardsign.issuer.keyset import (
     KeysetChanges,
-    ReleaseChanges,
-    Work,
-    card_signers,
     draft_keyset,
-    init_issuer,
-    init_keys,
-    is_release_due,
-    make_successor,
-    needed_keyset,
-    open_recovery_key,
-    publish_cards,
     publish_keyset,
-    recover,
-    renew_release,
     review_keyset,
     show_keyset,
     sign_keyset,
-    successors_due,
 )
-from cardsign.jose import PrivateKey
+from cardsign.issuer.publishing import publish_cards
+from cardsign.issuer.recovery import open_recovery_key, recover
+from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
+from cardsign.issuer.rotation import make_successor, successors_due
+from cardsign.issuer.signers import card_signers
+from cardsign.issuer.tasks import Work
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.history import check_not_needed
-from cardsign.keys.stores import DirectoryStore
-from cardsign.publish import load_current
-from cardsign.statements import RootKey
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.publish.generation import load_current
+from cardsign.statements.keyset import RootKey
 from tests.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cardsign.jose import PrivateKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
 from tests.support import rsa_key
 
 Forge = Callable[..., dict[str, str]]

@@ -10,8 +10,10 @@ from typing import Any
 from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from cardsign.card import Json
-from cardsign.jose import ALGORITHMS, PublicKey, base64url
+from cardsign.card.values import Json
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.keys import PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
 HEADER_ALGS = ("Ed25519", "ES384", "ES512", "RS384", "RS512", "PS256", "PS384", "PS512")

@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from cardsign.card.serialize import jcs
-from cardsign.jose import PrivateKey, sign_payload
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    Envelope,
-    KeysetStatement,
-    ReleaseStatement,
-    StatementRefused,
-    read_keyset,
-    read_release,
-)
-from cardsign.statements.keyset import keyset_of
-from cardsign.statements.release import release_of
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, keyset_of, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release, release_of
 from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

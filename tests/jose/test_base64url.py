@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.jose import Base64urlError, decode, encode, encoded_length
+from cardsign.jose.base64url import Base64urlError, decode, encode, encoded_length
 
 # RFC 4648 section 10, and the two characters in which base64url differs from base64.
 EXAMPLES = {

@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cardsign.errors import KeyRefused
-from cardsign.jose import ALGORITHMS, PublicKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.keys import PublicKey
 
 P = 2**255 - 19
 D = -121665 * pow(121666, P - 2, P) % P

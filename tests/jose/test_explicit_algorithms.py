@@ -17,18 +17,12 @@ from explicit_making import HEADER_ALGS, PAYLOAD, Made, check_input, input_of, m
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused, UsageFault
-from cardsign.jose import (
-    ALGORITHMS,
-    SIGNING_ALGORITHMS,
-    STATEMENT_ALGORITHMS,
-    PrivateKey,
-    PublicKey,
-    base64url,
-    check_entry,
-    read_entry,
-)
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jws import check_entry, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 # As RFC 7518 3.3 and 3.5 have them, for `cryptography`.
 HOW: dict[str, tuple[padding.AsymmetricPadding, HashAlgorithm]] = {

@@ -11,19 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from explicit_making import HEADER_ALGS, PAYLOAD, made, rsa_key
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignerFault
-from cardsign.jose import (
-    ALGORITHMS,
-    SIGNING_ALGORITHMS,
-    STATEMENT_ALGORITHMS,
-    PrivateKey,
-    PublicKey,
-    base64url,
-    check_entry,
-    read_entry,
-    sign_payload,
-)
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.jws import check_entry, read_entry, sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 Change = Callable[[dict[str, Json]], object]
 

@@ -14,7 +14,8 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from cardsign.jose import PrivateKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
 from cardsign.jose.signature import (
     MAX_HEADER_BYTES,
     MAX_SIGNATURE_BYTES,

@@ -10,18 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from explicit_making import HEADER_ALGS, PAYLOAD, made
 from joserfc.jwk import ECKey, KeySet
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import (
-    MAX_JWKS_BYTES,
-    JwkSet,
-    PrivateKey,
-    PublicKey,
-    SkippedKey,
-    base64url,
-    check_entry,
-    read_entry,
-)
+from cardsign.jose import base64url
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet, SkippedKey
+from cardsign.jose.jws import check_entry, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 
 def document(*keys: object, **members: object) -> bytes:

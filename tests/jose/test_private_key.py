@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from explicit_making import check_input, input_of
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault
-from cardsign.jose import PrivateKey, PublicKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
 PKCS8 = serialization.PrivateFormat.PKCS8

@@ -13,9 +13,11 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from explicit_making import PAYLOAD, check_input, input_of
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS, PrivateKey, PublicKey, base64url
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

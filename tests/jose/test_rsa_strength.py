@@ -11,14 +11,9 @@ from joserfc import jws
 from joserfc.jwk import RSAKey
 
 from cardsign.errors import KeyRefused
-from cardsign.jose import (
-    EXPONENT,
-    PrivateKey,
-    PublicKey,
-    base64url,
-    refuse_shared_primes,
-    refuse_weak,
-)
+from cardsign.jose import base64url
+from cardsign.jose.jwk import EXPONENT, refuse_shared_primes, refuse_weak
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 PRIMES = [n for n in range(2, 10_000) if all(n % d for d in range(2, math.isqrt(n) + 1))]
 

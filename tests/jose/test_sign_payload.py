@@ -12,17 +12,16 @@ from joserfc.errors import ExceededSizeError
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.errors import SignerFault, SigningRefused
-from cardsign.jose import (
+from cardsign.jose import base64url
+from cardsign.jose.jws import (
     MAX_EMITTED_HEADER_CHARS,
     TYP_COMPAT,
     TYP_JOSE,
-    PrivateKey,
-    PublicKey,
-    base64url,
     check_entry,
     read_entry,
     sign_payload,
 )
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 PAYLOAD = b'{"name":"Route planner"}'
 

@@ -15,18 +15,12 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey, KeySet
 
-from cardsign.card import Json
+from cardsign.card.values import Json
 from cardsign.errors import SignatureRefused
-from cardsign.jose import (
-    ALGORITHMS,
-    Entry,
-    PrivateKey,
-    PublicKey,
-    base64url,
-    check_entry,
-    read_entry,
-    sign_payload,
-)
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jws import Entry, check_entry, read_entry, sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from tests.support import der_from_raw
 
 PAYLOAD = b'{"name":"Route planner"}'

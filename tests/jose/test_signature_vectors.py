@@ -10,7 +10,10 @@ import pytest
 import rfc8785
 
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import JwkSet, PublicKey, base64url, check_entry, read_entry
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import check_entry, read_entry
+from cardsign.jose.keys import PublicKey
 
 # The public halves of RFC 7515 A.2.1 and A.3.1, the payload of both, and the two signatures.
 RFC_PAYLOAD = (

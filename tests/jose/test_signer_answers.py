@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import SignerFault
-from cardsign.jose import PrivateKey, check_answer, raw_from_der
+from cardsign.jose.keys import PrivateKey, check_answer, raw_from_der
 from tests.support import der_from_raw
 
 

@@ -18,17 +18,14 @@ from statement_making import (
     thumbprint,
 )
 
-from cardsign.card import jcs
+from cardsign.card.serialize import jcs
 from cardsign.errors import KeyRefused
-from cardsign.jose import ALGORITHMS, PublicKey, base64url
-from cardsign.statements import (
-    TYP_KEYSET,
-    Counted,
-    add_signatures,
-    count,
-    read_keyset,
-    sign_statement,
-)
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import TYP_KEYSET, Counted, count
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.signing import add_signatures, sign_statement
 
 
 def quorum_of(jwk: dict[str, str]) -> Members:

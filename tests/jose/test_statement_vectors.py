@@ -10,23 +10,24 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from cardsign.statements import (
+from cardsign.statements.envelope import StatementRefused, check_past, check_times
+from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
-    ReleaseStatement,
     RootAnchor,
-    StatementRefused,
     check_first,
-    check_past,
     check_recovery,
-    check_release,
     check_successor,
-    check_times,
-    effective_revoked,
     read_keyset,
+)
+from cardsign.statements.release import (
+    ReleaseStatement,
+    check_release,
+    effective_revoked,
     read_release,
 )
-from cardsign.trust import RollbackFloor, Walk, choose_release, receive
+from cardsign.trust.keyset_choice import Walk, choose_release, receive
+from cardsign.trust.policy import RollbackFloor
 
 FILES = sorted((Path(__file__).parents[1] / "vectors" / "statements").glob("*.json"))
 #: In how many orders the statements of a vector are put to a verifier at once.

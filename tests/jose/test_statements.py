@@ -28,23 +28,23 @@ from statement_making import (
     thumbprint,
 )
 
-from cardsign.card import jcs
+from cardsign.card.serialize import jcs
 from cardsign.errors import SigningRefused
-from cardsign.jose import PrivateKey, base64url
-from cardsign.statements import (
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.envelope import (
     MAX_SIGNATURES,
     MAX_STATEMENT_BYTES,
     TYP_KEYSET,
     TYP_RELEASE,
     Counted,
     StatementRefused,
-    add_signatures,
     check_times,
     count,
-    read_keyset,
-    read_release,
-    sign_statement,
 )
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import add_signatures, sign_statement
 
 
 def honest() -> bytes:

@@ -25,24 +25,23 @@ from statement_making import (
 )
 
 from cardsign.jose import base64url
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    Counted,
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Counted
+from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
-    ReleaseStatement,
     RootAnchor,
-    add_signatures,
     check_first,
     check_recovery,
-    check_release,
     check_successor,
-    effective_revoked,
     read_keyset,
-    read_release,
-    sign_statement,
 )
+from cardsign.statements.release import (
+    ReleaseStatement,
+    check_release,
+    effective_revoked,
+    read_release,
+)
+from cardsign.statements.signing import add_signatures, sign_statement
 
 SKEW = timedelta(seconds=300)
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardsign.jose import PrivateKey
-from cardsign.keys import KeyRecord
-from cardsign.keys.stores import DirectoryStore
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.model import KeyRecord
+from cardsign.keys.stores.directory import DirectoryStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
@@ -43,7 +43,7 @@ class QuickStore(Quick, DirectoryStore):
 
 def quick_postgres_store(url: str) -> Any:
     """A key store in PostgreSQL, made at `url`."""
-    from cardsign.keys.stores import PostgresStore
+    from cardsign.keys.stores.postgres import PostgresStore
 
     class QuickPostgresStore(Quick, PostgresStore):
         def again(self) -> PostgresStore:

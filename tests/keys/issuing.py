@@ -5,19 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.keys import KeysetPlan, ReleasePlan, draft_following, draft_next
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    IssuerKey,
-    KeysetStatement,
-    Quorum,
-    ReleaseStatement,
-    RootKey,
-    read_keyset,
-    read_release,
-    sign_statement,
-)
+from cardsign.keys.drafts import KeysetPlan, ReleasePlan, draft_following, draft_next
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.signing import sign_statement
 from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)

@@ -8,20 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
-from cardsign.jose import PrivateKey, PublicKey
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.keys import (
-    AuditEvent,
-    AuditHead,
-    NewState,
-    Publication,
-    PublishedCard,
-    StoreState,
-    TimelineSettings,
-    dump_state,
-    extend,
-)
-from cardsign.keys.stores import DirectoryStore
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.audit import AuditEvent, extend
+from cardsign.keys.lifecycle import NewState, TimelineSettings
+from cardsign.keys.model import AuditHead, Publication, PublishedCard, StoreState, dump_state
+from cardsign.keys.stores.directory import DirectoryStore
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState(0, ())

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
-from cardsign.keys import AuditEvent, AuditHead, StoreState, extend, verify_chain
+from cardsign.keys.audit import AuditEvent, extend, verify_chain
+from cardsign.keys.model import AuditHead, StoreState
 from tests.keys.states import NOON, after
 
 EVENTS = [AuditEvent("key-entered", "one", {"alg": "ES256"}), AuditEvent("key-activated", "one")]

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.keys import DEFAULT_SETTINGS, Concern, TimelineSettings, examine_store, lifecycle
-from cardsign.keys.stores import DirectoryStore
+from cardsign.keys import lifecycle
+from cardsign.keys.doctor import Concern, examine_store
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.stores.directory import DirectoryStore
 from cardsign.reasons import hint_for
 from tests.keys.states import NOON, after, published
 

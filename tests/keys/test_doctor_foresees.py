@@ -10,22 +10,15 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
-    Concern,
-    Examined,
-    KeyRecord,
-    Publication,
-    PublishedCard,
-    StoreState,
-    card_digest,
-    coming_findings,
-    draft_if_due,
-    lifecycle,
-    write_draft,
-)
-from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.keys import lifecycle
+from cardsign.keys.doctor import Concern, Examined, coming_findings
+from cardsign.keys.drafts import card_digest, draft_if_due, write_draft
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.model import KeyRecord, Publication, PublishedCard, StoreState
+from cardsign.statements.envelope import TYP_KEYSET
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.signing import sign_statement
 from tests.keys import issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
 from tests.keys.states import EMPTY, NOON, QUICK, after, of, public, published

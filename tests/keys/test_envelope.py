@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault
-from cardsign.keys import (
+from cardsign.keys.key_files import (
     DEFAULT_COST,
     MAX_ENVELOPE_BYTES,
     MAX_KDF_MEMORY,

@@ -9,25 +9,14 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, StoreFault
-from cardsign.keys import (
-    KeysetPlan,
-    ReleasePlan,
-    StatementHistory,
-    draft_next,
-    history,
-    note_keyset,
-    note_release,
-    write_draft,
-)
-from cardsign.keys.stores import KeyStore
-from cardsign.statements import (
-    TYP_RELEASE,
-    KeysetStatement,
-    ReleaseStatement,
-    StatementRefused,
-    read_keyset,
-    sign_statement,
-)
+from cardsign.keys import history
+from cardsign.keys.drafts import KeysetPlan, ReleasePlan, draft_next, write_draft
+from cardsign.keys.history import StatementHistory, note_keyset, note_release
+from cardsign.keys.stores.base import KeyStore
+from cardsign.statements.envelope import TYP_RELEASE, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.signing import sign_statement
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.issuing import (
     NOW,

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     export_public,
     import_private_key,

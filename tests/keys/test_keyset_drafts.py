@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import PublicKey
-from cardsign.keys import (
-    KeyRecord,
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.drafts import (
     KeysetPlan,
-    StoreState,
     check_draft,
+    differences,
     draft_next,
     quorum_signatures,
     read_draft,
     write_draft,
 )
-from cardsign.keys.drafts import differences
-from cardsign.statements import (
+from cardsign.keys.model import KeyRecord, StoreState
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
-    StatementRefused,
     check_recovery,
     check_step,
     check_successor,

@@ -8,26 +8,20 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
-    KeyRecord,
+from cardsign.keys.drafts import (
     KeysetPlan,
-    KeyTimes,
-    StoreState,
     draft_if_due,
     draft_next,
-    has_ended,
     keyset_due,
     says_more,
     write_draft,
 )
-from cardsign.statements import (
-    TYP_KEYSET,
-    KeysetStatement,
-    StatementRefused,
-    read_keyset,
-    sign_statement,
-)
+from cardsign.keys.history import has_ended
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.model import KeyRecord, KeyTimes, StoreState
+from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.signing import sign_statement
 from tests.keys.issuing import DAY, NOW, first, key, online, quorum, thumbprint
 
 LATER = NOW + DAY

@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys import (
-    MAX_PUBLICATIONS,
-    Step,
-    StoreState,
-    cards_to_sign,
-    lifecycle,
-    steps,
-    take,
-)
-from cardsign.keys.model import suspects
-from cardsign.statements import KeysetId
+from cardsign.keys import lifecycle
+from cardsign.keys.lifecycle import cards_to_sign
+from cardsign.keys.model import MAX_PUBLICATIONS, StoreState, suspects
+from cardsign.keys.rotation import Step, steps, take
+from cardsign.statements.keyset import KeysetId
 from tests.keys.states import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"

@@ -14,23 +14,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
-from cardsign.keys import (
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import AuditEvent, check_vouched, extend, verify_chain
+from cardsign.keys.model import (
     TRANSITIONS,
-    AuditEvent,
     KeyRecord,
     KeyTimes,
     Publication,
     StoreState,
-    check_vouched,
     dump_state,
-    extend,
-    lifecycle,
     load_state,
-    steps,
-    take,
-    verify_chain,
 )
-from cardsign.statements import KeysetId
+from cardsign.keys.rotation import steps, take
+from cardsign.statements.keyset import KeysetId
 from tests.keys.states import EMPTY, NOON, QUICK, public, published
 
 CACHES = timedelta(seconds=210)

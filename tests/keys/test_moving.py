@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, StoreFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
-    DRAFT_FILE,
-    examine_store,
-    lifecycle,
-    move_store,
-    verify_chain,
-)
-from cardsign.keys.stores import DirectoryStore, open_store, parse_database_url
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.drafts import DRAFT_FILE
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.stores.address import parse_database_url
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.stores.opening import move_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.states import NOON, after
 

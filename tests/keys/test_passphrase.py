@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, PassphraseFault, UsageFault
-from cardsign.keys import (
+from cardsign.keys.signers.access import (
     MAX_FILE_BYTES,
     PassphraseSource,
     check_strength,

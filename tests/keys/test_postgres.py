@@ -15,15 +15,12 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, SignerFault, StoreFault
-from cardsign.keys import AuditEvent, lifecycle, seal
-from cardsign.keys.stores import (
-    PARAMETERS,
-    DirectoryStore,
-    create_store,
-    is_database_url,
-    open_store,
-    parse_database_url,
-)
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.key_files import seal
+from cardsign.keys.stores.address import PARAMETERS, is_database_url, parse_database_url
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.stores.opening import create_store, open_store
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.postgres import Server
 from tests.keys.states import NOON, QUICK, after, published
@@ -155,7 +152,10 @@ def test_a_directory_is_no_url(tmp_path):
 @pytest.mark.parametrize("module", ["sqlalchemy", "psycopg"])
 def test_a_library_that_is_missing_is_one_helpful_line(module):
     """Whichever of the two."""
-    program = f"import sys; sys.modules['{module}'] = None; from cardsign.cli import main; main()"
+    program = (
+        f"import sys; sys.modules['{module}'] = None; "
+        "from cardsign.cli.commands import main; main()"
+    )
     url = f"postgresql://me:{SECRET}@127.0.0.1:1/keys"
     done = subprocess.run(
         [sys.executable, "-c", program, "keys", "list", "--keystore", url], capture_output=True

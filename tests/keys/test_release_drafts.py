@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
+from cardsign.keys.drafts import (
     KeysetPlan,
-    Publication,
-    PublishedCard,
     ReleasePlan,
-    StoreState,
     draft_following,
     draft_next,
+    says_something_new,
     settled_cards,
 )
-from cardsign.keys.drafts import says_something_new
-from cardsign.statements import StatementRefused, check_release
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.model import Publication, PublishedCard, StoreState
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.release import check_release
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cardsign.errors import PassphraseFault, UsageFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import PassphraseSource, verify_chain
-from cardsign.keys.signers import Access, read_signer_policy, user_secrets
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.signers.access import Access, PassphraseSource, read_signer_policy, user_secrets
 from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, fetch_public, open_signer
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import check_possession, fetch_public, open_signer
 
 pytestmark = pytest.mark.needs_azure
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.net.authorities import Authority
 
@@ -173,7 +174,7 @@ def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: Private
 BESIDE_TLS = """
 import ssl, sys
 from pathlib import Path
-from cardsign.keys.signers import fetch_public
+from cardsign.keys.signers.registry import fetch_public
 from cardsign.keys.signers.access import Access, SignerPolicy
 
 module, pin, certificate = sys.argv[1:]

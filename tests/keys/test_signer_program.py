@@ -12,9 +12,11 @@ from urllib.parse import quote
 import pytest
 
 from cardsign.errors import SignerFault
-from cardsign.jose import PrivateKey, Signer, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.signers import registry
 from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
 

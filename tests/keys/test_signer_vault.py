@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from tests.keys.openbao import OpenBao, running
 
 pytestmark = pytest.mark.needs_openbao

@@ -10,21 +10,19 @@ from traceback import format_exception
 import pytest
 
 from cardsign.errors import CardsignError, PassphraseFault, SignerFault
-from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys import PassphraseSource
-from cardsign.keys.signers import (
-    BoundSigner,
-    RemoteKey,
-    check_possession,
-    custody_of,
-    fetch_public,
-    open_signer,
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.signers import registry
+from cardsign.keys.signers.access import (
+    Access,
+    PassphraseSource,
+    SignerPolicy,
     read_signer_policy,
-    registry,
     user_file,
     user_secrets,
 )
-from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.base import BoundSigner, RemoteKey
+from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 
 PASSPHRASE = b"correct horse battery staple"
 ROOT = Path("/")

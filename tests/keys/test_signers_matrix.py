@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers.registry import _OURS as OURS
 from tests.keys.openbao import OpenBao
 from tests.keys.softhsm import PIN, SoftHsm

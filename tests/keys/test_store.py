@@ -29,8 +29,12 @@ from cardsign.errors import (
     StoreFault,
 )
 from cardsign.files import locked
-from cardsign.jose import JwkSet, PrivateKey, base64url, sign_payload
-from cardsign.keys import (
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.key_files import seal
+from cardsign.keys.model import (
     TRANSITIONS,
     KeyRecord,
     KeyTimes,
@@ -38,10 +42,9 @@ from cardsign.keys import (
     dump_state,
     file_custody,
     load_state,
-    seal,
 )
-from cardsign.keys.stores import DirectoryStore, locate_keystore
 from cardsign.keys.stores import directory as store_module
+from cardsign.keys.stores.directory import DirectoryStore, locate_keystore
 from tests.keys.conftest import in_each_store
 from tests.support import cheap_envelopes
 

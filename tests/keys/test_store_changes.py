@@ -7,9 +7,11 @@ import contextlib
 import pytest
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.jose import PrivateKey
-from cardsign.keys import TimelineSettings, lifecycle, verify_chain
-from cardsign.keys.stores import KeyStore
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.stores.base import KeyStore
 from tests.keys.conftest import in_each_store
 from tests.keys.states import NOON, QUICK, after, published
 

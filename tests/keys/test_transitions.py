@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys import PUBLISHED, TRANSITIONS, check_transition
+from cardsign.keys.model import PUBLISHED, TRANSITIONS, check_transition
 
 STEPS = ["generated", "prepublished", "active", "retiring", "retired"]
 LEGAL = {*itertools.pairwise(STEPS), *((state, "revoked") for state in STEPS)}

@@ -11,18 +11,14 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError
-from cardsign.jose import PrivateKey
-from cardsign.keys import (
-    DEFAULT_SETTINGS,
-    AuditHead,
-    KeyRecord,
-    SeenHeads,
-    StoreState,
-    dump_state,
-    examine_store,
-    lifecycle,
-)
-from cardsign.keys.stores import DirectoryStore, seen_head
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import SeenHeads
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS
+from cardsign.keys.model import AuditHead, KeyRecord, StoreState, dump_state
+from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.stores.opening import seen_head
 from tests.keys.conftest import Quick, in_each_store
 from tests.keys.states import NOON, QUICK, after, cut, forge, public, published
 

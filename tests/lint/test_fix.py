@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
-from cardsign.card import CARD_1_0, Field, Message, canonicalize
+from cardsign.card.canonical import canonicalize
+from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.jose import PrivateKey
-from cardsign.lint import camel_case, fix, lint_portability
+from cardsign.jose.keys import PrivateKey
+from cardsign.lint.cards import camel_case, fix
+from cardsign.lint.portability import lint_portability
 
 EXTENSION = "/capabilities/extensions"
 SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support import LAX, PORTABLE, pointers, put, without
 
-from cardsign.lint import RULES as ALL_RULES
-from cardsign.lint import lint_portability
+from cardsign.lint.cards import RULES as ALL_RULES
+from cardsign.lint.portability import lint_portability
 
 RULES = {name: one for name, one in ALL_RULES.items() if one.group == "portable"}
 

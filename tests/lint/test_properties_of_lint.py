@@ -16,9 +16,11 @@ import pytest
 from spoilt_cards import SHARES, spoilt_card, spoilt_cards
 from support import dump
 
-from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.document import Card
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.lint import RULES, FixResult, camel_case, fix, lint_portability
+from cardsign.lint.cards import RULES, FixResult, camel_case, fix
+from cardsign.lint.portability import lint_portability
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))
 

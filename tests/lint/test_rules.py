@@ -12,19 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cardsign.card import convert_card
+from cardsign.card.convert import convert_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
-from cardsign.lint import (
-    GROUPS,
-    RULES,
-    CardReport,
-    Example,
-    LintSettings,
-    Waiver,
-    lint_card,
-    lint_references,
-)
+from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
+from cardsign.lint.rules import Example, LintSettings, Waiver
 from tests.explain.test_cost import calls
 from tests.support import DUAL, OLD, PORTABLE, put, without
 

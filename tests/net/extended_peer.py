@@ -17,18 +17,21 @@ from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 from werkzeug.test import Client
 
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.net import DocumentFetcher, discover_extended
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from cardsign.net.credentials import Credential, CredentialSource
 from cardsign.net.discovery import Discoverer, Discovery
-from cardsign.publish import publish_generation
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.net.extended import discover_extended
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.publish.publication import publish_generation
 from cardsign.server.live import LiveApplication
 from cardsign.server.providers import ProviderSettings
-from cardsign.server.tokens import create_token
-from cardsign.statements import read_keyset
-from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key

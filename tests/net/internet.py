@@ -39,8 +39,8 @@ from authorities import Authority
 from peers import PATIENCE, http, read_head
 from peers import headers as header_fields
 
-from cardsign.net import FetchSettings
 from cardsign.net.connection import IPAddress
+from cardsign.net.fetch import FetchSettings
 
 PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from cardsign.net import FetchSettings
 from cardsign.net.connection import IPAddress
+from cardsign.net.fetch import FetchSettings
 
 #: Seconds, for what takes none on an idle machine: nothing fails since a machine is busy.
 PATIENCE = 120.0

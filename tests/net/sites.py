@@ -19,22 +19,16 @@ from typing import Any
 from authorities import Authority
 from peers import PATIENCE, http, read_head, speaking
 
-from cardsign.net import DocumentFetcher, FetchSettings
 from cardsign.net.connection import IPAddress
 from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
 from cardsign.reasons import Reason
-from cardsign.statements import read_keyset
-from cardsign.trust import (
-    Anchor,
-    IssuerState,
-    IssuerStates,
-    KeysetAnchor,
-    Policy,
-    TransientStates,
-    TrustedIssuer,
-)
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import IssuerState, IssuerStates, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
-from cardsign.verify import VerdictCache
+from cardsign.verify.verdict import VerdictCache
 from tests.cli import peer
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed

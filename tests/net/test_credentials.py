@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, CredentialFault
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import (
     BASIC,
     BEARER,
@@ -23,7 +23,7 @@ from cardsign.net.credentials import (
     header_form_of,
 )
 from cardsign.net.endpoints import Endpoint
-from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place, parse_url
 from tests.jose.statement_making import key
 

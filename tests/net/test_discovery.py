@@ -29,24 +29,25 @@ from sites import (
 
 import cardsign
 from cardsign.errors import CardRefused, FileFault, StateFault
-from cardsign.jose import JwkSet, PublicKey
-from cardsign.statements import TYP_KEYSET, read_keyset, sign_statement
-from cardsign.trust import (
-    NO_STATES,
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import TYP_KEYSET
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.signing import sign_statement
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
-    DirectoryStates,
     Issuer,
-    IssuerState,
     JwksAnchor,
     KeysAnchor,
     Policy,
-    SuppliedStatements,
-    TransientStates,
     TrustedIssuer,
 )
+from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerState, TransientStates
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
-from cardsign.verify import NotTrusted, Report, VerdictCache, reach_verdict
+from cardsign.verify.report import NotTrusted, Report
+from cardsign.verify.verdict import VerdictCache, reach_verdict
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum
 from tests.support import PORTABLE, dump, signed

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net import DocumentFetcher, FetchSettings
 from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import OtherStatus
-from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
+from cardsign.net.fetch import FetchSettings, OtherStatus
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.trust.policy import CardUrl, Policy
+from cardsign.trust.refresh import FetchResult
+from cardsign.trust.state import IssuerState, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify import reach_verdict
+from cardsign.verify.verdict import reach_verdict
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
 from tests.support import PORTABLE, dump, signed

@@ -16,10 +16,11 @@ import pytest
 from authorities import Authority
 from sites import CANONICAL, HOST, Clock, Site, issuer, pinned, plain_site, site, verifier
 
-from cardsign.net import DocumentFetcher
 from cardsign.net.discovery import Discoverer
-from cardsign.statements import read_keyset
-from cardsign.trust import DirectoryStates, IssuerState, Policy, TrustedIssuer
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.policy import Policy, TrustedIssuer
+from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.urls import KEYSET_PATH, parse_place
 from tests.cli import peer
 from tests.support import PORTABLE
@@ -101,7 +102,7 @@ PROCESS = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from cardsign.statements import KeysetId
+from cardsign.statements.keyset import KeysetId
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings, FetchSettings

@@ -31,12 +31,12 @@ from internet import Network, Request
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
-from cardsign.net import discover_extended, endpoints_of
 from cardsign.net.credentials import BEARER, Header
-from cardsign.net.extended import PeerError, ask_for_extended_card
-from cardsign.trust import Policy
+from cardsign.net.endpoints import endpoints_of
+from cardsign.net.extended import PeerError, ask_for_extended_card, discover_extended
+from cardsign.trust.policy import Policy
 from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
-from cardsign.verify import NotTrusted, Report, VerificationError
+from cardsign.verify.report import NotTrusted, Report, VerificationError
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign

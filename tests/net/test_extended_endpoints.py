@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed
-from cardsign.jose import JwkSet
-from cardsign.net import endpoints_of
-from cardsign.net.endpoints import Endpoint, is_outside
-from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.jose.jwks import JwkSet
+from cardsign.net.endpoints import Endpoint, endpoints_of, is_outside
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 
 HOST = "https://tides.example"

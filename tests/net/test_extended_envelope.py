@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card import MAX_CARD_BYTES, Card
+from cardsign.card.document import Card
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CallFailed
 from cardsign.net.extended import MAX_ANSWER_BYTES, PeerError, card_bytes, request_body, result_of
 from tests.support import PORTABLE

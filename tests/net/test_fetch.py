@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, headers, http, serving
 
 import cardsign
-from cardsign.card import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
-from cardsign.net import FetchSettings
-from cardsign.net.fetch import fetch_document, user_agent
+from cardsign.net.fetch import FetchSettings, fetch_document, user_agent
 from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"

@@ -14,9 +14,8 @@ from authorities import Authority
 from peers import CARD, IMPATIENT, LOCAL, Names, http, serving, speaking
 
 from cardsign.errors import FetchFailed
-from cardsign.net import FetchSettings
 from cardsign.net.connection import IPAddress, tcp_dial
-from cardsign.net.fetch import fetch_document
+from cardsign.net.fetch import FetchSettings, fetch_document
 
 HERE = Names(["127.0.0.1"])
 

@@ -8,8 +8,7 @@ import pytest
 from peers import LOCAL, Names, NoDial
 
 from cardsign.errors import FetchFailed
-from cardsign.net import FetchSettings
-from cardsign.net.fetch import DEFAULT_SETTINGS, fetch_document
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document
 
 PUBLIC = "93.184.215.14"
 

@@ -16,9 +16,8 @@ from internet import Host, Network, Request
 from peers import CARD, LOCAL, PATIENCE, http, serving
 
 from cardsign.errors import FetchFailed
-from cardsign.net import DocumentFetcher
-from cardsign.net.fetcher import MAX_COOLING, AnswerCache
-from cardsign.trust import REFRESH_INTERVAL, Fetcher, FetchResult
+from cardsign.net.fetcher import MAX_COOLING, AnswerCache, DocumentFetcher
+from cardsign.trust.refresh import REFRESH_INTERVAL, Fetcher, FetchResult
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 URL = "https://agent.example/card.json"

@@ -23,13 +23,14 @@ from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
 from ways_to_ask import CALLERS, SOON, Call, called
 
 from cardsign.errors import FetchFailed
-from cardsign.net import AsyncGuardedTransport, FetchSettings, GuardedTransport
 from cardsign.net.connection import Deadline, IPAddress
-from cardsign.net.fetch import DEFAULT_SETTINGS
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
     EVENT_TOTAL_SECONDS,
+    AsyncGuardedTransport,
+    GuardedTransport,
     GuardRefused,
     GuardTimedOut,
 )

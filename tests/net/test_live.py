@@ -13,7 +13,7 @@ import pytest
 from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.discovery import (
     OVERTAKEN_SECONDS,
     REFRESH_SECONDS,
@@ -22,20 +22,17 @@ from cardsign.net.discovery import (
     gather,
     home_of,
 )
-from cardsign.statements import KeysetId, read_keyset
-from cardsign.trust import (
-    REFRESH_INTERVAL,
+from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.trust.policy import (
     Anchor,
-    Fetcher,
-    FetchResult,
-    IssuerState,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    Refreshed,
     TrustedIssuer,
 )
+from cardsign.trust.refresh import REFRESH_INTERVAL, Fetcher, FetchResult, Refreshed
+from cardsign.trust.state import IssuerState
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from tests.jose.statement_making import NOW, key
 from tests.trust.histories import after, keyset, release

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
-from cardsign.jose import JwkSet
-from cardsign.net import FetchSettings
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import (
     Credential,
     CredentialPlaces,
@@ -20,7 +19,8 @@ from cardsign.net.credentials import (
     open_credential,
     token_request_of,
 )
-from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
+from cardsign.net.fetch import FetchSettings
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 from tests.jose.statement_making import key
 from tests.server.identity import Counterpart, counterpart

@@ -21,21 +21,22 @@ from internet import Network
 from peers import LOCAL, http, read_head, speaking
 
 from cardsign.errors import FetchFailed
-from cardsign.jose import JwkSet
-from cardsign.net import AsyncGuardedTransport, DocumentFetcher, FetchSettings, GuardedTransport
+from cardsign.jose.jwks import JwkSet
 from cardsign.net.connection import IPAddress, check_address, tcp_dial
 from cardsign.net.discovery import Discoverer
-from cardsign.net.guarded import GuardRefused
-from cardsign.statements import KeysetId, read_keyset
-from cardsign.trust import (
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
+from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.trust.policy import (
     Issuer,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
-    TransientStates,
     TrustedIssuer,
 )
+from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
 from tests.jose.statement_making import NOW, key
 from tests.publications import PUBLIC, sign

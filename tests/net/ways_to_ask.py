@@ -12,9 +12,8 @@ import pytest
 from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
-from cardsign.net import AsyncGuardedTransport, FetchSettings, GuardedTransport
-from cardsign.net.fetch import fetch_document
-from cardsign.net.guarded import GuardRefused
+from cardsign.net.fetch import FetchSettings, fetch_document
+from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
 
 #: Seconds for askers who meet somebody who never comes to an end.
 SOON = 0.3

@@ -22,9 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Card, render
-from cardsign.trust import NO_STATES, Holder, IssuerState, SuppliedStatements, TransientStates
-from cardsign.verify import examine_extended, reach_verdict
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES
+from cardsign.card.document import Card, render
+from cardsign.trust.policy import Holder
+from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.verdict import examine_extended, reach_verdict
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
 from tests.attack_runner.verifier import run_case, subject_of
@@ -163,7 +166,7 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
 
 
 def _policy(text: str) -> cardsign.Policy:
-    from cardsign.trust import parse_policy
+    from cardsign.trust.policyfile import parse_policy
 
     return parse_policy(text)
 

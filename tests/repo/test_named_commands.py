@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cardsign.cli import command_line
+from cardsign.cli.commands import command_line
 from cardsign.reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]

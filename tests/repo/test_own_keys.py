@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cardsign import NotTrusted, NoVerdict, verify_card
-from cardsign.trust import Policy, SuppliedStatements
+from cardsign.trust.policy import Policy
+from cardsign.trust.supplied import SuppliedStatements
 
 THEN = datetime(2026, 11, 24, tzinfo=UTC)  # between the release and its end
 

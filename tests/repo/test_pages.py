@@ -35,7 +35,7 @@ from pathlib import Path
 import pytest
 
 from cardsign import canonicalize, lint_card
-from cardsign.card import EXTENDED_URI
+from cardsign.card.extensions import EXTENDED_URI
 from tests.support import PORTABLE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from tests.keys import aws
 from tests.repo.test_sign_in_ci import KMS_KEY, Trial
 from tests.support import PORTABLE, native

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 
 PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
 OBJECT = re.compile(rb"\{[^{}]*\}")

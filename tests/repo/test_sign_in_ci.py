@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.trust import Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 from tests.keys import aws
 from tests.repo.test_pages import blocks, commands_of
 from tests.support import NOW, PORTABLE, native
@@ -168,7 +168,7 @@ def test_a_pipeline_without_its_secret_fails(page: str, trial: Trial) -> None:
 @pytest.mark.needs_boto3
 def test_the_blocks_with_a_kms_run(page: str, trial: Trial) -> None:
     """Against a server of ours that answers as AWS KMS does; the key store stays at home."""
-    from cardsign.jose import PrivateKey
+    from cardsign.jose.keys import PrivateKey
 
     with aws.running() as kms:
         kms.keys[KMS_KEY] = native(PrivateKey.generate("ES256"))

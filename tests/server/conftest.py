@@ -11,10 +11,10 @@ from publications import NOW, PUBLIC, publish_cards
 from served import Site
 from werkzeug.test import Client
 
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from werkzeug.test import Client
 
-from cardsign.publish import Generation
+from cardsign.publish.generation import Generation
 
 
 @dataclass

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from cardsign.keys import ReleasePlan, card_digest, write_draft
-from cardsign.publish import Issued
-from cardsign.statements import KeysetStatement, ReleaseStatement
+from cardsign.keys.drafts import ReleasePlan, card_digest, write_draft
+from cardsign.publish.checks import Issued
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 from tests.keys.issuing import URL, first, key, released
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

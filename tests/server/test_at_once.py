@@ -13,12 +13,12 @@ from identity import Counterpart, Issuer, counterpart
 from publications import PUBLIC, publish_cards
 from werkzeug.test import create_environ
 
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.host import Host
 from cardsign.server.live import LiveApplication
 from cardsign.server.providers import AudienceRule, ProviderSettings
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 PATH = "/a2a/extendedAgentCard"
 CARD = "/.well-known/agent-card.json"

@@ -19,12 +19,14 @@ import pytest
 from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, publish_cards, sign
 from werkzeug.test import Client
 
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.publish import publish_generation
-from cardsign.server import ServerSettings, TokenTable, mount_cards
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import publish_generation
 from cardsign.server.host import Host
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.mount import mount_cards
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 CARD = "/.well-known/agent-card.json"
 #: Seconds, for what happens at once on an idle machine; far more than any busy one takes.

@@ -14,11 +14,11 @@ from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.host import Host
 from cardsign.server.run import RsgiApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

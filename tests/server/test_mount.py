@@ -17,11 +17,12 @@ from served import Site
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client
 
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable, card_blueprint, mount_cards
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.answers import MAX_REQUEST_BYTES
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.mount import card_blueprint, mount_cards
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}

@@ -14,7 +14,7 @@ import yaml
 from publications import PUBLIC, publish_cards
 from test_operated import PATIENCE, ended
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.conftest import SCHEMATHESIS
 

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from publications import PUBLIC, publish_cards
 
-from cardsign.jose import PrivateKey
-from cardsign.publish import export_files, public_files
-from cardsign.server import ServerSettings, read_server_settings
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import export_files, public_files
+from cardsign.server.settings import ServerSettings, read_server_settings
 from cardsign.server.traffic import RateLimit
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/serve.md"

@@ -13,11 +13,11 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.errors import ServeFault
-from cardsign.jose import PrivateKey
-from cardsign.publish import load_current
-from cardsign.server import ServerSettings
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import load_current
 from cardsign.server.app import create_app
 from cardsign.server.live import LiveApplication
+from cardsign.server.settings import ServerSettings
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"

@@ -10,9 +10,9 @@ import pytest
 from publications import PUBLIC, PUBLIC_0_3
 from served import Site
 
-from cardsign.jose import JwkSet
-from cardsign.trust import Extended, Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Extended, Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")
 

@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from stating import CARD, ISSUED, KEYSET, RELEASE
 from werkzeug.test import Client
 
-from cardsign.jose import JwkSet
-from cardsign.publish import (
-    LEAST_MAX_AGE,
-    Generation,
-    PublicFile,
-    publish_generation,
-    publish_statements,
-)
+from cardsign.jose.jwks import JwkSet
+from cardsign.publish.generation import LEAST_MAX_AGE, Generation, PublicFile
+from cardsign.publish.publication import publish_generation, publish_statements
 from cardsign.server.live import LiveApplication
 from tests.keys.issuing import NOW, key
 

@@ -18,8 +18,8 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.errors import ServeFault
-from cardsign.jose import PrivateKey
-from cardsign.publish import Generation, load_current
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation, load_current
 from cardsign.server.live import LiveApplication
 
 CARD = "/.well-known/agent-card.json"

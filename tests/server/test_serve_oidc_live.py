@@ -19,7 +19,7 @@ from identity import Issuer, counterpart
 from publications import PUBLIC, publish_cards
 from test_operated import AUDIENCE, blocks
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 
 PATIENCE = 60.0
 

@@ -11,9 +11,10 @@ import pytest
 from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, mount_cards
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.host import Host
+from cardsign.server.mount import mount_cards
+from cardsign.server.settings import ServerSettings
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

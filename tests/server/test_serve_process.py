@@ -20,7 +20,7 @@ import httpx
 import pytest
 from publications import PUBLIC, publish_cards
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.support import workers_of
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Site
 
-from cardsign.publish import PublicFile
+from cardsign.publish.generation import PublicFile
 from cardsign.server.documents import Representation
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)

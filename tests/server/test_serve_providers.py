@@ -24,8 +24,8 @@ from werkzeug.test import Client
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card import PROVIDERS as SCHEMES
-from cardsign.card import (
+from cardsign.card.security import PROVIDERS as SCHEMES
+from cardsign.card.security import (
     DeclaredProvider,
     ProviderType,
     authentication_schemes,
@@ -33,12 +33,12 @@ from cardsign.card import (
     schemes_of,
 )
 from cardsign.errors import FetchFailed, ServeFault
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.live import LiveApplication
 from cardsign.server.providers import AudienceRule, ProviderSettings
 from cardsign.server.remote import make_providers
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"

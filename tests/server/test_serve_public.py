@@ -13,10 +13,11 @@ from publications import PUBLIC, sign
 from served import Site
 from werkzeug.http import http_date
 
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.publish import publish_generation
-from cardsign.trust import Holder, Policy
-from cardsign.verify import reach_verdict
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import publish_generation
+from cardsign.trust.policy import Holder, Policy
+from cardsign.verify.verdict import reach_verdict
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"

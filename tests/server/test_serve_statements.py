@@ -13,19 +13,15 @@ import pytest
 from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 from werkzeug.test import Client
 
-from cardsign.card import ExtendedMarker, with_marker
+from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
-from cardsign.jose import JwkSet
-from cardsign.keys import KeysetPlan, ReleasePlan, card_digest, draft_next
-from cardsign.publish import (
-    Generation,
-    Issued,
-    load_current,
-    publish_generation,
-    publish_statements,
-)
+from cardsign.jose.jwks import JwkSet
+from cardsign.keys.drafts import KeysetPlan, ReleasePlan, card_digest, draft_next
+from cardsign.publish.checks import Issued
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import publish_generation, publish_statements
 from cardsign.server.live import LiveApplication
-from cardsign.trust import MAX_STEPS
+from cardsign.trust.supplied import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

@@ -12,10 +12,10 @@ from publications import NOW, PUBLIC, publish_cards
 from werkzeug.test import Client
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token, without_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token, without_token
 
 DIGEST = hashlib.sha256(b"correct").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()

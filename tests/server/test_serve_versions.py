@@ -11,11 +11,13 @@ from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
 from werkzeug.test import Client
 
 from cardsign.errors import PublishRefused, ServeFault
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.publish import Generation, load_current, publish_generation
-from cardsign.server import ServerSettings, TokenTable
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import publish_generation
 from cardsign.server.live import LiveApplication
-from cardsign.server.tokens import create_token
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import TokenTable, create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

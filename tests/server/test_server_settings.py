@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.server import ServerSettings, read_server_settings
 from cardsign.server.providers import AudienceRule
+from cardsign.server.settings import ServerSettings, read_server_settings
 from cardsign.server.tokens import create_token
 
 

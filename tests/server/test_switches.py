@@ -8,11 +8,12 @@ import pytest
 from stating import ISSUED, KEYSET, ONE, RELEASE, document
 from werkzeug.test import Client
 
-from cardsign.jose import JwkSet
-from cardsign.keys import ReleasePlan, card_digest
-from cardsign.publish import Issued, publish_generation
-from cardsign.server import read_server_settings
+from cardsign.jose.jwks import JwkSet
+from cardsign.keys.drafts import ReleasePlan, card_digest
+from cardsign.publish.checks import Issued
+from cardsign.publish.publication import publish_generation
 from cardsign.server.host import Host
+from cardsign.server.settings import read_server_settings
 from tests.keys.issuing import NOW, URL, key, released
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

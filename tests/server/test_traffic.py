@@ -14,9 +14,9 @@ from served import Site
 from werkzeug.wrappers import Response
 
 from cardsign.errors import UsageFault
-from cardsign.server import ServerSettings
 from cardsign.server.host import Host
 from cardsign.server.run import RsgiApplication, serve
+from cardsign.server.settings import ServerSettings
 from cardsign.server.traffic import RateLimit, client_of, log_answer
 
 CARD = "/.well-known/agent-card.json"

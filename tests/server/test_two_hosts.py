@@ -29,12 +29,14 @@ from test_operated import (
     run_nginx,
 )
 
-from cardsign.net import DocumentFetcher, FetchSettings
 from cardsign.net.discovery import Discoverer
-from cardsign.publish import load_current
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.publish.generation import load_current
 from cardsign.server.events import published_event
-from cardsign.statements import read_keyset
-from cardsign.trust import IssuerStates, KeysetAnchor, Policy, TrustedIssuer
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import IssuerStates
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.conftest import cardsign as cardsign  # a fixture

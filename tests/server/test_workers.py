@@ -24,11 +24,11 @@ from served import Site
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
-from cardsign.jose import PrivateKey
-from cardsign.server import ServerSettings, read_server_settings
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.host import Host
 from cardsign.server.live import LiveApplication
 from cardsign.server.run import RsgiApplication, serve
+from cardsign.server.settings import ServerSettings, read_server_settings
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"

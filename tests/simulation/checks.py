@@ -9,8 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from cardsign.errors import SignatureRefused
-from cardsign.jose import PublicKey, jws
-from cardsign.statements import read_keyset, read_release
+from cardsign.jose import jws
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
 
 _REAL_CHECK = PublicKey.check
 _REAL_CHECK_ENTRY = jws.check_entry

@@ -17,34 +17,20 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer import (
-    KeysetChanges,
-    ReleaseChanges,
-    Work,
-    draft_keyset,
-    make_successor,
-    publish_keyset,
-    renew_release,
-    successors_due,
-)
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.keys import (
-    Publication,
-    PublishedCard,
-    Role,
-    card_digest,
-    keyset_due,
-    lifecycle,
-    note_keyset,
-)
-from cardsign.statements import (
-    TYP_KEYSET,
-    KeysetStatement,
-    ReleaseStatement,
-    RootKey,
-    read_keyset,
-    sign_statement,
-)
+from cardsign.issuer.keyset import KeysetChanges, draft_keyset, publish_keyset
+from cardsign.issuer.release import ReleaseChanges, renew_release
+from cardsign.issuer.rotation import make_successor, successors_due
+from cardsign.issuer.tasks import Work
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.drafts import card_digest, keyset_due
+from cardsign.keys.history import note_keyset
+from cardsign.keys.model import Publication, PublishedCard, Role
+from cardsign.statements.envelope import TYP_KEYSET
+from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
+from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.signing import sign_statement
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
 from tests.simulation.peers import MemoryStore

@@ -9,14 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
-from cardsign.keys import (
-    PUBLISHED,
-    KeyRecord,
-    StoreState,
-    TimelineSettings,
-    Waiting,
-    card_digest,
-)
+from cardsign.keys.drafts import card_digest
+from cardsign.keys.lifecycle import TimelineSettings, Waiting
+from cardsign.keys.model import PUBLISHED, KeyRecord, StoreState
 from tests.simulation.issuer import URL, Issuer
 
 _ALWAYS = Waiting("keystore.too_early", "nothing", datetime.min.replace(tzinfo=UTC))

@@ -14,28 +14,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-from cardsign.card import Card, canonicalize
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
 from cardsign.errors import SignatureRefused
-from cardsign.jose import JwkSet, PrivateKey, PublicKey
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
-from cardsign.keys import AuditEvent, KeyRecord, StoreState, lifecycle
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys import lifecycle
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.keys.stores.base import KeyStore, Number, StatementKind
-from cardsign.statements import KeysetId, RootAnchor
-from cardsign.trust import (
-    NO_STATEMENTS,
-    CardUrl,
-    FetchResult,
-    IssuerState,
-    KeysetAnchor,
-    Limits,
-    Policy,
-    SuppliedStatements,
-    TransientStates,
-    TrustedIssuer,
-    refresh_issuer,
-)
+from cardsign.statements.keyset import KeysetId, RootAnchor
+from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.refresh import FetchResult, refresh_issuer
+from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
-from cardsign.verify import Report, VerdictCache, reach_verdict
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import VerdictCache, reach_verdict
 
 
 class Site:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from cardsign.statements import KeysetId, RootAnchor, read_keyset, read_release
-from cardsign.trust import raise_floor
+from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import raise_floor
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify import Report, VerdictCache
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import VerdictCache
 from tests.simulation.clockwork import CARD, HOME, Clockwork, at
 from tests.simulation.peers import Copies, KeysetPeer
 

@@ -8,21 +8,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from cardsign.card import canonicalize
+from cardsign.card.canonical import canonicalize
 from cardsign.errors import FileFault
 from cardsign.reasons import Reason
-from cardsign.statements import KeysetId
-from cardsign.trust import (
-    Anchor,
-    IssuerState,
-    IssuerTrust,
-    KeysetAnchor,
-    Limits,
-    RollbackFloor,
-    SuppliedStatements,
-    TrustedIssuer,
-    resolve_issuer,
-)
+from cardsign.statements.keyset import KeysetId
+from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, RollbackFloor, TrustedIssuer
+from cardsign.trust.resolve import IssuerTrust, resolve_issuer
+from cardsign.trust.state import IssuerState
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, URL, Members
 from tests.support import PORTABLE

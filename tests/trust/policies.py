@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cardsign.jose import PrivateKey
+from cardsign.jose.keys import PrivateKey
 
 DIGEST = "0" * 64
 

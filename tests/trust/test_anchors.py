@@ -7,16 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.statements import KeysetId, RootAnchor
-from cardsign.trust import (
-    Anchor,
-    IssuerState,
-    JwksAnchor,
-    KeysAnchor,
-    KeysetAnchor,
-    TrustedIssuer,
-)
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import KeysetId, RootAnchor
+from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TrustedIssuer
+from cardsign.trust.state import IssuerState
 from tests.jose.statement_making import key
 
 DIGEST = "0" * 64

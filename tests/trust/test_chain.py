@@ -11,28 +11,22 @@ from hypothesis import strategies as st
 
 from cardsign.card.strictjson import Scanner
 from cardsign.errors import FileFault
-from cardsign.jose import PublicKey
-from cardsign.statements import (
-    MAX_STATEMENT_BYTES,
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
     RootAnchor,
-    StatementRefused,
     check_first,
     check_recovery,
     check_successor,
     read_keyset,
-    read_release,
 )
-from cardsign.trust import (
-    MAX_CHAIN_BYTES,
-    ReleaseFloor,
-    RollbackFloor,
-    Walk,
-    choose_release,
-    keyset_choice,
-    receive,
-)
+from cardsign.statements.release import read_release
+from cardsign.trust import keyset_choice
+from cardsign.trust.keyset_choice import Walk, choose_release, receive
+from cardsign.trust.policy import ReleaseFloor, RollbackFloor
+from cardsign.trust.supplied import MAX_CHAIN_BYTES
 from tests.jose.statement_making import (
     DAY,
     NOW,

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FileFault, StateFault
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements import KeysetId, RootAnchor, read_keyset, read_release
-from cardsign.trust import (
+from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import (
     Anchor,
-    IssuerState,
-    IssuerTrust,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
@@ -25,6 +24,8 @@ from cardsign.trust import (
     ReleaseFloor,
     RollbackFloor,
 )
+from cardsign.trust.resolve import IssuerTrust
+from cardsign.trust.state import IssuerState
 from tests.jose.statement_making import DAY, NOW, T0, entry, key, thumbprint
 from tests.trust.establishing import (
     ORIGIN,

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import MAX_CARD_BYTES, MAX_SIGNATURES
+from cardsign.card.document import MAX_SIGNATURES
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
-from cardsign.jose import JwkSet
-from cardsign.trust import (
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import (
     MAX_SKEW,
     AtOrigin,
     CardUrl,

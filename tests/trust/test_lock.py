@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StateFault, UsageFault
-from cardsign.statements import KeysetId
-from cardsign.trust import (
-    ReleaseFloor,
-    RollbackFloor,
-    editing,
-    lock_of,
-    raise_floor,
-    raise_floors,
-    read_lock,
-    remove_floor,
-)
+from cardsign.statements.keyset import KeysetId
+from cardsign.trust.disk import editing, lock_of, raise_floors, read_lock, remove_floor
+from cardsign.trust.policy import ReleaseFloor, RollbackFloor, raise_floor
 
 D0, D1 = "0" * 64, "1" * 64
 

@@ -8,10 +8,11 @@ from unittest import mock
 
 import pytest
 
-from cardsign.card import FULL_PROFILES
+from cardsign.card.canonical import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import (
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.policy import (
     ACCEPTED,
     AtOrigin,
     CardUrl,

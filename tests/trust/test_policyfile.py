@@ -15,23 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import FileFault, UsageFault
-from cardsign.jose import ALGORITHMS, PrivateKey, VerifyAlg
-from cardsign.statements import KeysetId, RootAnchor
-from cardsign.trust import (
+from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.keyset import KeysetId, RootAnchor
+from cardsign.trust.disk import read_policy
+from cardsign.trust.policy import (
     ACCEPTED,
     Accept,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    Lines,
     Policy,
     TrustedIssuer,
-    parse_policy,
-    read_policy,
 )
+from cardsign.trust.policyfile import parse_policy
+from cardsign.trust.policytext import Lines
 from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")

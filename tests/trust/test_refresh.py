@@ -12,32 +12,15 @@ import pytest
 
 from cardsign.card.serialize import jcs
 from cardsign.errors import FetchFailed
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    KeysetId,
-    KeysetStatement,
-    ReleaseStatement,
-    RootAnchor,
-    StatementRefused,
-    read_keyset,
-    read_release,
-    sign_statement,
-)
-from cardsign.trust import (
-    MAX_CHAIN_BYTES,
-    MAX_STEPS,
-    REFRESH_INTERVAL,
-    FetchResult,
-    IssuerState,
-    KeysetAnchor,
-    Limits,
-    Refreshed,
-    TransientStates,
-    TrustedIssuer,
-    refresh_issuer,
-    resolve_issuer,
-)
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefused
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.signing import sign_statement
+from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
+from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, Refreshed, refresh_issuer
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
     NOW,

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from cardsign.statements import read_keyset, read_release
-from cardsign.trust import Chosen, RollbackFloor, choose_release
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.keyset_choice import Chosen, choose_release
+from cardsign.trust.policy import RollbackFloor
 from tests.jose.statement_making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release

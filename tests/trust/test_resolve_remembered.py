@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.statements import KeysetId
-from cardsign.trust import (
-    KEYSET_NOTICE,
-    IssuerState,
-    KeysAnchor,
-    KeysetAnchor,
-    Limits,
-    TrustedIssuer,
-    resolve_remembered,
-)
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import KeysetId
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Limits, TrustedIssuer
+from cardsign.trust.resolve import KEYSET_NOTICE, resolve_remembered
+from cardsign.trust.state import IssuerState
 from cardsign.urls import parse_place
 from tests.jose.statement_making import DAY, NOW, T0, signed_keyset, signed_release
 from tests.trust.establishing import codes

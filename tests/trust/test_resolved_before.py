@@ -11,19 +11,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.statements import read_keyset, read_release
-from cardsign.trust import (
-    IssuerState,
-    IssuerTrust,
-    KeysAnchor,
-    Limits,
-    Policy,
-    SuppliedStatements,
-    TrustedIssuer,
-    resolve_issuer,
-)
-from cardsign.trust.resolve import _RESOLVED
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import KeysAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.resolve import _RESOLVED, IssuerTrust, resolve_issuer
+from cardsign.trust.state import IssuerState
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import may_stand_at, parse_place, parse_url
 from tests.jose.statement_making import DAY, NOW, T0, entry, key
 from tests.trust.establishing import anchored, enrolled

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet
+from cardsign.jose.jwks import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements import IssuerKey, read_keyset, read_release
-from cardsign.trust import (
-    IssuerTrust,
-    KeysAnchor,
-    Limits,
-    Weight,
-    end_of,
-)
+from cardsign.statements.keyset import IssuerKey, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import KeysAnchor, Limits
+from cardsign.trust.resolve import IssuerTrust, Weight, end_of
 from tests.jose.statement_making import DAY, NOW, T0, key, thumbprint
 from tests.trust.establishing import enrolled
 from tests.trust.histories import after, keyset, release

@@ -18,23 +18,21 @@ import pytest
 
 from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import locked
-from cardsign.jose import JwkSet, PrivateKey, SkippedKey
-from cardsign.statements import KeysetId, KeysetStatement, RootAnchor
-from cardsign.trust import (
-    MAX_PASSED,
-    DirectoryStates,
-    IssuerState,
+from cardsign.jose.jwks import JwkSet, SkippedKey
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor
+from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     RollbackFloor,
-    SuppliedStatements,
     TrustedIssuer,
-    resolve_issuer,
-    rollback_floor,
 )
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.state import MAX_PASSED, DirectoryStates, IssuerState, rollback_floor
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, T0, signed_keyset, signed_release
 
@@ -557,7 +555,7 @@ def test_a_failed_write_changes_nothing(
 RACER = """
 import sys
 from pathlib import Path
-from cardsign.statements import KeysetId
+from cardsign.statements.keyset import KeysetId
 from cardsign.trust import DirectoryStates, JwksAnchor, TrustedIssuer
 from dataclasses import replace
 

@@ -8,17 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cardsign.errors import StateFault
-from cardsign.statements import read_keyset, read_release
-from cardsign.trust import (
-    MAX_CARDS,
-    NO_STATES,
-    IssuerState,
-    JwksAnchor,
-    Policy,
-    ReleaseFloor,
-    RollbackFloor,
-    TransientStates,
-)
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import MAX_CARDS, JwksAnchor, Policy, ReleaseFloor, RollbackFloor
+from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import T0
 from tests.trust.establishing import enrolled, pin_of

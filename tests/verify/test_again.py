@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cardsign.reasons import Reason
-from cardsign.verify import Answers, Report, Verdict, ask_again
+from cardsign.verify.report import Answers, Report, Verdict, ask_again
 
 CASES: dict[str, tuple[Verdict, str, bool]] = {
     "a new card before an old release": ("untrusted", "card.digest_unlisted", True),

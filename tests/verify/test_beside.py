@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from cardsign.trust import NO_STATES, AtOrigin, CardUrl, Issuer, PublicSubject, SuppliedStatements
-from cardsign.verify import Report, examine_extended
+from cardsign.trust.policy import AtOrigin, CardUrl, Issuer, PublicSubject
+from cardsign.trust.state import NO_STATES
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import examine_extended
 from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
 from tests.support import PORTABLE, codes, dump
 from tests.trust.establishing import ORIGIN

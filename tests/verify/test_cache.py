@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import (
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
     Extended,
@@ -22,9 +23,10 @@ from cardsign.trust import (
     KeysAnchor,
     Limits,
     Policy,
-    SuppliedStatements,
 )
-from cardsign.verify import Matter, Report, VerdictCache, reach_verdict
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import Matter, VerdictCache, reach_verdict
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
 from tests.support import NOW, PORTABLE, codes, dump, signed
 from tests.trust.establishing import ORIGIN

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cardsign import verify_card
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
 from cardsign.reasons import Reason
-from cardsign.trust import (
-    NO_STATES,
+from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
     Extended,
@@ -22,11 +22,13 @@ from cardsign.trust import (
     Limits,
     Policy,
     RollbackFloor,
-    SuppliedStatements,
     TrustedIssuer,
 )
+from cardsign.trust.state import NO_STATES
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify import NoVerdict, StatementUsed, reach_verdict
+from cardsign.verify.report import NoVerdict, StatementUsed
+from cardsign.verify.verdict import reach_verdict
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     NOW,

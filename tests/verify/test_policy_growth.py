@@ -12,21 +12,14 @@ from types import FrameType
 
 import pytest
 
-from cardsign.statements import KeysetId
+from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust import (
-    NO_STATEMENTS,
-    Issuer,
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    SuppliedStatements,
-    TransientStates,
-    TrustedIssuer,
-)
+from cardsign.trust.policy import Issuer, KeysAnchor, KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.state import TransientStates
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify import reach_verdict
+from cardsign.verify.verdict import reach_verdict
 from tests.jose.statement_making import DAY, NOW, T0
 
 ORIGIN = "https://tides.example"

@@ -14,10 +14,11 @@ from spoilt_cards import EXAMPLES, spoilt_card
 
 import cardsign
 from cardsign.errors import CardsignError
-from cardsign.jose import PrivateKey, PublicKey
-from cardsign.sign import SigningOptions, sign_document
-from cardsign.trust import Holder
-from cardsign.verify import Report, VerdictCache, reach_verdict
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.trust.policy import Holder
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import VerdictCache, reach_verdict
 from tests.support import NOW, WITH_DEFAULTS, dump, signed, trusting
 
 KEYS = PrivateKey.generate("ES256", kid="old"), PrivateKey.generate("ES256", kid="new")

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import ExtendedMarker, with_marker
-from cardsign.jose import JwkSet
-from cardsign.trust import (
-    NO_STATES,
-    AtOrigin,
-    CardUrl,
-    Expectation,
-    Extended,
-    Issuer,
-    TransientStates,
-)
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended, Issuer
+from cardsign.trust.state import NO_STATES, TransientStates
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import PORTABLE, codes, dump, without
 from tests.trust.establishing import ORIGIN, blank, listed

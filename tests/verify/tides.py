@@ -6,17 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from cardsign.trust import (
-    Anchor,
-    CardUrl,
-    Expectation,
-    IssuerStates,
-    Limits,
-    Policy,
-    SuppliedStatements,
-    TransientStates,
-)
-from cardsign.verify import Report, reach_verdict
+from cardsign.trust.policy import Anchor, CardUrl, Expectation, Limits, Policy
+from cardsign.trust.state import IssuerStates, TransientStates
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import reach_verdict
 from tests.jose.statement_making import NOW, URL, key
 from tests.support import PORTABLE, by_another_sdk, dump
 from tests.trust.establishing import anchored, enrolled, listed
