@@ -246,7 +246,6 @@ def explain_card(
     data: bytes,
     *,
     jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-    against: bytes | None = None,
 ) -> Explanation:
     """Say what the signatures of a card cover, and why one does not fit. No verdict is given.
 
@@ -254,8 +253,6 @@ def explain_card(
         data: The card as received.
         jwks: The keys that may have signed it, in the forms of :func:`verify_card`. Without
             them nothing can be said of which payload a signature fits.
-        against: What the signatures are said to have been made over: the card as its issuer
-            signed it, or the payload itself.
 
     Raises:
         KeyRefused: `jwks` is no sound JWK Set.
@@ -264,7 +261,7 @@ def explain_card(
     from cardsign.explain.explanation import explain_card as explain
 
     _check_data("explain_card(Path('card.json').read_bytes(), jwks=...)", data)
-    return explain(data, jwks=None if jwks is None else JwkSet.read(jwks), against=against)
+    return explain(data, jwks=None if jwks is None else JwkSet.read(jwks))
 
 
 def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Finding, ...]:

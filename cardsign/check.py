@@ -57,7 +57,7 @@ RULES: Final[dict[str, Rule]] = {one.id: one for one in (
          "Sign it: `cardsign sign CARD`.", "A2A 1.0 8.4"),
     Rule("check.invalid", "error", "A signature does not fit the card.",
          "Either the card was changed after it was signed, or somebody else signed it.",
-         "Sign it again. `cardsign explain CARD --jwks FILE` says what it was made over.",
+         "Sign it again. `cardsign explain CARD --jwks FILE` says if only the spelling differs.",
          "RFC 7515 5.2"),
     Rule("check.partly", "warning", "No signature covers all of the card.",
          "What is not covered can be changed unseen.",

@@ -19,13 +19,11 @@ from cardsign.cli.verifier import TrustOptions, trust_options
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
-    Edit,
     Explanation,
     HeldAt,
     Parting,
     ProfilePayload,
     SignatureExplanation,
-    Signed,
     describe_card,
 )
 from cardsign.files import read_bytes
@@ -35,7 +33,6 @@ from cardsign.trust.supplied import NO_STATEMENTS
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
-_MAX_CHANGES: Final = 20
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 
 
@@ -46,32 +43,18 @@ _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
     "--issuer NAME", "Use the keys of this issuer of your policy, as far as they are known here."
 )
 @trust_options
-@option(
-    "--against FILE", "What the issuer says it signed: its own copy of the card, or the payload."
-)
-def explain(
-    card: str,
-    jwks: str | None,
-    issuer: str | None,
-    trust: TrustOptions,
-    against: str | None,
-) -> int:
+def explain(card: str, jwks: str | None, issuer: str | None, trust: TrustOptions) -> int:
     """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
 
-    It shows at which members the profiles differ. For a signature that fits nothing it looks for
-    what was signed: in the file of --against, or else by a short search. The search tries one
-    member more or less, a default, or JSON that is not canonical. What SDKs would say is
+    It shows at which members the profiles differ. A signature that fits nothing is tried on the
+    card as Python's json, Go's encoding/json and others write it. What SDKs would say is
     predicted; none is run. It gives no verdict: for that, use verify.
 
     Exit status 0: nothing is wrong. 1: the card cannot be read, a signature is malformed, or a
     signature by a key of --jwks fits nothing.
     """
-    if card == against == STDIO:
-        raise UsageFault("usage.conflict", "CARD and --against cannot both be standard input")
     if jwks is not None and issuer is not None:
         raise UsageFault("usage.conflict", "--jwks and --issuer both name the keys")
-    if against is not None and jwks is None and issuer is None:
-        raise UsageFault("usage.conflict", "--against needs the keys of --jwks or --issuer")
     untrusted_bytes = read_input(card)
     keys = None
     if jwks is not None:
@@ -79,10 +62,9 @@ def explain(
             keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
     if issuer is not None:
         keys = _keys_of(issuer, trust)
-    signed = None if against is None else read_input(against)
-    explanation = explain_card(untrusted_bytes, jwks=keys, against=signed)
+    explanation = explain_card(untrusted_bytes, jwks=keys)
     if not printed(explanation.to_json()):
-        click.echo("\n".join(_lines(card, explanation, against)))
+        click.echo("\n".join(_lines(card, explanation)))
     return explanation.exit_status
 
 
@@ -108,7 +90,7 @@ def _keys_of(name: str, options: TrustOptions) -> JwkSet:
     return JwkSet.of([key.public for key in resolved.keys])
 
 
-def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator[str]:
+def _lines(name: str, explanation: Explanation) -> Iterator[str]:
     yield from _summary(safe(name), explanation)
     for one in explanation.predictions:
         yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
@@ -125,7 +107,7 @@ def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator
         yield "  verify goes no further; what follows is how more lenient readers see the card"
     hinted: set[str] = set()
     for signature in explanation.signatures:
-        yield from _signature(signature, against, hinted)
+        yield from _signature(signature, hinted)
     if explanation.signatures_left_out:
         yield f"  and {explanation.signatures_left_out} more signatures, not looked at"
     if explanation.profiles:
@@ -203,28 +185,22 @@ def _place(pointer: str, place: HeldAt | None) -> str:
     return f"{where}as {safe(place.value)} in"
 
 
-def _signature(
-    signature: SignatureExplanation, against: str | None, hinted: set[str]
-) -> Iterator[str]:
+def _signature(signature: SignatureExplanation, hinted: set[str]) -> Iterator[str]:
     """One signature; `hinted` holds the codes that have been said what to do about."""
     yield f"  signature {signature.index}: {_header(signature)}"
     if signature.profiles:
         yield f"    fits {', '.join(signature.profiles)}"
     for reason in signature.reasons:
         yield f"    {reason.code}: {safe(reason.message, limit=300)}"
-        # What to do about a bad signature is to come here; what was signed is said below.
+        # What to do about a bad signature is to come here; more of it is said below.
         if reason.code not in hinted and reason.code != "sig.bad":
             hinted.add(reason.code)
             yield f"        {reason.hint}"
-    if signature.verdict != "invalid":
-        return
-    if against is not None and (signature.signed is None or signature.signed.source == "search"):
-        yield f"    {safe(against)} is not what was signed: no payload of it verifies either"
-    if signature.signed is not None:
-        yield from _signed(signature.signed, signature.tried, against)
-    elif signature.tried:
-        cut = "" if signature.exhausted else ", then the search stopped at its limit"
-        yield f"    what was signed was not found: {signature.tried} payloads tried{cut}"
+    if signature.spelling:
+        yield f"    fits this card in another spelling: {signature.spelling}"
+        yield f"        {signature.advice}"
+    elif signature.spellings_tried:
+        yield f"    fits none of {signature.spellings_tried} known spellings of this card"
 
 
 def _header(signature: SignatureExplanation) -> str:
@@ -239,40 +215,6 @@ def _header(signature: SignatureExplanation) -> str:
     if others:
         parts.append(f"besides {', '.join(others[:_MAX_POINTERS])}")
     return ", ".join(parts)
-
-
-def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
-    if signed.source == "search":
-        changes = []
-        for change in signed.changes:
-            found = f"left out, which is {safe(change.received or '')}"
-            if change.signed is not None:
-                found = f"put in as {safe(change.signed)}"
-            changes.append(f"{safe(change.pointer, limit=120)} {found}")
-        found = " and ".join([*changes, *(f"written with {one}" for one in signed.spelling)])
-        how = found if not changes else f"with {found}"
-        yield f"    repaired: it fits {signed.profile} {how} ({tried} payloads tried)"
-        return
-    what = "" if signed.profile is None else f" under {signed.profile}"
-    yield f"    {safe(against or '')} is what was signed{what}"
-    for spelling in signed.spelling:
-        yield f"      written with {spelling}"
-    if not signed.changes:
-        yield "      its values are the ones received; only the bytes differ"
-    for change in signed.changes[:_MAX_CHANGES]:
-        yield f"      {_change(change)}"
-    more = len(signed.changes[_MAX_CHANGES:]) + signed.changes_left_out
-    if more:
-        yield f"      and {more} more differences"
-
-
-def _change(change: Edit) -> str:
-    pointer = safe(change.pointer, limit=120)
-    if change.signed is None:
-        return f"added    {pointer}  {safe(change.received or '')}"
-    if change.received is None:
-        return f"removed  {pointer}  {safe(change.signed)}"
-    return f"changed  {pointer}  {safe(change.signed)} -> {safe(change.received)}"
 
 
 # What a card says of itself: nothing of it is verified.

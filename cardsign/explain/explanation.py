@@ -1,9 +1,8 @@
 """Explanation: what a card's signatures cover, and why one does not fit. No verdict is given.
 
 :func:`explain_card` says for each signature which profiles it fits, where our own profiles
-part and at which member, and of a signature that fits nothing what it was made over: by a
-true difference from a file, or by a bounded search. What a named SDK would say is predicted
-and labelled so.
+part and at which member, and whether one that fits nothing was made over the card in a known
+spelling that is not canonical. What a named SDK would say is predicted and labelled so.
 
 What is *not* said: that a card is trusted. That takes a subject and a policy
 (:mod:`cardsign.verify`).
@@ -12,11 +11,12 @@ What is *not* said: that a card is trusted. That takes a subject and a policy
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import combinations
-from typing import Final, TypeAlias
+from functools import partial
+from itertools import combinations, zip_longest
+from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
@@ -46,7 +46,6 @@ from cardsign.errors import (
     JsonRefused,
     SignatureRefused,
 )
-from cardsign.explain.repairs import Suspect, compare, differing, search
 from cardsign.explain.report import (
     Explanation,
     HeldAt,
@@ -60,8 +59,9 @@ from cardsign.explain.report import (
     members_around,
     shown,
 )
+from cardsign.explain.spellings import SPELLINGS, find_spellings
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import header_members, read_entry
+from cardsign.jose.jws import decode_part, header_members
 from cardsign.lint.portability import lint_portability
 from cardsign.lint.rules import Finding
 from cardsign.reasons import Reason, hint_for
@@ -77,24 +77,23 @@ MAX_LISTED: Final = 4 * MAX_SIGNATURES
 _USUAL: Final = frozenset({"alg", "kid", "typ", "jku"})  # what A2A 1.0 8.4.2 names
 _HOLDER: Final = "the holder of the keys named"
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+#: What crewAI's signatures are refused for, whatever they fit: typ JWS, and a kid that the
+#: unprotected header repeats.
+_CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
 # Said of what a card leaves open or is; this is about what its signatures are.
 _ABOUT_THE_CARD: Final = ("coverage.", "extended.")
 
 
-def explain_card(
-    untrusted_bytes: bytes, *, jwks: JwkSet | None, against: bytes | None = None
-) -> Explanation:
+def explain_card(untrusted_bytes: bytes, *, jwks: JwkSet | None) -> Explanation:
     """Explain a card and its signatures.
 
     Args:
         untrusted_bytes: The card as received, before any conversion.
         jwks: The keys by which signatures are checked; without them nothing can be said of
             which payload one fits.
-        against: What the signatures are said to have been made over: the card as its issuer
-            signed it, or the payload itself; untrusted as well.
 
     Returns:
-        The explanation. Nothing in the card or in `against` makes this function raise.
+        The explanation. Nothing in the card makes this function raise.
     """
     document, begun = _read(untrusted_bytes)
     if document is None:
@@ -109,7 +108,9 @@ def explain_card(
     entries = elements_of(document.get("signatures"))[:MAX_LISTED]
     signatures = tuple(_signatures(entries, known, made, jwks))
     if jwks is not None and made:
-        signatures = _with_what_was_signed(entries, begun, known, signatures, jwks, against)
+        # Around an ambiguous text there is nothing to search.
+        most = 0 if begun.read_on else MAX_SIGNATURES
+        signatures = _with_spellings(signatures, entries, known, jwks, most=most)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
     partings, partings_left_out = _partings(known, default)
     predictable = jwks is not None and begun.a2a_version is not None and not begun.read_on
@@ -155,6 +156,8 @@ def _profiles(
 # Where the payloads of our default profiles differ, and which member is responsible.
 
 MAX_PARTINGS: Final = 50  # members; a person fixes the first few, and --json is read by tools
+
+_ABSENT: Final = object()
 
 _Tokens: TypeAlias = tuple[str, ...]
 _Pattern: TypeAlias = tuple[int, ...]
@@ -261,10 +264,27 @@ def _made_up(received: Payloads, readings: Sequence[_Reading]) -> Iterator[Sourc
     for pair in combinations(distinct, 2):
         if next(_parted(received.tree, pair), None) is not None:
             continue
-        for source, _, _ in differing(pair[0].payload.value, pair[1].payload.value, Source()):
+        for source in _differing(pair[0].payload.value, pair[1].payload.value, Source()):
             if source.tokens not in seen:
                 seen.add(source.tokens)
                 yield source
+
+
+def _differing(one: Any, other: Any, at: Source) -> Iterator[Source]:
+    """The topmost places at which two values differ; 1 and 1.0 do not, 1 and true do."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        children = [
+            (name, one.get(name, _ABSENT), other.get(name, _ABSENT)) for name in one | other
+        ]
+    elif isinstance(one, list) and isinstance(other, list):
+        pairs = zip_longest(one, other, fillvalue=_ABSENT)
+        children = [(index, *pair) for index, pair in enumerate(pairs)]
+    else:
+        if one != other or isinstance(one, bool) != isinstance(other, bool):
+            yield at
+        return
+    for token, before, after in children:
+        yield from _differing(before, after, Source(at, token))
 
 
 def _findings_about(places: Set[_Tokens], findings: Iterable[Finding]) -> dict[_Tokens, Finding]:
@@ -325,40 +345,46 @@ def _header(untrusted_entry: Json) -> dict[str, Json] | None:
         return None
 
 
-def _with_what_was_signed(
+def _with_spellings(
+    signatures: Sequence[SignatureExplanation],
     entries: Sequence[Json],
-    begun: Explanation,
     known: Payloads,
-    signatures: tuple[SignatureExplanation, ...],
     jwks: JwkSet,
-    against: bytes | None,
+    *,
+    most: int,
 ) -> tuple[SignatureExplanation, ...]:
-    """Say of each signature that fits nothing what it was made over, as far as can be found."""
+    """Say of signatures that fit nothing how the card was written when they were made.
+
+    At most as many entries as `most` are tried.
+    """
     completed = {one.index: one for one in signatures}
-    suspects: dict[int, Suspect] = {}
-    for one in signatures:
-        if one.verdict == "invalid":
-            entry = read_entry(entries[one.index])
-            key = jwks.find(entry.header.kid)
-            assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
-            try:
-                key.check_length(entry.signature)
-                suspects[one.index] = Suspect(entry, key)
-            except SignatureRefused as refusal:  # by its length it could not fit anything
-                reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
-                completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
-    if suspects and against is not None:
-        compare(against, known.members, suspects.values())
-    left = [suspect for suspect in suspects.values() if suspect.signed is None]
-    if left and not begun.read_on:  # around an ambiguous text there is nothing to search
-        search(known, left, is_0_3=begun.a2a_version == "0.3")
-    for index, suspect in suspects.items():
-        completed[index] = replace(
-            completed[index],
-            signed=suspect.signed,
-            tried=suspect.tried,
-            exhausted=suspect.exhausted,
-        )
+    checks: dict[int, Callable[[bytes], None]] = {}
+    for index, signature in enumerate(signatures):
+        is_refused = any(one.code in _CREWAI for one in signature.reasons)
+        entry, header = members_of(entries[index]), signature.header or {}
+        key = jwks.find(str(header.get("kid")))
+        if signature.verdict != "invalid" and not is_refused:
+            continue
+        if key is None or header.get("alg") != key.alg:
+            continue
+        data = decode_part(str(entry["signature"]), "signature")
+        try:
+            key.check_length(data)
+        except SignatureRefused as refusal:  # by its length it could not fit anything
+            reason = Reason.from_error(refusal, f"/signatures/{index}{refusal.path}")
+            reasons = signature.reasons if is_refused else (reason,)
+            completed[index] = replace(signature, reasons=reasons)
+            continue
+        if index < most:
+            checks[index] = partial(key.check, str(entry["protected"]), signature=data)
+    fitting = find_spellings(checks, known.members)
+    for index in checks:
+        if (spelling := fitting.get(index)) is not None:
+            completed[index] = replace(
+                completed[index], spelling=spelling.name, advice=spelling.advice
+            )
+        elif completed[index].verdict == "invalid":
+            completed[index] = replace(completed[index], spellings_tried=len(SPELLINGS))
     return tuple(completed.values())
 
 

@@ -107,41 +107,6 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """One difference between what was signed and what was received.
-
-    Attributes:
-        pointer: JSON pointer into the payload; of an edit of the search, into the card.
-        signed: The value that was signed, as JSON text, shortened; None where there was none.
-        received: The value that was received, likewise.
-    """
-
-    pointer: str
-    signed: str | None
-    received: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """What a signature that does not fit the received card was made over. Checked, not guessed.
-
-    Attributes:
-        source: ``against``: the file given; ``search``: the bounded search.
-        profile: The profile by which the signed payload was made; None for the bytes of the
-            file as they are.
-        spelling: In what the signed bytes are written otherwise than the profile writes them.
-        changes: How the received card differs; empty where only the spelling does.
-        changes_left_out: How many more changes there are.
-    """
-
-    source: Literal["against", "search"]
-    profile: ProfileName | None
-    spelling: tuple[str, ...] = ()
-    changes: tuple[Edit, ...] = ()
-    changes_left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SignatureExplanation:
     """One entry of `signatures`.
 
@@ -152,10 +117,10 @@ class SignatureExplanation:
         profiles: The profiles that verify it, js-instance included; `ProfilePayload.uncovered`
             says what each leaves open.
         reasons: Why, but for coverage.
-        signed: What it was made over, where it fits nothing here and that was found.
-        tried: Payloads that the search checked in vain, or up to the one that fits.
-        exhausted: Whether the search went through all that it knows; false where it was cut
-            off, and where nothing was searched.
+        spelling: The name of the spelling of this card that it was made over, if it fits no
+            payload and that is a known one (:mod:`cardsign.explain.spellings`); or empty.
+        advice: What its signer should change, where there is a spelling.
+        spellings_tried: How many known spellings it fits none of; 0 where none was tried.
     """
 
     index: int
@@ -163,9 +128,9 @@ class SignatureExplanation:
     verdict: SignatureVerdict
     profiles: tuple[ProfileName, ...]
     reasons: tuple[Reason, ...]
-    signed: Signed | None = None
-    tried: int = 0
-    exhausted: bool = False
+    spelling: str = ""
+    advice: str = ""
+    spellings_tried: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -442,7 +442,6 @@ def _card_of_secrets() -> None:
     [
         ("inspect", "card.json"),
         ("explain", "card.json", *JWKS),
-        ("explain", "other.json", *JWKS, "--against", "card.json"),
         ("lint", "card.json"),
         ("diff", "card.json", "other.json"),
         ("verify", "card.json", *JWKS),

@@ -13,13 +13,11 @@ from cardsign.jose.keys import PrivateKey
 from tests.support import dump
 
 
-def explained(
-    card: Mapping[str, Any] | bytes, *keys: PrivateKey, against: bytes | None = None
-) -> Explanation:
+def explained(card: Mapping[str, Any] | bytes, *keys: PrivateKey) -> Explanation:
     """The explanation for somebody who has these keys."""
     document = card if isinstance(card, bytes) else dump(card)
     jwks = JwkSet.of(key.public for key in keys)
-    return explain_card(document, jwks=jwks, against=against)
+    return explain_card(document, jwks=jwks)
 
 
 def over(card: Mapping[str, Any], payload: bytes, key: PrivateKey) -> dict[str, Any]:

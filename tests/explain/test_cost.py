@@ -46,8 +46,8 @@ def test_js_instance_reads_what_is_there(element: object) -> None:
 
 @pytest.mark.parametrize("size", [2048, 32 * 1024])
 @pytest.mark.parametrize("shape", ["many wrong types", "many schemes", "deep nesting"])
-def test_the_search_for_repairs_is_bounded(shape: str, size: int) -> None:
-    """A card that is bad under two signatures costs no more than a few hundred edits of it."""
+def test_the_search_for_a_spelling_is_bounded(shape: str, size: int) -> None:
+    """A card that is bad under two signatures is written out a few times for each."""
     data = card(shape, size, signatures=[entry(), entry()])
     searched = calls(lambda: explain_card(data, jwks=JWKS))
     assert searched - calls(lambda: explain_card(data, jwks=None)) < 2_000_000

@@ -1,0 +1,143 @@
+"""A card that its signer did not write canonically is recognised, and nothing else is.
+
+The bytes that are signed here are written by the standard library or by hand, never by the code
+under test.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from explaining import explained, only, over
+
+from cardsign.card.canonical import canonicalize
+from cardsign.explain.spellings import SPELLINGS
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from tests.support import LAX, OLD, PORTABLE, put
+
+COMPACT = (",", ":")
+
+#: Everything that two writers of JSON may write differently; no member is in its sorted place.
+ODD: dict[str, Any] = put(
+    {**LAX, "description": "Ebbe & Flut / für <alle>"},
+    "/capabilities/extensions",
+    [{"uri": "x", "params": {"\uffff": 1, "\U0001d11e": 1e-7, "a": 2.0}}],
+)
+SORTED = json.dumps(ODD, sort_keys=True, separators=COMPACT, ensure_ascii=False)
+SORTED = SORTED.replace("1e-07", "1e-7").replace("2.0", "2", 1)
+
+#: A card of A2A 0.3, and how Python's models name its members; keys of maps are no names.
+CREW = OLD | {
+    "capabilities": {"pushNotifications": False, "extensions": [{"params": {"innerName": 1}}]},
+    "securitySchemes": {"harbourKey": {"type": "apiKey", "in": "header", "name": "X-Key"}},
+    "security": [{"harbourKey": []}],
+}
+SNAKE = {
+    "protocolVersion": "protocol_version",
+    "preferredTransport": "preferred_transport",
+    "additionalInterfaces": "additional_interfaces",
+    "pushNotifications": "push_notifications",
+    "supportsAuthenticatedExtendedCard": "supports_authenticated_extended_card",
+    "securitySchemes": "security_schemes",
+    "defaultInputModes": "default_input_modes",
+    "defaultOutputModes": "default_output_modes",
+    "in": "in_",
+}
+
+
+def snake(text: str) -> str:
+    """A text in which members have their names in Python."""
+    for name, snake_name in SNAKE.items():
+        text = text.replace(f'"{name}": ', f'"{snake_name}": ')
+    return json.dumps(json.loads(text), sort_keys=True, separators=COMPACT)
+
+
+#: The card, what was signed of it, and the name of the spelling.
+SPELT: dict[str, tuple[dict[str, Any], str, str]] = {
+    "json.dumps": (ODD, json.dumps(ODD), "Python's json.dumps"),
+    "json.dumps, compact": (ODD, json.dumps(ODD, separators=COMPACT), "Python's json.dumps"),
+    "json.dumps, sorted": (ODD, json.dumps(ODD, sort_keys=True), "Python's json.dumps"),
+    "json.dumps, sorted and compact": (
+        ODD,
+        json.dumps(ODD, sort_keys=True, separators=COMPACT),
+        "Python's json.dumps",
+    ),
+    "Go": (
+        ODD,
+        SORTED.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        "Go's encoding/json",
+    ),
+    "code points": (ODD, SORTED, "members sorted by code points"),
+    "a newline": (
+        ODD,
+        canonicalize(ODD, "served-as-is").data.decode() + "\n",
+        "a trailing newline",
+    ),
+    "crewAI": (CREW, snake(json.dumps(CREW)), "crewAI's snake_case members"),
+}
+
+
+@pytest.mark.parametrize(("card", "text", "name"), SPELT.values(), ids=SPELT)
+def test_a_known_spelling_is_named(
+    card: dict[str, Any], text: str, name: str, alice: PrivateKey
+) -> None:
+    """With what its signer should change; the signature fits nothing all the same."""
+    signature = only(explained(over(card, text.encode(), alice), alice))
+    assert (signature.verdict, signature.profiles) == ("invalid", ())
+    assert signature.spelling == name
+    assert signature.advice in {one.advice for one in SPELLINGS}
+    assert signature.spellings_tried == 0
+
+
+@pytest.mark.parametrize(("card", "text", "_name"), SPELT.values(), ids=SPELT)
+def test_a_card_that_was_changed_since_fits_none(
+    card: dict[str, Any], text: str, _name: str, alice: PrivateKey
+) -> None:
+    """The twin, of the same signer: one value is another one."""
+    signed = over(card, text.encode(), alice)
+    signature = only(explained({**signed, "version": "9"}, alice))
+    assert (signature.verdict, signature.spelling, signature.advice) == ("invalid", "", "")
+    assert signature.spellings_tried == len(SPELLINGS) == 5
+
+
+def test_every_spelling_has_a_case() -> None:
+    """One that is added needs a signature made that way."""
+    assert {name for _, _, name in SPELT.values()} == {one.name for one in SPELLINGS}
+
+
+@pytest.mark.parametrize("name", ["crewAI", "json.dumps, sorted and compact"])
+@pytest.mark.parametrize("typ", ["JWS", "JOSE"])
+def test_a_signature_that_is_refused_for_its_header_is_searched_for(
+    name: str, typ: str, alice: PrivateKey
+) -> None:
+    """CrewAI writes typ JWS and the kid twice. It stays refused; its changed twin fits nothing."""
+    card, text, spelling = SPELT[name]
+    entry = {**sign_payload(text.encode(), alice, typ=typ), "header": {"kid": "alice"}}
+    signature = only(explained({**card, "signatures": [entry]}, alice))
+    code = "sig.typ_forbidden" if typ == "JWS" else "sig.header_overlap"
+    assert (signature.verdict, signature.reasons[0].code) == ("refused", code)
+    assert signature.spelling == spelling
+    changed = only(explained({**card, "version": "9", "signatures": [entry]}, alice))
+    assert (changed.verdict, changed.spelling, changed.spellings_tried) == ("refused", "", 0)
+
+
+def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Nor is one by a key that nobody named."""
+    good = only(
+        explained(over(PORTABLE, canonicalize(PORTABLE, "served-as-is").data, alice), alice)
+    )
+    assert (good.verdict, good.spelling, good.spellings_tried) == ("valid", "", 0)
+    foreign = only(explained(over(ODD, json.dumps(ODD).encode(), bob), alice))
+    assert (foreign.verdict, foreign.spelling, foreign.spellings_tried) == ("unknown-key", "", 0)
+
+
+def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) -> None:
+    """No payload could fix a signature in DER; its length is named instead."""
+    card = over(LAX, b"x", alice)
+    card["signatures"][0]["signature"] += "AAAA"
+    signature = only(explained(card, alice))
+    assert (signature.spelling, signature.spellings_tried) == ("", 0)
+    assert "67 bytes, expected 64" in signature.reasons[0].message
