@@ -115,7 +115,7 @@ def verify_card(
         CardRefused: `url` is no URL that is accepted.
         UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
-        TypeError, ValueError: The call is wrong; the message shows a right one.
+        TypeError, ValueError: `data` is not bytes, whose card it is is unclear, or `now` has no zone.
     """
     policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
     _check_data(_BY_KEYS, data)
@@ -161,7 +161,7 @@ def discover(
         CardRefused: `url` is no URL that is accepted.
         UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
-        TypeError, ValueError: The call is wrong; the message shows a right one.
+        ValueError: `now` has no zone.
     """
     # The HTTP client is loaded here alone: a card in hand is verified without it.
     from cardsign.net.discovery import Discoverer
@@ -232,7 +232,7 @@ def sign_card(
         KeyRefused: Two signers' keys cannot be told apart.
         SigningRefused: There is no key, or a verifier would refuse the result.
         LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
-        TypeError: The call is wrong; the message shows a right one.
+        TypeError: `card` is not bytes, or a key store has no passphrase.
     """
     from cardsign.sign.signing import SigningOptions, sign_document
 
@@ -256,7 +256,7 @@ def explain_card(
 
     Raises:
         KeyRefused: `jwks` is no sound JWK Set.
-        TypeError: The call is wrong; the message shows a right one.
+        TypeError: `data` is not bytes.
     """
     from cardsign.explain.explanation import explain_card as explain
 
@@ -276,7 +276,7 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
 
     Raises:
         UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.
-        TypeError: The call is wrong; the message shows a right one.
+        TypeError: `data` is not bytes.
     """
     from cardsign.lint import cards, rules
 
