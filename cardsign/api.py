@@ -115,7 +115,8 @@ def verify_card(
         CardRefused: `url` is no URL that is accepted.
         UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
-        TypeError, ValueError: `data` is not bytes, whose card it is is unclear, or `now` has no zone.
+        TypeError: `data` is not bytes, or nothing says whose card it is.
+        ValueError: `now` has no zone.
     """
     policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
     _check_data(_BY_KEYS, data)
