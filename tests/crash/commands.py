@@ -372,6 +372,8 @@ def _cure(store: DirectoryStore, *, is_done: bool) -> None:
     foreseen = {"doctor.due", "doctor.no_standby", "doctor.cards_unsigned"}
     # A recovery that was cut off has made a root that no published keyset lists.
     foreseen |= {"doctor.keyset_due", "doctor.release_due", "doctor.root_unlisted"}
+    if any(key.revoked_because == "compromised" for key in store.state.keys):
+        foreseen.add("doctor.may_be_stolen")  # each key lay beside it, and a person has to say
     if not is_done and any(key.state == "revoked" for key in store.state.keys):
         foreseen.add("doctor.no_active_key")
     assert {finding.code for finding in left} <= {*foreseen, "doctor.audit_aborted"}
