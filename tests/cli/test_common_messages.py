@@ -430,6 +430,7 @@ def _card_of_secrets() -> None:
         "iconUrl": SECRET_URL,
         "provider": {"organization": SECRET_URL, "url": SECRET_URL},
         "securitySchemes": {"oidc": scheme, "oauth": {"oauth2SecurityScheme": {"flows": flows}}},
+        "securityRequirements": [{"schemes": {"oidc": {}}}],
     }
     Path("card.json").write_bytes(dump(signed(card, key("card"))))
     other = {**card, "documentationUrl": f"{SECRET_URL}/2", "description": "See " + SECRET_URL}

@@ -252,7 +252,11 @@ def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey
         for number in range(100)
     }
     name = 'Tides\n{"event":"forged"}\u2028\u001b[31m' + "x" * 9999
-    publish_cards(tmp_path / "pub", key, {**PUBLIC, "name": name, "securitySchemes": schemes})
+    publish_cards(
+        tmp_path / "pub",
+        key,
+        {**PUBLIC, "name": name, "securitySchemes": schemes, "securityRequirements": []},
+    )
     watched = Watched(tmp_path / "pub")
 
     assert watched.lines[0].isascii()

@@ -494,7 +494,12 @@ def test_metadata_of_a_path_with_escapes_is_found(tmp_path: Path, key: PrivateKe
     url = "https://login.example/.well-known/openid-configuration"
     schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
     one = {**card("x")["supportedInterfaces"][0], "url": "https://x.example/high%20tide"}
-    whole = {**card("tides"), "securitySchemes": schemes, "supportedInterfaces": [one]}
+    whole = {
+        **card("tides"),
+        "securitySchemes": schemes,
+        "securityRequirements": [],
+        "supportedInterfaces": [one],
+    }
     publish_cards(tmp_path / "pub", key, whole)
     served = Served(tmp_path / "pub", ServerSettings())
     path = "/.well-known/oauth-protected-resource/high%20tide"
@@ -509,7 +514,11 @@ def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKe
         "sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}},
         "oauth": {"oauth2SecurityScheme": {"flows": flows}},
     }
-    publish_cards(tmp_path / "pub", key, {**card("tides"), "securitySchemes": schemes})
+    publish_cards(
+        tmp_path / "pub",
+        key,
+        {**card("tides"), "securitySchemes": schemes, "securityRequirements": []},
+    )
     path = "/.well-known/oauth-protected-resource/tides/a2a"
     served = Served(tmp_path / "pub", ServerSettings())
     assert served.client.get(path).json == {

@@ -532,6 +532,7 @@ def test_a_blueprint_answers_every_spelling_and_the_metadata(
         **PUBLIC,
         "supportedInterfaces": [{**older, "protocolVersion": "0.3"}],
         "securitySchemes": schemes,
+        "securityRequirements": [],
     }
     generation = publish_cards(tmp_path / "old", key, card, "staff")
     app = Flask("agent")

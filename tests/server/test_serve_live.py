@@ -53,7 +53,12 @@ def test_a_newer_card_brings_its_own_paths_and_challenges(site: Site, key: Priva
     """They are the generation's, not the server's."""
     interface = {"url": "https://x.example/new", "protocolBinding": "JSONRPC"}
     schemes = {"quay": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
-    card = {**PUBLIC, "supportedInterfaces": [interface], "securitySchemes": schemes}
+    card = {
+        **PUBLIC,
+        "supportedInterfaces": [interface],
+        "securitySchemes": schemes,
+        "securityRequirements": [],
+    }
     publish_cards(site.directory, key, card, "staff")
     site.wait()
 

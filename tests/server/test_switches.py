@@ -40,7 +40,11 @@ def publication(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("switches") / "public"
     url = "https://login.example/.well-known/openid-configuration"
     schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
-    card = dump(signed_card({**PORTABLE, "securitySchemes": schemes}, key("card")))
+    card = dump(
+        signed_card(
+            {**PORTABLE, "securitySchemes": schemes, "securityRequirements": []}, key("card")
+        )
+    )
     release = released(ONE, None, ReleasePlan(((URL, card_digest(card)),)))
     publish_generation(
         card,
