@@ -166,12 +166,12 @@ def _check_report(report: Report, data: bytes) -> None:
 
 def _is_signed(payload: Any, data: bytes) -> bool:
     """Whether some entry verifies over this payload, without asking cardsign's own verifier."""
-    encoded = base64url.encode(jcs(payload))
+    signed = jcs(payload)
     for entry in json.loads(data)["signatures"]:
         for one in _BY_RIGHT.keys:
             try:
                 signature = base64url.decode(entry["signature"])
-                one.check(f"{entry['protected']}.{encoded}".encode(), signature)
+                one.check(entry["protected"], signed, signature)
             except (SignatureRefused, ValueError, TypeError, KeyError, AttributeError):
                 continue  # this entry is not the one
             return True
