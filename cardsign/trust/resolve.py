@@ -35,6 +35,7 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
+    RollbackFloor,
     TrustedIssuer,
 )
 from cardsign.trust.state import IssuerState, pin_of, rollback_floor
@@ -196,7 +197,9 @@ def resolve_issuer(
             "state.other_anchor",
             f"{issuer.name!r} is remembered under another policy, anchor or origins",
         )
-    about = (issuer, state, reserved, limits, supplied)
+    # Floor and notes by themselves: equal issuers may have two floors, and equal states two notes.
+    notes = () if state is None else state.notes
+    about = (issuer, issuer.floor, state, notes, reserved, limits, supplied)
     if not historic and (before := _resolved_before(about, now)) is not None:
         return before
     resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
@@ -213,7 +216,13 @@ def resolve_issuer(
 
 
 _About: TypeAlias = tuple[
-    TrustedIssuer, IssuerState | None, tuple[Place, ...], Limits, SuppliedStatements
+    TrustedIssuer,
+    RollbackFloor | None,
+    IssuerState | None,
+    tuple[Reason, ...],
+    tuple[Place, ...],
+    Limits,
+    SuppliedStatements,
 ]
 #: Reasons that another time takes away or words anew.
 _TIMED: Final = frozenset(

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.keyset import read_keyset
+from cardsign.reasons import Reason
+from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.policy import KeysAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Limits, Policy, RollbackFloor, TrustedIssuer
 from cardsign.trust.resolve import _RESOLVED, IssuerTrust, resolve_issuer
 from cardsign.trust.state import IssuerState
 from cardsign.trust.supplied import SuppliedStatements
@@ -164,6 +165,21 @@ def test_other_statements_policies_and_states_are_resolved_anew(
     assert (before.blocks, [one.code for one in strict.blocks]) == ((), ["statement.expired"])
 
     assert resolved(issuer, None, NOW, NEWEST).blocks
+
+
+def test_a_lock_that_was_raised_is_heeded(issuer: TrustedIssuer, state: IssuerState) -> None:
+    """Issuers are equal whatever their floors, and a state that is read again may have notes."""
+    assert resolved(issuer, state, NOW, NEWEST).blocks == ()
+    newest = read_keyset(NEWEST)
+    ahead = RollbackFloor(KeysetId(newest.epoch, newest.version + 1, "0" * 64))
+    raised = replace(issuer, floor=ahead)
+    assert raised == issuer
+    blocks = resolved(raised, state, NOW, NEWEST).blocks
+    assert [one.code for one in blocks] == ["statement.rollback"]
+
+    note = Reason.of("state.created", "begun anew")
+    assert note not in resolved(issuer, state, NOW, NEWEST).notes
+    assert note in resolved(issuer, replace(state, notes=(note,)), NOW, NEWEST).notes
 
 
 def test_a_step_that_a_dry_run_made_is_kept_when_it_is_made_in_earnest(
