@@ -1,4 +1,4 @@
-"""What anyone can see of a card: signed by what, kept by whom, open where; with a grade.
+"""What anyone can see of a card: signed by what, kept by whom, open where.
 
 Nobody is enrolled and no credential is sent. Of a URL only its own origin is asked, by the rules
 of ``net``: the card, its key set, and whether the extended card is given to anyone. So a check
@@ -10,20 +10,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.serialize import jcs
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import CanonicalizationError, CardsignError, InputRefused, KeyRefused
 from cardsign.explain.explanation import explain_card
-from cardsign.explain.report import Explanation, Prediction
+from cardsign.explain.report import Explanation
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import Finding, LintSettings, Rule
@@ -34,21 +34,11 @@ from cardsign.net.fetcher import card_url, freshness
 from cardsign.urls import JWKS_PATH, Headers, parse_url
 
 SCHEMA: Final = "cardsign.check/1"
-Grade: TypeAlias = Literal["A", "B", "C", "D", "F"]
-
-#: The rules of the grade, the worst first: the first that fits decides.
-GRADES: Final[dict[Grade, str]] = {
-    "F": "it cannot be read, a signature is forged, or it leaks a secret or the extended card",
-    "D": "there is an error: some reader refuses the card, or is misled",
-    "C": "no signature is known to cover all of it",
-    "B": "there is a warning",
-    "A": "signed as a whole by a key that its origin publishes, or of a file that you name, "
-    "and nothing to warn of",
-}
+#: The gravest first.
+SEVERITIES: Final = ("error", "warning", "note")
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.
 MAX_AGE: Final = 24 * 3600
 _ENDPOINTS: Final = 4  # that are asked for the extended card
-_GIVEN_AWAY: Final = ("secrets.private-key", "secrets.token", "secrets.password", "secrets.url")
 
 # fmt: off
 RULES: Final[dict[str, Rule]] = {one.id: one for one in (
@@ -100,43 +90,31 @@ class CheckReport:
 
     Attributes:
         name: The file or URL.
-        grade: By :data:`GRADES`.
         findings: Of lint and of check, the gravest first.
         explanation: What each signature covers; with `keys`, whether it fits.
-        keys_name: Where the key set came from: a file or a URL. Empty without one.
         asked: Every URL that was asked, in order.
     """
 
     name: str
-    grade: Grade
     findings: tuple[Finding, ...]
     explanation: Explanation
-    keys_name: str
     asked: tuple[str, ...] = ()
 
     @property
-    def because(self) -> str:
-        """Why this grade. An A names the key set: only of a URL was the origin asked."""
-        if self.grade == "A":
-            return f"signed as a whole by a key of {self.keys_name}, and nothing to warn of"
-        errors = dict.fromkeys(one.rule.id for one in self.findings if one.severity == "error")
-        return f"errors: {', '.join(errors)}" if errors else GRADES[self.grade]
-
-    @property
-    def clients(self) -> tuple[Prediction, ...]:
-        """What each SDK would say. Predicted; none was asked."""
-        return self.explanation.predictions
+    def summary(self) -> str:
+        """How many findings there are of each severity."""
+        counts = Counter(finding.severity for finding in self.findings)
+        named = (f"{counts[name]} {name}{'s' * (counts[name] > 1)}" for name in SEVERITIES)
+        return ", ".join(text for text in named if text[0] != "0") or "nothing found"
 
     def to_json(self) -> dict[str, Any]:
         """The report as ``cardsign check --json`` prints it."""
         return {
             "schema": SCHEMA,
             "name": self.name,
-            "grade": self.grade,
-            "because": self.because,
             "findings": [one.to_json() for one in self.findings],
             "signatures": [_signature(one) for one in asdict(self.explanation)["signatures"]],
-            "clients": [asdict(one) for one in self.clients],
+            "clients": [asdict(one) for one in self.explanation.predictions],
             "asked": list(self.asked),
         }
 
@@ -150,18 +128,14 @@ class CheckReport:
             (one.severity, one.rule.id, one.pointer or "the card", one.message, one.rule.fix)
             for one in self.findings
         ]
-        clients = [(one.verifier, one.outcome, one.because) for one in self.clients]
+        clients = [(one.verifier, one.outcome, one.because) for one in self.explanation.predictions]
         return html.page(
             f"Agent Card {self.name}",
             (
-                (
-                    "",
-                    html.joined(html.paragraph(self.grade, "grade"), html.paragraph(self.because)),
-                ),
+                ("", html.paragraph(self.summary)),
                 ("Findings", html.table(("weight", "rule", "where", "what", "fix"), found)),
                 ("Signatures", html.table(("", "key", "alg", "verdict", "profiles"), signatures)),
                 ("SDK clients, predicted", html.table(("client", "answer", "why"), clients)),
-                ("How the grade is given", html.table(("grade", "if"), GRADES.items())),
             ),
         )
 
@@ -177,7 +151,6 @@ def check_card(
     *,
     name: str = "",
     jwks: JwkSet | None = None,
-    keys_name: str = "the given key set",
     settings: LintSettings | None = None,
     more: Iterable[Finding] = (),
     asked: tuple[str, ...] = (),
@@ -188,7 +161,6 @@ def check_card(
         untrusted_bytes: The card as received.
         name: For the report.
         jwks: By which its signatures are checked; whose they are is not.
-        keys_name: Where `jwks` came from, for the report.
         settings: Of lint.
         more: What was found around it.
         asked: What was asked for that.
@@ -201,12 +173,8 @@ def check_card(
     found = [*linted.findings, *more]
     if linted.document is not None:
         found += _of_signatures(explanation, jwks)
-    weights = ("error", "warning", "note")
-    ordered = tuple(sorted(found, key=lambda one: weights.index(one.severity)))
-    is_whole = any(_covers_all(one.verdict, one.profiles) for one in explanation.signatures)
-    grade = _grade(ordered, is_whole=is_whole, is_readable=linted.document is not None)
-    named = "" if jwks is None else keys_name
-    return CheckReport(name, grade, ordered, explanation, named, asked)
+    ordered = tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return CheckReport(name, ordered, explanation, asked)
 
 
 def _covers_all(verdict: str, profiles: Iterable[str]) -> bool:
@@ -238,18 +206,6 @@ def _of_signatures(explanation: Explanation, jwks: JwkSet | None) -> Iterator[Fi
         for client in explanation.predictions:
             if client.outcome == "refused":
                 yield _found("check.sdk-refuses", f"{client.verifier}: {client.because}")
-
-
-def _grade(findings: Iterable[Finding], *, is_whole: bool, is_readable: bool) -> Grade:
-    rules = {one.rule.id for one in findings}
-    severities = {one.severity for one in findings}
-    if not is_readable or rules & {*_GIVEN_AWAY, "check.invalid", "check.extended-open"}:
-        return "F"
-    if "error" in severities:
-        return "D"
-    if not is_whole:
-        return "C"
-    return "B" if "warning" in severities else "A"
 
 
 # Of a URL: what its origin says around the card.
@@ -293,7 +249,6 @@ def check_url(
         answer.untrusted_body,
         name=answer.url,
         jwks=jwks,
-        keys_name=keys_url,
         settings=settings,
         more=found,
         asked=tuple(asked),

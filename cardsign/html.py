@@ -32,7 +32,7 @@ p,li,dd,td,code{overflow-wrap:anywhere}
 code{font:.92em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{background:var(--page);border:1px solid var(--line);border-radius:.5rem;padding:.75rem 1rem;
 margin:.5rem 0;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all}
-.soft{color:var(--soft)}.small{font-size:.9rem}.grade{font-size:3rem;font-weight:700;margin:0}
+.soft{color:var(--soft)}.small{font-size:.9rem}
 .box{border-left:.3rem solid;border-radius:.4rem;padding:.8rem 1rem;margin:.25rem 0 1rem}
 .box p{color:var(--ink)}.box strong{font-size:1.1rem}
 .good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from cardsign import sign_card
 from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey

@@ -11,8 +11,8 @@ import pytest
 from support import NOW, dump
 
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import parse_object
+from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import Holder, Policy

@@ -40,9 +40,8 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles.js_client import as_js_client
 from cardsign.card.profiles.rules import as_written, prune_empty, upgrade
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.serialize import jcs
 from cardsign.card.tree import Node
-from cardsign.card.values import Json, split
+from cardsign.card.values import Json, jcs, split
 from cardsign.errors import CanonicalizationError
 
 #: The names of the profiles, as options, policies and verdicts spell them.

@@ -25,9 +25,8 @@ from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
-from cardsign.card.serialize import jcs
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
-from cardsign.card.values import Json, members_of
+from cardsign.card.values import Json, jcs, members_of
 
 
 class Excuse(Enum):

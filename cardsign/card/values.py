@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+import rfc8785
+
+from cardsign.errors import CanonicalizationError
+
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 # JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document. A name may
@@ -129,3 +133,19 @@ def is_deeper(value: Json, max_depth: int) -> bool:
 def count_values(value: Json) -> int:
     """How many values a JSON value is made of, itself and containers included."""
     return sum(map(len, levels(value)))
+
+
+def jcs(value: Json) -> bytes:
+    """Return the RFC 8785 bytes of a JSON value.
+
+    Raises:
+        CanonicalizationError: A number or string has no canonical form (not finite, beyond
+            +-(2^53-1), a lone surrogate), or the value is nested too deeply.
+    """
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as exc:
+        # rfc8785 0.1.4 lets UnicodeError and RecursionError through.
+        raise CanonicalizationError(
+            "canonical.no_form", f"the value has no RFC 8785 form: {exc}"
+        ) from exc

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.talk import complain, printed, safe, say

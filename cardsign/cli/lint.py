@@ -332,13 +332,13 @@ def check(
     output: str,
     network: NetworkOptions,
 ) -> int:
-    """Grade a card by what anyone can see of it: a file, a URL, or '-' for stdin.
+    """Say what anyone can see of a card: a file, a URL, or '-' for stdin.
 
     For a URL, only its own origin is asked, without credentials: the card, its key set, and
-    whether the extended card is given to anyone. A good grade is no reason to trust a card. Grades
-    go from A to F; every report says by which rules.
+    whether the extended card is given to anyone. A report without findings is no reason to
+    trust a card.
 
-    Exit status 0: grade A, B or C. 1: D or F.
+    Exit status 1: there is an error.
     """
     from cardsign.check import check_card, check_url
 
@@ -350,7 +350,7 @@ def check(
     else:
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-        report = check_card(read_input(card), name=card, jwks=keys or None, keys_name=str(jwks))
+        report = check_card(read_input(card), name=card, jwks=keys or None)
     if is_json() or form == "json":
         print_json(report.to_json())
     elif form == "text":
@@ -363,18 +363,19 @@ def check(
         write_output(output, text.encode())
         if output != STDIO:
             say(f"wrote {safe(output)}")
-    return EXIT_OK if report.grade in ("A", "B", "C") else EXIT_NOT_TRUSTED
+    has_error = any(finding.severity == "error" for finding in report.findings)
+    return EXIT_NOT_TRUSTED if has_error else EXIT_OK
 
 
 def _check_lines(report: CheckReport) -> Iterator[str]:
-    """The grade, the signatures, the clients, then what was found."""
-    yield f"{report.grade}  {safe(report.name)}: {safe(report.because)}"
+    """How much was found, the signatures, the clients, then each finding."""
+    yield f"{safe(report.name)}: {report.summary}"
     answer = report.to_json()
     for one in answer["signatures"]:
         by = f"{safe(one['alg'])} {safe(one['kid'], limit=60)}"
         covers = f" ({', '.join(one['profiles'])})" if one["profiles"] else ""
         yield f"  signature {one['index']}: {one['verdict']}, by {by}{covers}"
-    for client in report.clients:
+    for client in report.explanation.predictions:
         yield f"  {client.verifier}: {client.outcome}, predicted: {safe(client.because)}"
     yield from finding_lines(report.findings)
 

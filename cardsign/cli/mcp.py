@@ -132,7 +132,7 @@ class _Tools:
         return {**outcome.to_json(), "policy": policy}
 
     def check(self, card: CardText) -> dict[str, Any]:
-        """Grade a card, A to F, as a stranger sees it. A grade is no trust."""
+        """Say what a stranger can see of a card. That is no trust."""
         if is_url(card):
             return check_url(card, fetch=self.network.settings(), now=moment()).to_json()
         return check_card(self._bytes(card), name="(text)").to_json()

@@ -17,7 +17,7 @@ import click
 from cardsign.batch import verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extensions import AUDIENCE
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.cli.arguments import (
     STDIO,
     option,

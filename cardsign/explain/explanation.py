@@ -18,13 +18,7 @@ from functools import partial
 from itertools import combinations, zip_longest
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.canonical import (
-    DEFAULT_PROFILES,
-    PROFILES,
-    Payload,
-    Payloads,
-    ProfileName,
-)
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, Payloads, ProfileName
 from cardsign.card.coverage import left_open
 from cardsign.card.document import (
     MAX_SIGNATURES,
@@ -35,10 +29,17 @@ from cardsign.card.document import (
     unsigned,
 )
 from cardsign.card.profiles.verifiers import VERIFIERS, SdkVerifier
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.card.tree import Node, Source, read, sources_held, write
-from cardsign.card.values import Json, children_of, elements_of, is_deeper, members_of, value_at
+from cardsign.card.values import (
+    Json,
+    children_of,
+    elements_of,
+    is_deeper,
+    jcs,
+    members_of,
+    value_at,
+)
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.schema import CARD_0_3, Message
-from cardsign.card.serialize import jcs
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import SignatureRefused
 
 _Members: TypeAlias = dict[str, Json]

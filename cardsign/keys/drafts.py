@@ -21,9 +21,8 @@ from typing import Final
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import JsonRefused
 from cardsign.jose import base64url
 from cardsign.keys.lifecycle import (

@@ -23,8 +23,7 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
-from cardsign.card.serialize import jcs
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import object_or_none
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cardsign.api import sign_card
 from cardsign.card.canonical import canonicalize
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey

@@ -17,9 +17,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 from cardsign.errors import StateFault, UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet

@@ -10,7 +10,7 @@ import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.places import places_in
 

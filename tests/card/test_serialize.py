@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError
 
 NO_JCS: dict[str, Any] = {

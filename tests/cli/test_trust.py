@@ -16,7 +16,7 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.card.canonical import canonicalize
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, read_keyset

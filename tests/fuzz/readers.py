@@ -15,8 +15,8 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker, with_marker
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import parse_object, scan_object
+from cardsign.card.values import jcs
 from cardsign.errors import BuildRefused, JsonRefused
 from cardsign.jose import base64url
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet

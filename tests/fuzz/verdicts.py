@@ -10,7 +10,7 @@ import json
 from datetime import timedelta
 from typing import Any, Final
 
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.errors import SignatureRefused
 from cardsign.explain.explanation import explain_card
 from cardsign.jose import base64url

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, StatementRefused

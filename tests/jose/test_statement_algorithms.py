@@ -18,7 +18,7 @@ from statement_making import (
     thumbprint,
 )
 
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.serialize import jcs
+from cardsign.card.values import jcs
 from cardsign.errors import FetchFailed
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset

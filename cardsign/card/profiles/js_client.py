@@ -21,9 +21,8 @@ from cardsign.card.interfaces import DEFAULT_TRANSPORT
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES
-from cardsign.card.serialize import jcs
 from cardsign.card.tree import Node, list_of, refuse, write
-from cardsign.card.values import Json
+from cardsign.card.values import Json, jcs
 
 # JSON values as JavaScript sees them, and proto3 JSON as @a2a-js/sdk reads it.
 
