@@ -81,7 +81,4 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
 
 def named(alg: object, among: Collection[Algorithm]) -> Algorithm | None:
     """The one that the `alg` of a header or JWK means, or None if it is none of these."""
-    for algorithm in among:
-        if alg and alg in (algorithm.name, algorithm.alias):
-            return algorithm
-    return None
+    return next((one for one in among if alg and alg in (one.name, one.alias)), None)

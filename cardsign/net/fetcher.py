@@ -213,15 +213,10 @@ class AnswerCache:
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
-        if max_entries < 1 or max_bytes < 1:
-            raise ValueError("a cache holds at least one entry and one byte")
         self._max_entries, self._max_bytes = max_entries, max_bytes
         self._answers: dict[Hashable, CachedAnswer] = {}
         self._bytes = 0
         self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._answers)
 
     def get(self, key: Hashable) -> CachedAnswer | None:
         """Return the answer that is kept."""

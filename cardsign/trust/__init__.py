@@ -8,9 +8,7 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import CardUrl as CardUrl
     from cardsign.trust.policy import Extended as Extended
     from cardsign.trust.policy import Holder as Holder
-    from cardsign.trust.policy import JwksAnchor as JwksAnchor
     from cardsign.trust.policy import Policy as Policy
-    from cardsign.trust.policy import TrustedIssuer as TrustedIssuer
     from cardsign.trust.state import DirectoryStates as DirectoryStates
 
 #: The module of each name, which is loaded when the name is asked for (PEP 562).
@@ -19,9 +17,7 @@ _MODULES: Final = {
     "CardUrl": "cardsign.trust.policy",
     "Extended": "cardsign.trust.policy",
     "Holder": "cardsign.trust.policy",
-    "JwksAnchor": "cardsign.trust.policy",
     "Policy": "cardsign.trust.policy",
-    "TrustedIssuer": "cardsign.trust.policy",
     "DirectoryStates": "cardsign.trust.state",
 }
 __all__ = sorted(_MODULES)

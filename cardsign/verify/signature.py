@@ -204,8 +204,6 @@ def matching_payload(
             continue
         tried.add(payload.data)
         if _fits(entry, payload, key):
-            if profile in accepted:
-                return payload
             same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
             return next((one for one in same if one and one.data == payload.data), payload)
     return None

@@ -448,9 +448,6 @@ class VerdictCache:
         # The card apart, as JSON text: no caller who changes his card can change the kept one.
         self._verdicts: dict[object, tuple[Matter, dict[str, Any], str]] = {}
 
-    def __len__(self) -> int:
-        return len(self._verdicts)
-
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """Return the verdict reached before in the same matter, if it still holds; as of now."""
         last, members, card = self._verdicts.get(matter[0]) or ((), {}, "")

@@ -109,11 +109,11 @@ def test_no_store(network: Network, clock: Clock, peer: Host) -> None:
     cache = AnswerCache()
     fetcher = DocumentFetcher(network.settings(), cache=cache, now=clock)
     ask(fetcher)
-    assert len(cache) == 1
+    assert len(cache._answers) == 1
     clock.passes(300)
     peer.answers = http(NEWER, cache_control="no-store")
     assert ask(fetcher) == FetchResult(URL, "found", NEWER, max_age=0)
-    assert len(cache) == 0
+    assert len(cache._answers) == 0
 
 
 def test_the_clock_goes_back(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:

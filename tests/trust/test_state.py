@@ -556,7 +556,8 @@ RACER = """
 import sys
 from pathlib import Path
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust import DirectoryStates, JwksAnchor, TrustedIssuer
+from cardsign.trust.policy import JwksAnchor, TrustedIssuer
+from cardsign.trust.state import DirectoryStates
 from dataclasses import replace
 
 memory = DirectoryStates(Path(sys.argv[1]), patience=60)

@@ -172,7 +172,7 @@ def test_only_trusted_verdicts_are_kept(circumstances: dict[str, Any]) -> None:
     tides, cache = Tides(), VerdictCache()
     tides.says(cache=cache, **circumstances)
 
-    assert len(cache) == 0
+    assert len(cache._verdicts) == 0
 
 
 def test_what_a_caller_does_to_a_report_does_not_reach_the_cache() -> None:
@@ -192,7 +192,7 @@ def test_one_verdict_is_kept_of_a_subject() -> None:
     tides, cache = Tides(), Watched()
     for card in (card_of(), card_of() + b" ", card_of()):
         tides.says(card, cache=cache)
-    assert (cache.hits, len(cache)) == ([False] * 3, 1)
+    assert (cache.hits, len(cache._verdicts)) == ([False] * 3, 1)
 
 
 def test_O18_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_O18_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     cache, report = VerdictCache(), Tides().says()
     for number in range(5):
         cache.put((number, "the rest"), report)
-        assert len(cache) <= 2
+        assert len(cache._verdicts) <= 2
 
 
 def test_nobody_s_card_is_not_looked_up() -> None:
@@ -210,7 +210,7 @@ def test_nobody_s_card_is_not_looked_up() -> None:
     for expect in (Issuer("lamp"), Holder()):
         tides.says(expect=expect, cache=cache)
 
-    assert (cache.hits, len(cache)) == ([], 0)
+    assert (cache.hits, len(cache._verdicts)) == ([], 0)
 
 
 def test_threads_share_a_cache() -> None:
