@@ -193,16 +193,16 @@ SAID: dict[str, tuple[int, str, str]] = {
     ),
     "a card that was changed": (
         1,
-        "sig.bad: the signature does not fit this card: the card was changed after "
-        "signing, or is another one, or the signed JSON was not canonical "
+        "sig.bad: the signature does not fit this card: changed after signing, or signed by a "
+        "rule that is not known here (a2a-sdk before 1.1.4, crewAI) "
         "(/signatures/0)",
         "Do not use this card. Fetch it again, or see why: "
         "cardsign explain card.json --jwks jwks.json",
     ),
     "JSON that is not canonical": (
         1,
-        "sig.bad: the signature does not fit this card: the card was changed after "
-        "signing, or is another one, or the signed JSON was not canonical "
+        "sig.bad: the signature does not fit this card: changed after signing, or signed by a "
+        "rule that is not known here (a2a-sdk before 1.1.4, crewAI) "
         "(/signatures/0)",
         "Do not use this card. Fetch it again, or see why: "
         "cardsign explain card.json --jwks jwks.json",

@@ -123,6 +123,14 @@ TABLE = [
 ]
 
 
+def text_of_answer(client: httpx.Client, path: str, content: Any, headers: dict[str, str]) -> str:
+    """What comes back; nothing where the connection ends before the whole body was sent."""
+    try:
+        return client.post(path, content=content, headers=headers).text
+    except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+        return ""
+
+
 @pytest.mark.parametrize(("body", "headers"), TABLE)
 def test_no_form_of_the_method_reaches_the_agent(
     bare: httpx.Client, mounted: httpx.Client, body: bytes, headers: dict[str, str]
@@ -134,9 +142,9 @@ def test_no_form_of_the_method_reaches_the_agent(
     for path in ("/a2a", "/unlisted", "/%61%32%61"):
         for content in (body, in_pieces, tiny):
             sent = content if isinstance(content, bytes) else iter(content)
-            answer = mounted.post(path, content=sent, headers=headers)
-            assert OWN not in answer.text
-            assert "skills" not in answer.text
+            text = text_of_answer(mounted, path, sent, headers)
+            assert OWN not in text
+            assert "skills" not in text
 
 
 @pytest.mark.parametrize(
