@@ -101,7 +101,9 @@ def revoke(address: str, kid: str) -> None:
     )
     revoking = ("keys", "revoke", "--store-only", "--yes", "--reason", "compromised", "--", kid)
     cardsign(*revoking, only=("cardsign:",))
-    cardsign("keys", "rotate", only=("cardsign: signed", "cardsign: published"), said="release")
+    say("The status is 1 until the keys that were stored with it are revoked too:")
+    shown = ("cardsign: signed", "cardsign: published", "cardsign: not finished")
+    cardsign("keys", "rotate", only=shown, said="release", status=1)
     wait_for_the_server(address)
 
 
