@@ -63,12 +63,10 @@ def _named(name: str, levels: int, inner: Any) -> Any:
     return inner
 
 
-def _nested_in(keyword: str, levels: int) -> Any:
+def _nested_in(keyword: str, most: int) -> Any:
     inner: Any = {"const": 1}
-    for _ in range(levels // 2):
+    while len(json.dumps(inner)) < most:
         inner = {keyword: [inner, inner]}
-        if len(json.dumps(inner)) > 50_000:
-            break
     return inner
 
 
@@ -205,7 +203,7 @@ SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
         | {"n24": {}},
     ),
     "alternatives of alternatives": lambda size: _schema(
-        {"x": _nested_in("anyOf", 24)}, {"a": {"enum": ["n" * (size // 2)]}}
+        {"x": _nested_in("anyOf", min(size // 8, 25_000))}, {"a": {"enum": ["n" * (size // 2)]}}
     ),
     "a schema of many fields": lambda size: _schema(
         {f"{at:x}": {"type": 1} for at in range(_many(size // 24, 2))}
@@ -228,11 +226,12 @@ def card(shape: str, size: int, *, signatures: Sequence[Mapping[str, str]] = ())
     """
     entries = list(signatures) or [entry()] * SIGNATURES
     room = size
-    while True:
+    while room > 0:
         document = {**_CARD, **SHAPES[shape](room), "signatures": entries}
         text = json.dumps(document, separators=(",", ":")).encode()
         if len(text) <= size:
             return text.replace(
                 b'"description":"', b'"description":"' + b"d" * (size - len(text)), 1
             )
-        room -= max(64, len(text) - size)
+        room -= max(64, (len(text) - size) // 4)
+    raise ValueError(f"no card of the shape {shape!r} has only {size} bytes")

@@ -32,7 +32,7 @@ from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_sig
 TESTS: Final = Path(__file__).resolve().parents[1]
 
 #: Enough for the shape; mutation makes more of it.
-HOSTILE_BYTES: Final = 2048
+HOSTILE_BYTES: Final = 4096
 
 _ANCHOR: Final = "a" * 64
 
