@@ -15,7 +15,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker, with_marker
-from cardsign.card.strictjson import parse_object, scan_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object, scan_object
 from cardsign.card.values import jcs
 from cardsign.errors import BuildRefused, JsonRefused
 from cardsign.jose import base64url
@@ -64,7 +64,8 @@ def check_source(data: bytes) -> None:
 
 def check_json(data: bytes) -> None:
     """The standard library and the scanner agree, on the value or on the refusal."""
-    assert _read(parse_object, data) == _read(scan_object, data)
+    if len(data) <= MAX_CARD_BYTES:  # the scanner itself has no limit
+        assert _read(parse_object, data) == _read(scan_object, data)
     value = parse_object(data)
     assert parse_object(json.dumps(value, ensure_ascii=False).encode()) == value
 
