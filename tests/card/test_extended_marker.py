@@ -19,6 +19,7 @@ from cardsign.card.extensions import (
     MAX_EXP,
     MAX_SEQ,
     ExtendedMarker,
+    _may_name_us,
     find_marker,
     with_marker,
 )
@@ -377,4 +378,27 @@ def test_no_attempt_at_a_marker_is_missed_in_the_bytes(
 def test_escapes_of_a_description_do_not_look_like_a_marker() -> None:
     """Lines and quotes are in every second card."""
     card = put(PORTABLE, "/description", 'Says "when"\nand\twhere \\ \x01')
-    assert find_marker(card, canonicalize(card, "served-as-is").data) is None
+    canonical = canonicalize(card, "served-as-is").data
+    assert not _may_name_us(canonical)
+    assert find_marker(card, canonical) is None
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_the_canonical_bytes_change_no_answer(share: int) -> None:
+    """On random cards; most are passed by their bytes alone, so that the look is worth it."""
+    passed = 0
+    for seed in range(share, EXAMPLES, SHARES):
+        card = spoilt_card(seed)
+        try:
+            canonical = canonicalize(card, "served-as-is").data
+        except CanonicalizationError:
+            continue
+        answers: list[Any] = []
+        for data in (None, canonical):
+            try:
+                answers.append(find_marker(card, data))
+            except CardRefused as refusal:
+                answers.append((refusal.code, refusal.path))
+        assert answers[0] == answers[1], seed
+        passed += not _may_name_us(canonical)
+    assert passed
