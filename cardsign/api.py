@@ -64,7 +64,6 @@ def examine_card(
     """
     policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
     _check_data(_BY_KEYS, data)
-    _check_states(policy, subject, states)
     return reach_verdict(
         data,
         expect=subject,
@@ -120,7 +119,6 @@ def verify_card(
     """
     policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
     _check_data(_BY_KEYS, data)
-    _check_states(policy, subject, states)
     report = reach_verdict(
         data,
         expect=subject,
@@ -167,15 +165,14 @@ def discover(
     # The HTTP client is loaded here alone: a card in hand is verified without it.
     from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import DEFAULT_SETTINGS
-    from cardsign.net.fetcher import DocumentFetcher, card_url
+    from cardsign.net.fetcher import DocumentFetcher
 
     expect: PublicSubject | None = None
     if issuer is not None:
-        expect = Issuer(issuer)
+        expect = Issuer(policy.issuer(issuer).name)
     elif _names_a_holder_alone(policy):
         expect = Holder()
     _check_url(url)
-    _check_states(policy, CardUrl(card_url(url)) if expect is None else expect, states)
     time = _time(now)
     fetcher = DocumentFetcher(settings or DEFAULT_SETTINGS, now=lambda: time)
     discoverer = Discoverer(policy, states, fetcher=fetcher, now=lambda: time)
@@ -273,7 +270,7 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
 
     Args:
         data: The card, UTF-8 JSON, at most 256 KiB and 10,000 values.
-        settings: Groups, severities and waivers of :class:`cardsign.lint.LintSettings`.
+        settings: Groups, severities and waivers of :class:`cardsign.lint.rules.LintSettings`.
 
     Raises:
         UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.
@@ -367,15 +364,17 @@ def _policy_and_subject(
         raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
     if len(subjects) > 1:
         raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
-    if expect is not None:
-        return policy, expect
     if issuer is not None:
-        return policy, Issuer(issuer)
-    if url is not None:
+        expect = Issuer(issuer)
+    elif url is not None:
         return policy, CardUrl(url)
-    if not _names_a_holder_alone(policy):
-        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
-    return policy, Holder()
+    elif expect is None:
+        if not _names_a_holder_alone(policy):
+            raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
+        return policy, Holder()
+    if isinstance(subject := public_subject(expect), Issuer):
+        policy.issuer(subject.name)
+    return policy, expect
 
 
 def _check_url(url: str) -> None:
@@ -396,20 +395,13 @@ def _names_a_holder_alone(policy: Policy) -> bool:
     return len(policy.issuers) == 1 and policy.issuers[0].is_holder
 
 
-def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) -> None:
-    whose = public_subject(subject)
-    if isinstance(whose, Issuer):
-        policy.issuer(whose.name)
-
-
 # ------------------------------------------------------------------ what was handed over
 
 
-def _check_data(right: str, data: object) -> None:
+def _check_data(example: str, data: object) -> None:
     if not isinstance(data, bytes):
         # Decoding may have changed the text; parsing has lost what was signed.
-        name = type(data).__name__
-        raise TypeError(f"a card is the bytes as they were received, not {name}: {right}")
+        raise TypeError(f"give the card's bytes, not {type(data).__name__}: {example}")
 
 
 def _time(now: datetime | None) -> datetime:

@@ -97,7 +97,7 @@ _TABLE: Final = (
      "Fix the member named, or choose another profile."),
     ("canonical.unknown_profile", "There is no profile of that name.",
      "Choose one that this command lists: cardsign canonicalize --help"),
-    ("card.security", "It cannot be read who may call the agent, or with which credentials.",
+    ("card.security", "The card's security requirements or schemes cannot be read.",
      "Write each requirement and scheme as A2A 1.0 4.5 says: cardsign lint CARD lists the places."),
     ("card.auth_type", "A type of authentication is unknown, so it cannot become a scheme.",
      "Write the scheme into `securitySchemes` by hand. It is never taken for open."),
@@ -340,7 +340,7 @@ _TABLE: Final = (
     # --- credential: what a peer is shown (docs/guides/call.md) ------------------------------
     ("credential.none", "There is no credential for this peer, or it cannot be read.",
      "Name one with --credential env:NAME or --credential file:/PATH."),
-    ("credential.elsewhere", "The verified card sends the credential outside the issuer's origins.",
+    ("credential.elsewhere", "The card's endpoint lies outside the issuer's origins.",
      "Nothing was sent. If the place is the issuer's, add it to its origins in trust.toml."),
     ("credential.scheme", "The verified card asks for no single credential in a header.",
      "Ask the issuer to declare one scheme that goes in a header: HTTP, OAuth or an API key."),

@@ -158,7 +158,7 @@ def with_signatures(
         written: The bytes that `document` was read from; None where it was changed since.
 
     Returns:
-        The card, and what is read from it where that is proven.
+        The bytes of the card.
     """
     spliced = None if written is None else _spliced(written, document, signatures)
     wanted = {**document, "signatures": list(signatures)}

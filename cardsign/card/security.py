@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.members import type_problems
+from cardsign.card.members import MemberProblem, type_problems
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled
-from cardsign.card.values import Json, members_of, objects_in, pointer
+from cardsign.card.values import MAX_TOKEN, Json, cut, members_of, objects_in
 from cardsign.errors import CardRefused
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
@@ -50,7 +50,6 @@ SCHEME_TYPES: Final[tuple[SchemeType, ...]] = (
 _REQUIREMENT: Final = CARD_1_0.messages["securityRequirements"]
 _SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
 _SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
-_MAX_TOKEN: Final = 80  # characters of a name that an error repeats
 #: Names that are no other spelling of a security member.
 _PLAIN_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | SKILL_1_0.fields.keys()
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
@@ -125,19 +124,6 @@ class Requirement:
         return not self.schemes and self.problem is None
 
 
-@dataclass(frozen=True, slots=True)
-class SecurityProblem:
-    """A place where it cannot be read who may call the agent, and how."""
-
-    tokens: tuple[str, ...]
-    message: str
-
-    @property
-    def pointer(self) -> str:
-        """Where it is, as a JSON pointer; long names are cut."""
-        return pointer(*(token[:_MAX_TOKEN] for token in self.tokens))
-
-
 def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dict[str, Scheme]:
     """Return the schemes that a card declares, by name; those that cannot be read have no type.
 
@@ -170,7 +156,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     else:
         for message in (_SCHEME_1_0, _SCHEME_0_3):
             for one in type_problems(scheme, message):
-                problem = problem or f"{one.message} at {one.pointer[:_MAX_TOKEN]}"
+                problem = problem or f"{one.message} at {one.pointer}"
     if wrapped is None or (flat_first and flat is not None):
         known = {"type", *wrappers}
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in known}
@@ -245,7 +231,7 @@ def is_wrapped_requirement(value: Mapping[str, Json], member: str) -> bool:
 
 def security_problems(
     document: Mapping[str, Json], received: Mapping[str, Json] | None = None
-) -> Iterator[SecurityProblem]:
+) -> Iterator[MemberProblem]:
     """Yield each place where it cannot be read who may call an agent, and how.
 
     Its schemes, its own requirements and those of its skills are looked at.
@@ -260,22 +246,22 @@ def security_problems(
     for spelled, listed in _security_members(document, "securitySchemes"):
         if listed is not None and not isinstance(listed, dict):
             expected = f"expected an object of security schemes, and found {_kind_of(listed)}"
-            yield SecurityProblem((spelled,), expected)
+            yield MemberProblem((spelled,), False, expected)
         for name, scheme in schemes.items():
             if scheme.problem is not None:
-                yield SecurityProblem((spelled, name), scheme.problem)
+                yield MemberProblem((spelled, name), False, scheme.problem)
     skills = objects_in(document.get("skills"))
     owners = [((), document), *((("skills", str(at)), skill) for at, skill in skills)]
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
-                yield SecurityProblem(requirement.tokens, requirement.problem)
+                yield MemberProblem(requirement.tokens, False, requirement.problem)
 
 
 def check_security(
     document: Mapping[str, Json], received: Mapping[str, Json] | None = None
 ) -> None:
-    """Refuse a card of which it cannot be read who may call, and how.
+    """Refuse a card whose security requirements or schemes cannot be read.
 
     The arguments are those of :func:`security_problems`.
 
@@ -325,7 +311,7 @@ def _kind_of(value: Json) -> str:
 
 
 def _shown(name: Json) -> str:
-    return repr(str(name)[:_MAX_TOKEN])
+    return repr(cut(str(name), MAX_TOKEN))
 
 
 # ------------------------------------------------------------------ schemes of what has none

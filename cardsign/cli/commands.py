@@ -40,7 +40,7 @@ _COMMANDS: Final = {
     "explain": "Explain what each signature covers, and why one fails.",
     "build": "Build a card from an agent's files, or convert one.",
     "lint": "Find what is wrong with cards, and fix what can be.",
-    "check": "Grade a card by what anyone can see of it.",
+    "check": "Say what anyone can see of a card.",
     "contract": "Check tasks and responses against a verified card.",
     "drift": "Compare what is live with what was committed.",
     "diff": "Say what changed between two cards, and for whom.",
@@ -66,6 +66,23 @@ _ELSEWHERE: Final = {
     "tokens": "serve:tokens",
     "completion": "commands:completion",
     "help": "commands:help_",
+}
+#: Commands and options that went before the first release, and what to do instead.
+_INSTEAD: Final = {
+    "bundle": "Run: cardsign verify CARD --statements DIR",
+    "keys backup": "Copy the folder of the keys: it is encrypted.",
+    "keys rehearse": "Run: cardsign keys list --ahead",
+    "keys restore": "Copy the folder of the keys back.",
+    "keys show": "Run: cardsign keys list --json",
+    "keys timeline": "Run: cardsign keys list --ahead",
+    "keyset verify": "Run: cardsign keyset show FILE",
+    "trust test": "Run: cardsign verify CARD --issuer NAME",
+    "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
+    "--for": "Run: cardsign lint CARD --group portable",
+    "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
+    "--paranoid": "Leave it out: rfc8785 makes every payload.",
+    "--tofu": "Leave it out: cardsign trust add URL pins what is published now.",
+    "--words": "Compare the digest: --digest HEX",
 }
 
 JSON_OPTION: Final = click.Option(
@@ -98,6 +115,9 @@ class Command(click.Command):
             *_, given = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
+            if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
+                error.message = f"{error.message.rstrip('.')}. {_INSTEAD[error.option_name]}"
+                error.possibilities = None
             raise
         for one in given if not ctx.resilient_parsing else ():
             if not isinstance(one, click.Option) or one.multiple or given.count(one) == 1:
@@ -139,9 +159,9 @@ class Group(click.Group):
         except click.UsageError as error:
             if not args or args[0].startswith("-"):
                 raise
-            raise click.UsageError(
-                f"No such command '{args[0]}'{_suggest(args[0], self.list_commands(ctx))}", ctx
-            ) from error
+            gone = _INSTEAD.get(f"{ctx.info_name} {args[0]}".removeprefix("cardsign "))
+            instead = f". {gone}" if gone else _suggest(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command '{args[0]}'{instead}", ctx) from error
 
 
 def _suggest(word: str, names: Iterable[str]) -> str:

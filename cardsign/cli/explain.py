@@ -262,7 +262,7 @@ def inspect(card: str, page: str | None, jwks: str | None) -> None:
 def _element(member: str, element: Any) -> str:
     """An element of a list; of a requirement the schemes that it takes together."""
     if member == "requirements" and element is None:
-        return "cannot be read: nobody knows from it who may call"
+        return "unreadable: it does not say who may call"
     if member == "requirements":
         named = [
             f"{name} ({', '.join(map(str, scopes))})" if scopes else name

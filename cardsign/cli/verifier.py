@@ -314,15 +314,16 @@ class VerifierOptions:
         if not is_url(url):
             shown = without_userinfo(url)
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
-        from cardsign.net.credentials import Credential, CredentialSource
+        from cardsign.net.credentials import Credential
 
         if self.credential is None and self.client_id is not None:
             what = "--client-id says whose secret --credential is: name both"
             raise UsageFault("usage.conflict", what)
         credential = None
         if self.credential is not None:
-            source = CredentialSource.parse(self.credential)
-            credential = Credential(source, self.client_id or "", os.environ)
+            credential = Credential.parse(
+                self.credential, environment=os.environ, client_id=self.client_id or ""
+            )
         verifier = self.verifier()
         public = verifier.look_up(url)
         keep_lock(verifier)

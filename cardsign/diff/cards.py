@@ -184,7 +184,8 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
 
     Raises:
         JsonRefused: One of them is not one strict JSON object.
-        CardRefused: One of them is ambiguous; as for :meth:`cardsign.card.Card.from_bytes`.
+        CardRefused: One of them is ambiguous; as for
+            :meth:`cardsign.card.document.Card.from_bytes`.
     """
     old, new = (_read(one) for one in (untrusted_old, untrusted_new))
     changed = {

@@ -169,7 +169,7 @@ async def trusted_client(
     The client calls one endpoint of the verified card and nothing else. It stops with
     ``call.verdict_over`` when the verdict's time is over: make a new one then. It does not fetch
     the extended card, which the SDK would take unverified; see
-    :func:`cardsign.net.discover_extended`.
+    :func:`cardsign.net.extended.discover_extended`.
 
     Args:
         url: Of the card, or of its host.

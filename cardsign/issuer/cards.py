@@ -65,7 +65,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
         FileFault: A card cannot be read, or its signed form not be written.
         BuildRefused: As :func:`cardsign.build.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
-            :func:`cardsign.issuer.card_signers`.
+            :func:`cardsign.issuer.signers.card_signers`.
         InputRefused: As :func:`cardsign.sign.signing.sign_document`.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.

@@ -404,7 +404,7 @@ def publish_keyset(
         without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
         is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
-            one has to say so; :func:`cardsign.issuer.rotate_keys` drafts that.
+            one has to say so; :func:`cardsign.issuer.rotation.rotate_keys` drafts that.
 
     Raises:
         StatementRefused: It does not follow the newest statement, or too few have signed it.

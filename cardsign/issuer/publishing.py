@@ -118,7 +118,7 @@ def publish_cards(
     Raises:
         PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
-            :func:`cardsign.publish.publish_generation`; nothing is published.
+            :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
         LocalFault: As :func:`record_publication`.
     """
@@ -175,7 +175,8 @@ def update_publication(work: Work, *, without_release: bool = False) -> Publishe
         What is published now; None where nothing is published yet.
 
     Raises:
-        PublishRefused, FileFault, ServeFault: As :func:`cardsign.publish.publish_statements`.
+        PublishRefused, FileFault, ServeFault: As
+            :func:`cardsign.publish.publication.publish_statements`.
         LocalFault: As :func:`record_publication`.
     """
     directory = work.config.publish
@@ -448,9 +449,9 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
         return why, work.again
     published = _published_keys(work.config.publish)
     if not state.publications and all(key.public not in published for key in keys):
-        why = f"verifiers may still trust {names}: key sets that were given to them hold it"
+        why = f"verifiers may still trust {names}: key sets that were handed out still contain it"
         return why, "cardsign keys jwks -o jwks.json; then give that file to all who have the old"
-    why = f"verifiers still trust {names}: the published key set holds it"
+    why = f"verifiers still trust {names}: the published key set still contains it"
     if any(one.generation == 0 for one in state.newest_publications()):
         command = "cardsign keys jwks -o jwks.json; publish that file; then cardsign keys look"
         return why, f"{command} CARD_URL --jwks URL"

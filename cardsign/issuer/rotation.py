@@ -174,7 +174,7 @@ def endangered(work: Work) -> Iterator[Task]:
     )
     if others:
         names = ", ".join(key.named for key in others)
-        what = f"these keys were stored with {stolen} and may be stolen too: {names}"
+        what = f"also stored with {stolen}, so perhaps stolen too: {names}"
         yield Task("you", what, revoke_command(work, "compromised", others))
     if only:
         names = ", ".join(key.named for key in only)

@@ -103,7 +103,8 @@ def named_signers(
         StoreFault: ``keystore.unknown_key``: the store has no active key at a URI;
             ``keystore.not_listed``.
         UsageFault: ``usage.conflict``: the key store knows the key by another kid.
-        SignerFault, PassphraseFault, FileFault: As :func:`cardsign.keys.signers.open_signer`.
+        SignerFault, PassphraseFault, FileFault: As
+            :func:`cardsign.keys.signers.registry.open_signer`.
     """
     signers = list[Signer]()
     for uri in uris:

@@ -51,7 +51,7 @@ from cardsign.jose.jwk import (
     refuse_weak,
     text_member,
 )
-from cardsign.jose.signature import is_signature_good
+from cardsign.jose.signature import check_signature
 
 # ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
 
@@ -206,11 +206,11 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
-        if not is_signature_good(protected, payload, signature, self.jose):
+        try:
+            check_signature(protected, payload, signature, self.jose)
+        except SignatureRefused:
             self.check_length(signature)  # says more, where that is why
-            raise SignatureRefused(
-                "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
-            )
+            raise
 
     def check_length(self, signature: bytes) -> None:
         """Check that a signature by this key can have this length.

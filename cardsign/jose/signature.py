@@ -14,6 +14,7 @@ from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.registry import JWS_HEADER_REGISTRY
 
+from cardsign.errors import SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS
 
@@ -49,10 +50,10 @@ class _Registry(jws.JWSRegistry):
 REGISTRY: Final = _Registry()
 
 
-def is_signature_good(
+def check_signature(
     protected: str, payload: bytes, signature: bytes, key: ECKey | OKPKey | RSAKey
-) -> bool:
-    """Return whether a key made a signature over a header and a payload (RFC 7515 5.2).
+) -> None:
+    """Check that a key made a signature over a header and a payload (RFC 7515 5.2).
 
     Not checked: what the header says besides ``alg``, and whether the key is sound.
 
@@ -61,10 +62,14 @@ def is_signature_good(
         payload: The bytes before base64url.
         signature: ECDSA: r and s at full length. RSA: PKCS #1 v1.5 or PSS. Ed25519: R and S.
         key: A public key; an RSA key names its one algorithm.
+
+    Raises:
+        SignatureRefused: ``sig.bad``.
     """
     token = f"{protected}..{base64url.encode(signature)}"
     try:
         jws.deserialize_compact(token, key, payload=payload, registry=REGISTRY)
-    except (JoseError, KeyError, TypeError, ValueError):  # all that joserfc 1.8 raises
-        return False
-    return True
+    except (JoseError, KeyError, TypeError, ValueError) as exc:  # all that joserfc 1.8 raises
+        raise SignatureRefused(
+            "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
+        ) from exc

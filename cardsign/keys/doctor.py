@@ -204,7 +204,7 @@ def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
     others, only = stored_with_stolen(known.state, known.keyset)
     if keys := [*others, *only]:
         names = ", ".join(key.named for key in keys)
-        message = f"a thief may have {names} too: stored with a stolen key, and not replaced yet"
+        message = f"{names} may be stolen too: stored beside a stolen key, and not replaced yet"
         yield Concern("doctor.may_be_stolen", "alarm", message)
 
 

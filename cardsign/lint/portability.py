@@ -275,7 +275,7 @@ _REWRITTEN: Final = frozenset(
         "type",
     }
 )
-_HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
+_DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"})
 
 
 def lint_portability(document: Mapping[str, Json]) -> tuple[Finding, ...]:
@@ -296,7 +296,7 @@ def find_unportable(subject: Subject) -> Iterator[Finding]:
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:
-        if is_rewritten and (finding.rule.id in _HANG_ON_THEM or _is_of_rewriting(finding)):
+        if is_rewritten and (finding.rule.id in _DEPENDS_ON_REWRITING or _is_of_rewriting(finding)):
             yield replace(finding, fixable=False)
         else:
             yield finding

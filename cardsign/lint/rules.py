@@ -77,7 +77,7 @@ class Rule:
         reference: Where it comes from; may be empty.
         bad: A card that breaks it.
         good: A card close to that which does not.
-        fixable: Whether :func:`cardsign.lint.fix` fixes it, because that loses no meaning.
+        fixable: Whether :func:`cardsign.lint.cards.fix` fixes it, because that loses no meaning.
         repair: What should stand at the place in place of its value; the value itself where no
             single answer is certain. What it returns needs no further repair.
     """
@@ -109,7 +109,7 @@ class Finding:
         rule: The rule, which says why and how to fix it.
         tokens: The reference tokens (RFC 6901) of the member or element; () for the whole card.
         message: What was found there, without a final period; cut where it is long.
-        fixable: :func:`cardsign.lint.fix` fixes it.
+        fixable: :func:`cardsign.lint.cards.fix` fixes it.
         set_severity: What the project's settings say of the rule.
         line: Line of the place in the input, from 1; None where it is not known.
         column: Column in characters, from 1.
@@ -275,7 +275,7 @@ RULES: Final[dict[str, Rule]] = {}
 
 
 def always(_: Spot) -> bool:
-    """What :func:`cardsign.lint.fix` fixes wherever it is found."""
+    """What :func:`cardsign.lint.cards.fix` fixes wherever it is found."""
     return True
 
 

@@ -105,7 +105,7 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
         for error in islice(errors, MAX_PROBLEMS):
             found.append((tuple(map(str, error.absolute_path)), error.message))
     except TooMuchWork:
-        return [], "it would take long to hold it to its schema"
+        return [], "checking it against its schema would take too long"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
     except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as fault:
         return [], f"its schema cannot be used: {type(fault).__name__}"
@@ -113,7 +113,7 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
         return found, ""
     # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.
     is_certain = not any(name in one for one in objects for name in _TURNING)
-    return found if is_certain else [], "no pattern of a schema is tried"
+    return found if is_certain else [], "its schema uses `pattern`, which is never run"
 
 
 _NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)

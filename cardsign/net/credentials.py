@@ -93,7 +93,7 @@ class HeaderForm:
 
 def _unusable(what: str, path: str = "") -> CredentialFault:
     """Never with the credential, or with what stands in its place by mistake."""
-    hint = "Name where it is read from: env:NAME or file:/absolute/path"
+    hint = "Say where to read it: env:NAME or file:/absolute/path"
     return CredentialFault("credential.none", what, path=path, hint=hint)
 
 
@@ -139,7 +139,7 @@ def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]
         CredentialFault: ``credential.scheme``: no credential is sent on a guess.
     """
     for problem in security_problems(payload):
-        what = f"it cannot be read what the card demands: {problem.message}"
+        what = f"the card's requirements cannot be read: {problem.message}"
         raise CredentialFault("credential.scheme", what, path=problem.pointer)
     yield from requirements_of(payload, schemes_of(payload))
 
@@ -149,17 +149,30 @@ def _may_hold_keys(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialSource:
-    """Where a credential comes from: ``env:NAME``, or a private file, ``file:/absolute/path``.
+class Credential:
+    """A credential for one peer, read when it is sent.
 
-    No message repeats what follows the scheme: it may be the credential, put there by mistake.
+    No message repeats what follows the scheme of its URI: it may be the credential, put there by
+    mistake.
+
+    Attributes:
+        client_id: The OAuth 2.0 client whose secret it is, which gets a token; empty where it is
+            shown to the peer itself.
+        environment: Where its variable is looked up.
     """
 
     _uri: SignerUri = field(repr=False)
+    client_id: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(cls, uri: str) -> CredentialSource:
-        """Read the URI of a source.
+    def parse(cls, uri: str, *, environment: Mapping[str, str], client_id: str = "") -> Credential:
+        """Read where a credential comes from.
+
+        Args:
+            uri: ``env:NAME``, or ``file:/absolute/path`` of a private file.
+            environment: As the attribute.
+            client_id: As the attribute.
 
         Raises:
             CredentialFault: ``credential.none``.
@@ -175,16 +188,13 @@ class CredentialSource:
             is_path = scheme == "file" and PurePosixPath(parts.path).is_absolute()
             is_variable = scheme == "env" and parts.path.isidentifier()
             if not parts.authority and (is_path or is_variable):
-                return cls(parts)
+                return cls(parts, client_id, environment)
             why = _EXPECTED
         # Outside, so that no context holds the URI.
         raise _unusable(why, f"{scheme}:...")
 
-    def secret(self, environment: Mapping[str, str]) -> str:
+    def secret(self) -> str:
         """Read the credential: one line of printable ASCII.
-
-        Args:
-            environment: Where variables are looked up.
 
         Raises:
             CredentialFault: ``credential.none``: there is none, or none that a header holds. The
@@ -196,7 +206,7 @@ class CredentialSource:
                 data = read_private(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
                 text = data.decode("utf-8", "replace")
             else:
-                text = environment.get(path, "")
+                text = self.environment.get(path, "")
         except FileFault as exc:
             what = f"the file cannot be used ({exc.code}): it must be yours alone"
         else:
@@ -207,30 +217,6 @@ class CredentialSource:
             line = f"one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
             what = f"the credential is not {line}" if text else empty
         raise _unusable(what, f"{scheme}:...")  # outside, so that no context holds the URI
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """A credential for one peer, loaded when it is sent.
-
-    Attributes:
-        source: Where it is read from.
-        client_id: The OAuth 2.0 client whose secret it is, which gets a token; empty where it is
-            shown to the peer itself.
-        environment: Where the source's variable is looked up.
-    """
-
-    source: CredentialSource
-    client_id: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def secret(self) -> str:
-        """Load it.
-
-        Raises:
-            CredentialFault: ``credential.none``.
-        """
-        return self.source.secret(self.environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +253,8 @@ class CredentialPlaces:
         for endpoint in endpoints:
             if self.hold(url_of(endpoint)):
                 return endpoint
-        stand = ", ".join(sorted({str(endpoint.url.origin) for endpoint in endpoints}))
-        raise self.elsewhere(f"the card's endpoints stand at {stand}")
+        origins = ", ".join(sorted({str(endpoint.url.origin) for endpoint in endpoints}))
+        raise self.elsewhere(f"the card's endpoints are at {origins}")
 
     def elsewhere(self, what: str) -> CredentialFault:
         if self.issuer is None or self.issuer.places is None:
@@ -393,7 +379,7 @@ def token_request_of(
             raise CredentialFault("credential.scheme", "the card demands a scope that is none")
         url = settings.target(text)
         if not places.hold(url):
-            raise places.elsewhere(f"the card's token URL stands at {url.origin}")
+            raise places.elsewhere(f"the card's token URL is at {url.origin}")
         return TokenRequest(url, tuple(sorted({*scopes})))
     raise CredentialFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"

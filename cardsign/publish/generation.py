@@ -98,8 +98,8 @@ class Generation:
         max_age: Seconds, for ``Cache-Control: max-age``.
         files: The bytes of each published file, by its name in the folder.
         kids: The kids of the published key set, in its order.
-        created: Whether this call of :func:`cardsign.publish.publish_generation` made it; False
-            where it was there already.
+        created: Whether this call of :func:`cardsign.publish.publication.publish_generation` made
+            it; False where it was there already.
         changes_at: Aware UTC in whole seconds: when the published keys are to change next, as
             far as that was known; caches must hold nothing much longer. None if unknown.
         publisher: Whose it is; None if unknown.

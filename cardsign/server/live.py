@@ -103,7 +103,7 @@ class LiveApplication:
         views: What answers for it.
 
     Raises:
-        ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
+        ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`.
         JsonRefused: The published card is not strict JSON.
     """
 

@@ -2,8 +2,8 @@
 
 The extended card is asked for at the agent's own URL, so a proxy that routes by path cannot split
 it off. What stands here answers the card's paths and the one JSON-RPC method, and passes every
-other request on untouched. While extended cards are published, no request that an agent could
-take for one of an extended card reaches it: it may have one of its own, and no guard before it.
+other request on untouched. While extended cards are published, the agent gets no request that
+it could answer with its extended card: it may have one of its own, and no guard before it.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def payloads_to_sign(
     for name in _profiles_to_try(card, compat):
         payload = payloads.payload_or_refusal(name)
         if isinstance(payload, CanonicalizationError):
-            # js-instance is tried on the off chance, and need not read the card.
+            # js-instance may have no payload for this card; that is no error.
             if name in DEFAULT_PROFILES:
                 notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
             continue

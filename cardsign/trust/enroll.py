@@ -129,7 +129,7 @@ def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
     if not keys.keys:
         raise _nothing_published(origin, "its key set holds no key that is accepted", None)
     proposal = propose_keys(keys, {})
-    pinned = f"{origin} publishes no keyset statement, so its keys of today are pinned"
+    pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
     return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
 
 
@@ -189,7 +189,7 @@ def read_digest(told: str) -> str:
         raise UsageFault(
             "usage.invalid",
             f"a digest has 64 hex digits; you gave {given}",
-            hint="Ask for all of it.",
+            hint="Ask the issuer for the whole digest.",
         )
     return digest
 
@@ -252,8 +252,8 @@ def check_told(proposal: Proposal, digest: str) -> None:
     if keyset is not None and digest not in (keyset.digest, *proposal.earlier):
         raise StatementRefused(
             "statement.digest",
-            f"keyset {keyset.label} has the digest {keyset.digest}, you were told {digest}, and no "
-            "keyset of that digest leads to it",
+            f"keyset {keyset.label} has the digest {keyset.digest}; you gave {digest}, and no "
+            "published keyset with that digest leads to it",
             hint=_DO_NOT_ADD,
         )
 

@@ -353,7 +353,7 @@ def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
     return f"{member} is {shown}, {expected}{closest(error['input'], names)}", hint
 
 
-#: What members of earlier drafts are written as today.
+#: Members that went, and what to do instead.
 _INSTEAD: Final = {
     "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
     "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",

@@ -196,6 +196,26 @@ def test_a_mistyped_word_gets_a_suggestion(
     assert "Did you mean" not in cardsign("zzzzzz").err
 
 
+GONE = {
+    "a command": (("bundle", "card.json"), "Run: cardsign verify CARD --statements DIR"),
+    "a command of a group": (("keys", "show", "k"), "Run: cardsign keys list --json"),
+    "a command of another group": (("keyset", "verify", "f"), "Run: cardsign keyset show FILE"),
+    "an option": (("lint", "--for", "js", "card.json"), "Run: cardsign lint CARD --group portable"),
+    "a value": (("verify", "--format", "junit", "card.json"), "'text', 'json', 'sarif'"),
+    "a profile": (("sign", "--compat", "prune-empty", "card.json"), "'safe', 'all', 'none'"),
+}
+
+
+@pytest.mark.parametrize(("words", "instead"), GONE.values(), ids=GONE)
+def test_what_went_is_refused_with_what_to_use(
+    words: tuple[str, ...], instead: str, cardsign: Cardsign
+) -> None:
+    """In the one line that names it."""
+    ended = cardsign(*words)
+    assert ended.status == 2
+    assert instead in ended.err.splitlines()[0]
+
+
 @pytest.mark.usefixtures("cheap", "signed")
 def test_quiet_leaves_results_and_errors(cardsign: Cardsign) -> None:
     """Notes and next steps go."""

@@ -58,7 +58,7 @@ def test_the_card_of_the_generic_reference_is_not_open(tmp_path: Path) -> None:
         check=True,
     )
     assert "anybody may call" not in ended.stdout
-    assert "cannot be read: nobody knows from it who may call" in ended.stdout
+    assert "unreadable: it does not say who may call" in ended.stdout
     assert "path=/security/0" in ended.stdout
 
 
@@ -86,7 +86,9 @@ def test_it_is_not_signed_and_not_trusted(
 ) -> None:
     """A signature over it, made by force, is good, and does not make the card trusted."""
     refused = sign({**GUARDED, **edit})
-    assert (refused.status, refused.json["error"]["code"]) == (1, "card.security")
+    # A member of another JSON type than its schema's keeps the code that it always had.
+    assert refused.status == 1
+    assert refused.json["error"]["code"] in ("card.security", "card.type")
     assert not Path("signed.json").exists()
     assert sign({**GUARDED, **edit}, "--force").status == 0
     verdict = cardsign("verify", "signed.json", "--jwks", "jwks.json", "--json")

@@ -19,7 +19,7 @@ from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import BEARER, Credential, CredentialPlaces, CredentialSource, Header
+from cardsign.net.credentials import BEARER, Credential, CredentialPlaces, Header
 from cardsign.net.endpoints import endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
@@ -270,7 +270,7 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
     issuer = TrustedIssuer("tides", anchor, (parse_place(HOST),))
     card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
     card = {**card, "supportedInterfaces": card["supportedInterfaces"][:1]}
-    credential = Credential(CredentialSource.parse("env:T"), environment={"T": TOKEN})
+    credential = Credential.parse("env:T", environment={"T": TOKEN})
     for one, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
         places = CredentialPlaces(f"{HOST}/card", Policy((issuer,)), issuer)
         with pytest.raises(CardsignError) as caught:

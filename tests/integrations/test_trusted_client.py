@@ -13,7 +13,7 @@ from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import Credential, CredentialSource
+from cardsign.net.credentials import Credential
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
@@ -33,7 +33,7 @@ SECURED = {
 }
 
 
-CREDENTIAL = Credential(CredentialSource.parse("env:TIDES"), environment={"TIDES": TOKEN})
+CREDENTIAL = Credential.parse("env:TIDES", environment={"TIDES": TOKEN})
 
 
 def policy(place: str = HOST) -> Policy:

@@ -14,14 +14,24 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
+from cardsign.errors import SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.jose.signature import (
     MAX_HEADER_BYTES,
     MAX_SIGNATURE_BYTES,
     REGISTRY,
-    is_signature_good,
+    check_signature,
 )
+
+
+def is_good(header: str, payload: bytes, signature: bytes, key: Any) -> bool:
+    """Whether joserfc finds a signature good, asked in the one way that we ask it."""
+    try:
+        check_signature(header, payload, signature, key)
+    except SignatureRefused:
+        return False
+    return True
 
 
 def protected(**members: Any) -> str:
@@ -39,8 +49,8 @@ def test_a_detached_payload_of_any_size_is_verified(es256: PrivateKey, size: int
     """joserfc's limit of 128,000 bytes is one of attached payloads."""
     header, payload = protected(alg="ES256", kid="k"), b"x" * size
     signature = es256.sign(signing_input(header, payload))
-    assert is_signature_good(header, payload, signature, es256.public.jose)
-    assert not is_signature_good(header, payload + b"x", signature, es256.public.jose)
+    assert is_good(header, payload, signature, es256.public.jose)
+    assert not is_good(header, payload + b"x", signature, es256.public.jose)
 
 
 def test_a_header_of_our_limit_is_verified(es256: PrivateKey) -> None:
@@ -48,7 +58,7 @@ def test_a_header_of_our_limit_is_verified(es256: PrivateKey) -> None:
     shortest = len(json.dumps({"alg": "ES256", "x5c": ""}))
     header = protected(alg="ES256", x5c="A" * (MAX_HEADER_BYTES - shortest))
     signature = es256.sign(signing_input(header, b"{}"))
-    assert is_signature_good(header, b"{}", signature, es256.public.jose)
+    assert is_good(header, b"{}", signature, es256.public.jose)
     token = f"{header}..{base64url.encode(signature)}"
     with pytest.raises(JoseError, match="exceeds 512 bytes"):
         jws.deserialize_compact(token, es256.public.jose, payload=b"{}")
@@ -70,7 +80,7 @@ def test_an_rsa_key_serves_the_one_algorithm_that_it_names() -> None:
     signature = key.sign(signing_input(header, b"{}"), pss, SHA256())
     for alg, good in (("PS256", True), ("RS256", False)):
         public = RSAKey.import_key(key.public_key(), {"alg": alg})
-        assert is_signature_good(header, b"{}", signature, public) is good
+        assert is_good(header, b"{}", signature, public) is good
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,7 @@ def test_no_header_chooses_another_algorithm(es256: PrivateKey, alg: object) -> 
     """Least of all one without a key, or with the public key for a secret."""
     header = protected(alg=alg)
     for signature in (b"", es256.sign(signing_input(header, b"{}"))):
-        assert not is_signature_good(header, b"{}", signature, es256.public.jose)
+        assert not is_good(header, b"{}", signature, es256.public.jose)
 
 
 @pytest.mark.parametrize("alg", [*HEADER_ALGS, "EdDSA"])
@@ -91,13 +101,13 @@ def test_no_algorithm_of_ours_is_warned_of(alg: str) -> None:
         warnings.simplefilter("ignore")
         entry = key.sign(b"{}", alg=alg)
     signature = base64url.decode(str(entry["signature"]))
-    assert is_signature_good(str(entry["protected"]), b"{}", signature, key.public.jose)
+    assert is_good(str(entry["protected"]), b"{}", signature, key.public.jose)
 
 
 @pytest.mark.parametrize("header", ["", "e30", "W10", "AA", "bnVsbA", "!", "eyJhbGciOjF9"])
 def test_garbage_is_no_signature_and_no_crash(es256: PrivateKey, header: str) -> None:
     """Whatever joserfc raises, nothing of it gets out."""
-    assert not is_signature_good(header, b"{}", bytes(64), es256.public.jose)
+    assert not is_good(header, b"{}", bytes(64), es256.public.jose)
 
 
 def test_numbers_and_thumbprint_come_from_the_key() -> None:

@@ -20,7 +20,7 @@ from werkzeug.test import Client
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.net.credentials import Credential, CredentialSource
+from cardsign.net.credentials import Credential
 from cardsign.net.discovery import Discoverer, Discovery
 from cardsign.net.extended import discover_extended
 from cardsign.net.fetcher import DocumentFetcher
@@ -181,5 +181,5 @@ def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
     fetcher = DocumentFetcher(settings, now=now)
     discoverer = Discoverer(policy, states, fetcher=fetcher, now=now)
     how = {"policy": policy, "states": states, "now": now, "settings": settings}
-    credential = Credential(CredentialSource.parse("env:TOKEN"), environment={"TOKEN": one.token})
+    credential = Credential.parse("env:TOKEN", environment={"TOKEN": one.token})
     return Partner(one, how, discoverer, credential)

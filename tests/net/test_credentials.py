@@ -16,7 +16,6 @@ from cardsign.net.credentials import (
     BEARER,
     Credential,
     CredentialPlaces,
-    CredentialSource,
     Header,
     HeaderForm,
     demands_credentials,
@@ -36,9 +35,9 @@ ORIGIN = parse_origin("https://tides.example")
 
 def test_a_credential_comes_from_the_environment() -> None:
     """One line end, which a shell leaves, is not part of it."""
-    source = CredentialSource.parse("env:TIDES_TOKEN")
     for value in (SECRET, SECRET + "\n", SECRET + "\r\n"):
-        assert source.secret({"TIDES_TOKEN": value}) == SECRET
+        credential = Credential.parse("env:TIDES", environment={"TIDES": value})
+        assert credential.secret() == SECRET
 
 
 NO_SOURCES = {
@@ -57,7 +56,7 @@ NO_SOURCES = {
 def test_what_is_no_source_is_refused(uri: str) -> None:
     """And what may be the credential itself, put there by mistake, is not shown."""
     with pytest.raises(CredentialFault) as caught:
-        CredentialSource.parse(uri)
+        Credential.parse(uri, environment={})
     assert caught.value.code == "credential.none"
     assert SECRET not in str(caught.value)
 
@@ -74,7 +73,7 @@ MISTAKEN = {
 def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None:
     """Neither by a message nor by a traceback."""
     with pytest.raises(CredentialFault) as caught:
-        CredentialSource.parse(uri).secret({})
+        Credential.parse(uri, environment={}).secret()
     assert caught.value.path == uri.partition(":")[0] + ":..."
     told = str(caught.value) + "".join(traceback.format_exception(caught.value))
     assert SECRET not in told
@@ -84,21 +83,21 @@ def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     """It holds the credential; one that others can read, or an empty one, gives none."""
     path = tmp_path / "token"
-    source = CredentialSource.parse(f"file:{path}")
+    credential = Credential.parse(f"file:{path}", environment={})
     path.write_text(SECRET + "\n")
     path.chmod(0o644)
     with pytest.raises(CredentialFault, match=r"file\.permissions"):
-        source.secret({})
+        credential.secret()
     path.chmod(0o600)
-    assert source.secret({}) == SECRET
+    assert credential.secret() == SECRET
     path.write_text("")
     with pytest.raises(CredentialFault, match="the file is empty"):
-        source.secret({})
+        credential.secret()
 
 
 def test_a_source_does_not_show_what_it_names() -> None:
     """It may be the credential, put there by mistake."""
-    assert "hunter2secret" not in repr(CredentialSource.parse("env:hunter2secret"))
+    assert "hunter2secret" not in repr(Credential.parse("env:hunter2secret", environment={}))
 
 
 UNUSABLE = {
@@ -116,7 +115,7 @@ UNUSABLE = {
 def test_what_no_header_holds_is_not_sent(value: str) -> None:
     """One line of printable ASCII, whatever variable or file gave it."""
     with pytest.raises(CredentialFault) as caught:
-        CredentialSource.parse("env:TOKEN").secret({"TOKEN": value})
+        Credential.parse("env:TOKEN", environment={"TOKEN": value}).secret()
     assert caught.value.code == "credential.none"
     assert not value.strip() or value not in str(caught.value)
 
@@ -126,7 +125,7 @@ def test_what_no_header_holds_is_not_sent(value: str) -> None:
 
 def test_a_credential_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Neither what is to be had nor what was had is in a repr or a log."""
-    credential = Credential(CredentialSource.parse("env:TOKEN"), environment={"TOKEN": SECRET})
+    credential = Credential.parse("env:TOKEN", environment={"TOKEN": SECRET})
     with caplog.at_level(logging.DEBUG):
         header = Header.of(ORIGIN, BEARER, credential.secret())
 

@@ -14,7 +14,6 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import (
     Credential,
     CredentialPlaces,
-    CredentialSource,
     TokenRequest,
     open_credential,
     token_request_of,
@@ -144,8 +143,9 @@ class Caller:
     """A user with a client at the server, which is one of the issuer's origins."""
 
     def __init__(self, server: Counterpart) -> None:
-        source, secrets = CredentialSource.parse("env:SECRET"), {"SECRET": SECRET}
-        self.credential = Credential(source, "me:too", secrets)
+        self.credential = Credential.parse(
+            "env:SECRET", environment={"SECRET": SECRET}, client_id="me:too"
+        )
         self.places = places(AGENT, server.url)
         self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server.url}/token"))
 

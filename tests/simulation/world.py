@@ -116,7 +116,7 @@ class World:
         self.figures.excluded[why] += 1
 
     def _excuse_sdk(self, t: int, fetched: int, card: bytes, rule: Demand) -> str | None:
-        """What the assumptions say nothing of , or None."""
+        """Return what the assumptions say nothing of, or None."""
         issuer, signers = self.issuer, self.issuer.signers_of[card]
         revoked = [kid for kid in signers if issuer.was_revoked(kid)]
         if self._revocation_ended(signers) or (revoked and rule == "every signature"):

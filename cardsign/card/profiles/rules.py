@@ -7,9 +7,6 @@ present (:func:`as_written`) it reproduces the specification's example.
 *Pruning* is what is left of a card once everything empty is gone, as the SDKs sign it: @a2a-js/sdk
 (from 1.0.1) and a2a-sdk (from 1.0.0) parse a card into A2A 1.0 messages, write those as proto3
 JSON without defaults, and then delete whatever is empty, at any depth.
-
-Who changes a rule of a default profile changes :mod:`cardsign.card.portable`, which says where it
-has nothing to do.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions
     where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
     told = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
     if not printed(told):
-        say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
+        say(f"changed the passphrase of {len(changed)} of {len(records)} {role} keys")
         say(f"  next: change it where programs such as cron read it: {where}")
 
 

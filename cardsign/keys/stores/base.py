@@ -248,7 +248,7 @@ class KeyStore(ABC):
 
         Raises:
             PassphraseFault, SignerFault, FileFault, StoreFault: As
-                :func:`cardsign.keys.signers.open_signer`.
+                :func:`cardsign.keys.signers.registry.open_signer`.
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
@@ -385,9 +385,9 @@ class KeyStore(ABC):
         """Take a key in whose private key stays where it is, behind a signer.
 
         Not checked: that a signer there holds the key; see
-        :func:`cardsign.keys.signers.check_possession`.
+        :func:`cardsign.keys.signers.registry.check_possession`.
 
-        `custody` is the URI that :func:`cardsign.keys.signers.custody_of` gives.
+        `custody` is the URI that :func:`cardsign.keys.signers.registry.custody_of` gives.
 
         Raises:
             StoreFault: ``keystore.duplicate_key``.
