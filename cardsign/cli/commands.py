@@ -116,8 +116,8 @@ class Command(click.Command):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
             if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
-                error.message = f"{error.message.rstrip('.')}. {_INSTEAD[error.option_name]}"
-                error.possibilities = None
+                what = f"No such option '{error.option_name}'. {_INSTEAD[error.option_name]}"
+                raise click.UsageError(what, ctx) from error
             raise
         for one in given if not ctx.resilient_parsing else ():
             if not isinstance(one, click.Option) or one.multiple or given.count(one) == 1:
