@@ -53,7 +53,7 @@ RULES: Final[dict[str, Rule]] = {one.id: one for one in (
     Rule("envelope.untraced", "warning", "There is no trace_id and no pipeline_run_id.",
          "Nobody finds the task again in the logs.", "Add /metadata/trace_id.", "row B35"),
     Rule("envelope.unclear", "warning", "It cannot be told whether a schema is met.",
-         "It is missing, refers elsewhere, takes too long, or uses `pattern`, which is never run.",
+         "The schema is missing, refers elsewhere, takes too long, or has a `pattern` (never run).",
          "Simplify the schema: `enum`, `minLength` and `maxLength` are tried.", "row B14"),
 )}
 # fmt: on

@@ -202,6 +202,11 @@ SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
         {f"n{at}": {"allOf": [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(24)}
         | {"n24": {}},
     ),
+    "alternatives that fail on a long value": lambda size: _schema(
+        {"x": {"$ref": "#/$defs/n0"}},
+        {f"n{at}": {"anyOf": [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(30)}
+        | {"n30": {"enum": ["n" * (size // 2)]}},
+    ),
     "alternatives of alternatives": lambda size: _schema(
         {"x": _nested_in("anyOf", min(size // 8, 25_000))}, {"a": {"enum": ["n" * (size // 2)]}}
     ),

@@ -49,6 +49,7 @@ ONCE_TOO_MUCH: Final = (
     "texts like tokens",
     "patterns that compile for long",
     "a schema of many fields",
+    "alternatives that fail on a long value",
 )
 TASK: Final[dict[str, Any]] = {
     "skill_id": "iam.check_tides",

@@ -69,7 +69,7 @@ _ELSEWHERE: Final = {
 }
 #: Commands and options that went before the first release, and what to do instead.
 _INSTEAD: Final = {
-    "bundle": "Run: cardsign verify CARD --statements DIR",
+    "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
     "keys backup": "Copy the folder of the keys: it is encrypted.",
     "keys rehearse": "Run: cardsign keys list --ahead",
     "keys restore": "Copy the folder of the keys back.",
@@ -78,6 +78,7 @@ _INSTEAD: Final = {
     "keyset verify": "Run: cardsign keyset show FILE",
     "trust test": "Run: cardsign verify CARD --issuer NAME",
     "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
+    "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
     "--for": "Run: cardsign lint CARD --group portable",
     "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
     "--paranoid": "Leave it out: rfc8785 makes every payload.",
@@ -214,7 +215,7 @@ EXIT_STATUSES: Final = (
     ("0", "trusted, clean, or done"),
     ("1", "not trusted, or something was found that needs action"),
     ("2", "wrong usage, or a fault of this machine; nothing is known about the card"),
-    ("3", "no verdict: what it needs could not be had now"),
+    ("3", "no verdict: something needed was not available"),
 )
 
 

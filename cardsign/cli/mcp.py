@@ -86,6 +86,7 @@ def mcp(trust: TrustOptions, network: NetworkOptions, port: int | None) -> None:
 
     # An editor starts its servers in the folder that is open, which may be a stranger's.
     tools = _Tools(replace(trust, here=False), network)
+    tools.trust.load()  # a policy that cannot be read is told now, and not to a model
     server = MCPServer(
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )

@@ -95,7 +95,7 @@ def init(trust: TrustOptions) -> None:
         say(f"wrote {path}, which trusts no issuer yet")
         say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
     else:
-        say(f"began the state of {', '.join(begun)}" if begun else "nothing was missing")
+        say(f"began the state of {', '.join(begun)}" if begun else "already set up; nothing to do")
 
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from semver import Version
 
-from cardsign.card.document import Card
+from cardsign.card.document import A2aVersion, Card
 from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, interfaces_of
-from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold, respelled, snake
 from cardsign.card.security import (
     SCHEME_TYPES,
     Requirement,
@@ -31,6 +31,7 @@ from cardsign.card.values import (
     children_of,
     cut,
     elements_of,
+    jcs,
     members_of,
     objects_in,
     pointer,
@@ -79,7 +80,10 @@ _SHAPES: Final[dict[str, _Shape]] = {
 }
 _EXTENSIONS_SHAPE: Final[dict[str, _Shape]] = {"extensions": (list, dict)}
 _SKILL_SHAPES: Final[dict[str, _Shape]] = {"inputModes": (list, str), "outputModes": (list, str)}
-_CALLED_BY: Final = frozenset({"url", "protocolBinding", "transport", "protocolVersion", "tenant"})
+_CALLED_BY: Final = {
+    "supportedInterfaces": frozenset({"url", "protocolBinding", "protocolVersion", "tenant"}),
+    "additionalInterfaces": frozenset({"url", "transport"}),
+}
 _WRAPPERS: Final = frozenset(one.wrapper for one in SCHEME_TYPES)
 _SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
 # fmt: off
@@ -207,6 +211,7 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
         changes += _security(old, new, half, changed[half], (old.document, new.document), "")
         changes += _schemes(old.schemes[half], new.schemes[half])
     changes += [*_beside_schemes(old, new), *_skills(old, new, changed)]
+    changes += [*_spellings(old, new), *_hidden_interfaces(old, new)]
     versions = old.document.get("version"), new.document.get("version")
     # What both halves of a card say is said once.
     return CardDiff(*versions, tuple(listed(dict.fromkeys(changes))))
@@ -219,9 +224,15 @@ class _Read:
     Of a card with the interfaces of both A2A versions, clients of each read one half.
     """
 
+    received: Mapping[str, Json]
     document: Mapping[str, Json]
-    is_mixed: bool
+    version: A2aVersion
     schemes: Mapping[A2aHalf, Mapping[str, Scheme]]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has the interfaces of both A2A versions."""
+        return self.version == "mixed"
 
     def interfaces(self, *halves: A2aHalf) -> dict[tuple[str, ...], Interface]:
         """Return the interfaces of some halves by what they are, the preferred one first."""
@@ -235,14 +246,16 @@ class _Read:
     def requirements(self, owner: Mapping[str, Json], half: A2aHalf) -> list[Requirement]:
         """Return what clients of one half see of the requirements of the card or of a skill."""
         found = requirements_of(owner, self.schemes[half])
-        return [one for one in found if not self.is_mixed or one.tokens[0] == _REQUIRED_BY[half]]
+        is_split = self.is_mixed or all(owner.get(name) is not None for name in _REQUIREMENTS)
+        return [one for one in found if not is_split or one.tokens[0] == _REQUIRED_BY[half]]
 
 
 def _read(untrusted: bytes) -> _Read:
     card = Card.from_bytes(untrusted)
     document = respelled(card.document, CARD_1_0, CARD_0_3)
     current, flat = schemes_of(document), schemes_of(document, flat_first=True)
-    return _Read(document, card.a2a_version == "mixed", {"1.0": current, "0.3": flat})
+    schemes: dict[A2aHalf, Mapping[str, Scheme]] = {"1.0": current, "0.3": flat}
+    return _Read(card.document, document, card.a2a_version, schemes)
 
 
 def _compared(old: _Read, new: _Read) -> frozenset[str]:
@@ -253,6 +266,49 @@ def _compared(old: _Read, new: _Read) -> frozenset[str]:
     if not (old.interfaces("0.3") or new.interfaces("0.3")):
         unread.add("protocolVersion")
     return _COMPARED - unread
+
+
+def _spellings(old: _Read, new: _Read) -> Iterator[Change]:
+    """Yield members whose names are spelled as only the most lenient clients read them."""
+    before, after = (dict(_odd_names(dict(one.received), CARD_1_0, CARD_0_3)) for one in (old, new))
+    for kind, place in {**before, **after}.items():
+        if kind not in before or kind not in after:
+            how = "is spelled so now" if kind in after else "was spelled so"
+            yield Change("unclear", place, f"`{kind[-1]}` {how}, which not every client reads")
+
+
+def _odd_names(
+    value: Json, *messages: Message, path: str = "", kinds: _Names = ()
+) -> Iterator[tuple[_Names, str]]:
+    """Yield members that are spelled neither as the schemas have them nor as their protobuf."""
+    for key, child in children_of(value):
+        place, fields = append(path, key), [one.folded.get(fold(str(key))) for one in messages]
+        named = [one for one in fields if one is not None]
+        below = [one.message for one in named if one.message is not None]
+        if isinstance(value, list):  # its elements are of the same messages
+            yield from _odd_names(child, *messages, path=place, kinds=kinds)
+            continue
+        if named and all(key not in (one.name, snake(one.name)) for one in named):
+            yield (*kinds, str(key)), place
+        if below and named[0].shape == "map":
+            for name, one in members_of(child).items():
+                yield from _odd_names(one, *below, path=append(place, name), kinds=(*kinds, name))
+        elif below:
+            yield from _odd_names(child, *below, path=place, kinds=(*kinds, named[0].name))
+
+
+def _hidden_interfaces(old: _Read, new: _Read) -> Iterator[Change]:
+    """Yield an empty `supportedInterfaces` beside a `url`: a2a-sdk reads no `url` then."""
+    hides = [_is_empty(one.document, "supportedInterfaces") for one in (old, new)]
+    if hides[0] != hides[1] and any(one.document.get("url") is not None for one in (old, new)):
+        how = "is empty" if hides[1] else "was empty"
+        message = f"`supportedInterfaces` {how}; some clients read no `url` beside it"
+        yield Change("unclear", "/supportedInterfaces", message)
+
+
+def _is_empty(owner: Mapping[str, Json], name: str) -> bool:
+    """Whether a member is there and says nothing."""
+    return name in owner and not owner[name]
 
 
 def _misshapen(
@@ -288,7 +344,7 @@ def _others(
     """Members that are compared as a whole: what a person reads, and what nobody here knows."""
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
-        if name in compared or before == after:
+        if name in compared or _is_same(before, after):
             continue
         if name == "spiffe_id" and _identity(before) == _identity(after) is not None:
             continue
@@ -297,6 +353,11 @@ def _others(
             "changed" if name in old and name in new else "was removed" if name in old else "is new"
         )
         yield Change(effect, append(path, name), f"`{name}` {how}")
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON, in which true is not 1."""
+    return one == other and jcs(one) == jcs(other)
 
 
 def _identity(spiffe_id: Json) -> str | None:
@@ -329,7 +390,8 @@ def _interfaces(old: _Read, new: _Read) -> Iterator[Change]:
             if key in before and "url" not in (one.member, before[key].member):
                 was = members_of(value_at(old.document, before[key].tokens[:-1]))
                 now = members_of(value_at(new.document, one.tokens[:-1]))
-                yield from _others(pointer(*one.tokens[:-1]), was, now, frozenset(), _CALLED_BY)
+                place, read = pointer(*one.tokens[:-1]), _CALLED_BY[one.member]
+                yield from _others(place, was, now, frozenset(), read)
 
 
 def _gone_and_new(
@@ -358,7 +420,8 @@ def _called(one: Interface) -> tuple[str, ...]:
 
 def _spoken(one: Interface) -> str:
     spoken = f"{one.binding} {one.version or ''}".strip()
-    return f"{spoken} at {without_userinfo(str(one.url))}"
+    tenant = "" if one.tenant is None else f", tenant {str(one.tenant)!r:.60},"
+    return f"{spoken} at {without_userinfo(str(one.url))}{tenant}"
 
 
 def _flags(old: _Read, new: _Read, half: A2aHalf) -> Iterator[Change]:
@@ -414,6 +477,8 @@ def _extensions(old: _Read, new: _Read) -> Iterator[Change]:
         if bool(other.get("required")) != needed:
             how = "is required now" if needed else "is optional now"
             yield Change(effect, where, f"the extension {uri} {how}")
+        elif not _is_same(other.get("required", False), one.get("required", False)):
+            yield Change("unclear", where, f"`required` of the extension {uri} is no true or false")
         known_members = frozenset({"uri", "required", "params"})
         yield from _others(where, other, one, frozenset({"description"}), known_members)
         yield from _params(append(where, "params"), other.get("params"), one.get("params"))
@@ -459,6 +524,8 @@ def _security(
     member = _REQUIRED_BY[half] if new.is_mixed or old.is_mixed else ""
     place = append(path, member or next((n for n in _REQUIREMENTS if n in owners[1]), "security"))
     found = [card.requirements(one, half) for card, one in zip((old, new), owners, strict=True)]
+    if half == "1.0":
+        yield from _hidden_requirements(owners, path, is_moved=old.version == new.version)
     # Without a requirement everybody is let in; who can meet one that cannot be read, nobody knows.
     unread = [{repr(one.value) for one in each if _is_unread(one)} for each in found]
     for how, differing in (("is new", unread[1] - unread[0]), ("went", unread[0] - unread[1])):
@@ -492,6 +559,37 @@ def _security(
             yield Change("additive", place, f"a caller with {said} is let in now")
 
 
+def _hidden_requirements(
+    owners: tuple[_Members, _Members], path: str, *, is_moved: bool
+) -> Iterator[Change]:
+    """Yield how requirements are written where some clients read another half of them.
+
+    a2a-sdk reads no `security` beside `securityRequirements`, even where that is empty. Clients
+    of one A2A version read the member of theirs.
+    """
+    written = [[name for name in _REQUIREMENTS if one.get(name)] for one in owners]
+    if is_moved and all(written) and written[0] != written[1]:
+        names = " and ".join(f"`{name}`" for name in written[1])
+        message = f"the requirements are in {names} now, which not every client reads"
+        yield Change("unclear", append(path, written[1][0]), message)
+    place = append(path, "securityRequirements")
+    hides = [_is_empty(one, "securityRequirements") for one in owners]
+    if hides[0] != hides[1] and any(one.get("security") for one in owners):
+        how = "is empty" if hides[1] else "was empty"
+        message = f"`securityRequirements` {how}; some clients read no `security` beside it"
+        yield Change("unclear", place, message)
+    before, after = (_beside_the_ways(one.get("securityRequirements")) for one in owners)
+    if before != after:
+        yield Change("unclear", place, "an unknown member of a requirement changed")
+
+
+def _beside_the_ways(requirements: Json) -> list[bytes]:
+    """Return what requirements of A2A 1.0 hold beside their schemes, in any order."""
+    listed_here = (members_of(one) for one in elements_of(requirements))
+    beside = ({name: v for name, v in one.items() if name != "schemes"} for one in listed_here)
+    return sorted(jcs(one) for one in beside if one)
+
+
 def _is_unread(one: Requirement) -> bool:
     return one.problem is not None and not one.schemes
 
@@ -514,7 +612,7 @@ def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Itera
             yield Change("additive" if one is None else "breaking", where, f"scheme {name!r} {how}")
         elif how := _scheme_changed(one, other):
             yield Change("breaking", where, f"scheme {name!r}: {how}")
-        elif one.members != other.members:
+        elif not _is_same(dict(one.members), dict(other.members)):
             yield Change("wording", where, f"scheme {name!r} is described in other words")
 
 
@@ -526,7 +624,7 @@ def _beside_schemes(old: _Read, new: _Read) -> Iterator[Change]:
         are_read = all(card.schemes["1.0"][name].type is not None for card in (old, new))
         if not are_read and was != now:
             yield Change("unclear", where, f"scheme {name!r}, which cannot be read, changed")
-        elif old.is_mixed and new.is_mixed and _forms_of(was) != _forms_of(now):
+        elif old.version == new.version and _forms_of(was) != _forms_of(now):
             yield Change("unclear", where, f"scheme {name!r} is in the form of other clients")
         elif isinstance(was, dict) and isinstance(now, dict) and "type" not in {**was, **now}:
             yield from _others(where, was, now, frozenset(), _WRAPPERS)

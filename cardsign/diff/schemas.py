@@ -283,7 +283,8 @@ class _Comparison:
         for name in sorted(is_needed - was_needed):
             what = "is required now" if name in before else "is new and required"
             yield "narrower", append(there, name), f"{name!r} {what}"
-        for name in sorted((was_needed - is_needed) & set(after)):
+        removed = before.keys() - after.keys()
+        for name in sorted(was_needed - is_needed - removed):
             yield "wider", append(there, name), f"{name!r} is optional now"
         others = (old.get("additionalProperties", True), new.get("additionalProperties", True))
         yield from self.compare(*others, append(path, "additionalProperties"))

@@ -206,10 +206,11 @@ def _replace(work: Work, record: KeyRecord) -> None:
         secret = work.passphrase(role)
         if record.custody.startswith("file:"):
             check_opens(store, record, secret)
-        for _ in range(len(safe), 2):
+        for count in range(len(safe), 2):
             private, now = PrivateKey.generate(alg), work.now
             made = store.add_key(private, secret, now=now, roles=record.roles)
-            work.done.append(f"made {made.named} in its place")
+            what = "in its place" if count == 0 else f"the next {alg} {role} key"
+            work.done.append(f"made {made.named}, {what}")
     except PassphraseFault as fault:
         command = f"cardsign keys generate --role {role} --alg {record.alg}; then {work.again}"
         work.needs(key_holder(role), f"make another {role} key: {fault.message}", command=command)

@@ -176,10 +176,10 @@ def endangered(work: Work) -> Iterator[Task]:
         names = ", ".join(key.named for key in others)
         what = f"also stored with {stolen}, so perhaps stolen too: {names}"
         yield Task("you", what, revoke_command(work, "compromised", others))
-    if only:
+    if keyset and only and not unlisted_roots(state, keyset):  # else a recovery waits already
         names = ", ".join(key.named for key in only)
         what = f"{names} was stored with {stolen} too; without it no keyset can be signed"
-        if keyset and keyset.recovery:
+        if keyset.recovery:
             who, command = "the holder of the recovery key", RECOVER
             what += ", so the recovery key has to open a new epoch"
         else:

@@ -228,7 +228,9 @@ def _edited(message: str, where: str) -> StoreFault:
 
 
 def _other_history(since: AuditHead, where: str) -> StoreFault:
-    message = f"the log does not continue line {since.seq}, which was its newest before"
+    message = (
+        f"the audit log does not continue from line {since.seq}, the newest that was seen here"
+    )
     return StoreFault("keystore.other_history", message, path=where)
 
 

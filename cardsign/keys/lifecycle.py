@@ -128,7 +128,7 @@ def until_activation(
         return _NOTHING
     if key.times.seen is None:
         return Waiting(
-            "keystore.not_seen", "it is not published yet: run cardsign publish CARD", None
+            "keystore.not_seen", "it is not published yet: cardsign publish SIGNED -o DIR", None
         )
     until = key.times.seen + settings.as_published(state).propagation
     return Waiting("keystore.too_early", "caches may not have it yet", until)

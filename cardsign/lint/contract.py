@@ -208,7 +208,7 @@ def schema(subject: Subject) -> Iterator[Found]:
     """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
-    steps = Steps(left=MAX_STEPS // 3)  # for all schemas of the card
+    steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
     for one in skill_schemas(subject.document):
         value = one.schema
         if not isinstance(value, dict):

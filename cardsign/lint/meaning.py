@@ -141,7 +141,8 @@ def empty(subject: Subject) -> Iterator[Found]:
     summary="A member of one A2A version in a card of the other.",
     why="Readers of the card's version do not know the member. A requirement of callers that is "
     "written so is not seen at all.",
-    fix="Write it as the card's version does. A card for both versions has the interfaces of both.",
+    fix="Write it as the card's version does. A card for clients of both versions needs interfaces "
+    "of both: cardsign build CARD --a2a both.",
     reference=_A2A,
     bad=Example({"/security": [{"harbour": []}]}),
     good=Example({}, "0.3"),

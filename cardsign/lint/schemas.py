@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from cardsign.card.values import Json, levels
 
 #: Steps of one comparison: about one for each keyword of a schema that is applied to a value.
-MAX_STEPS: Final = 60_000
+MAX_STEPS: Final = 30_000
 #: Problems of one value that are listed.
 MAX_PROBLEMS: Final = 50
 #: Keywords that need a pattern, and those that turn a value that fits into one that does not.
@@ -55,9 +55,9 @@ class Steps:
             size = len(instance) if isinstance(instance, dict | list) else 0
             if keyword == "uniqueItems":
                 self.left -= size * size // 10  # values of several kinds are compared in pairs
-            # What does not fit is written into a message as a whole.
-            weight = len(instance) if isinstance(instance, str) else self.sizes.get(id(instance), 0)
-            self.left -= 1 + weight // 1024
+            # What does not fit is written into a message as a whole, and so is what it should
+            # be; the messages of all alternatives are kept.
+            self.left -= 1 + (self._weight(instance) + self._weight(value)) // 256
             self.left -= len(value) // 10 if isinstance(value, dict | list) else 0
             if self.left < 0:
                 raise TooMuchWork
@@ -71,6 +71,9 @@ class Steps:
             return apply(validator, value, instance, schema)
 
         return counting
+
+    def _weight(self, value: Json) -> int:
+        return len(value) if isinstance(value, str) else self.sizes.get(id(value), 0)
 
     def weigh(self, value: Json) -> None:
         """Note how large each object and list of a value is."""
@@ -98,6 +101,7 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
         return [], "unevaluatedProperties or unevaluatedItems could take long to try"
     steps, found = Steps(), []
     steps.weigh(value)
+    steps.weigh(schema)
     try:
         if (fault := find_fault(schema, Draft202012Validator, steps)) is not None:
             return [], f"its schema cannot be used: {fault[1]}"
@@ -108,7 +112,10 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
         return [], "checking it against its schema would take too long"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
     except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as fault:
-        return [], f"its schema cannot be used: {type(fault).__name__}"
+        what = "it refers to itself without end"
+        if not isinstance(fault, RecursionError):
+            what = "it refers to what is no schema in it"
+        return [], f"its schema cannot be used: {what}"
     if not steps.met_pattern:
         return found, ""
     # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.

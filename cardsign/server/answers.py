@@ -179,6 +179,10 @@ class Call:
     is_notification: bool
 
 
+#: What is said of a long body that asks for a card.
+TOO_LONG: Final = "a request longer than 64 KiB must not name a card method"
+
+
 def read_call(untrusted_body: bytes) -> Call:
     """Read one request (JSON-RPC 2.0 section 4).
 
@@ -189,8 +193,7 @@ def read_call(untrusted_body: bytes) -> Call:
         envelope = parse_object(untrusted_body, max_bytes=MAX_REQUEST_BYTES)
     except JsonRefused as exc:
         if exc.code == "json.too_large":
-            problem = f"the request is longer than {MAX_REQUEST_BYTES} bytes"
-            raise Refused(TOO_LARGE, problem) from exc
+            raise Refused(TOO_LARGE, TOO_LONG) from exc
         if exc.code == "json.not_object":
             raise Refused(INVALID_REQUEST, "the request is not one JSON object") from exc
         raise Refused(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc

@@ -24,7 +24,7 @@ from werkzeug.wrappers import Response
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
-from cardsign.server.answers import CARD_METHODS, MAX_REQUEST_BYTES, Answer, error_answer
+from cardsign.server.answers import CARD_METHODS, MAX_REQUEST_BYTES, TOO_LONG, Answer, error_answer
 from cardsign.server.events import to_log, to_stderr
 from cardsign.server.live import LiveApplication, place_of
 from cardsign.server.run import PeerThreads, answered, make_environ
@@ -106,9 +106,7 @@ def _tell_idle(settings: ServerSettings, log: Callable[[str], None]) -> None:
 
 
 #: The answer to a long body that may name a card method.
-_TOO_LONG: Final = error_answer(
-    413, "a request longer than 64 KiB must not name a card method", ("Connection", "close")
-)
+_TOO_LONG: Final = error_answer(413, TOO_LONG, ("Connection", "close"))
 _ENCODED: Final = error_answer(
     415, "send the request uncompressed, in UTF-8", ("Connection", "close")
 )
@@ -152,7 +150,7 @@ def _is_encoded(content_encoding: str, content_type: str) -> bool:
 class _CardMethodInLongBody(RequestEntityTooLarge):
     """A body that is passed on piece by piece may name a card method."""
 
-    description = "a request longer than 64 KiB must not name a card method"
+    description = TOO_LONG
 
 
 class _CardMethodScanner:

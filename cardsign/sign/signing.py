@@ -223,7 +223,10 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
             raise CardRefused(code, message + more, path=path)
         # It did not stop the signing: an error stands only where something was refused.
-        yield replace(Reason.of(code, f"passed over: {message}", path), severity="warning")
+        yield replace(
+            Reason.of(code, f"signed all the same, because it was forced: {message}", path),
+            severity="warning",
+        )
     for problem in members:
         if problem.missing:
             if options.strict:

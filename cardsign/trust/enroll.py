@@ -230,7 +230,10 @@ def follow_published(
             f"not follow from it{why}",
             hint=_DO_NOT_ADD,
         )
-    return replace(proposal, earlier=frozenset({digest}))
+    note = (
+        f"the digest that you gave is that of keyset {pin.label}; keyset {newest.label} follows it"
+    )
+    return replace(proposal, earlier=frozenset({digest}), warnings=(*proposal.warnings, note))
 
 
 _DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
@@ -252,9 +255,8 @@ def check_told(proposal: Proposal, digest: str) -> None:
     if keyset is not None and digest not in (keyset.digest, *proposal.earlier):
         raise StatementRefused(
             "statement.digest",
-            f"keyset {keyset.label} has the digest {keyset.digest}; you gave {digest}, and no "
-            "published keyset with that digest leads to it",
-            hint=_DO_NOT_ADD,
+            f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}",
+            hint=f"{_DO_NOT_ADD} If it is an older one: cardsign trust add URL --digest HEX",
         )
 
 

@@ -197,7 +197,10 @@ def test_a_mistyped_word_gets_a_suggestion(
 
 
 GONE = {
-    "a command": (("bundle", "card.json"), "Run: cardsign verify CARD --statements DIR"),
+    "a command": (
+        ("bundle", "card.json"),
+        "Run: cardsign verify CARD --issuer NAME --statements DIR",
+    ),
     "a command of a group": (("keys", "show", "k"), "Run: cardsign keys list --json"),
     "a command of another group": (("keyset", "verify", "f"), "Run: cardsign keyset show FILE"),
     "an option": (("lint", "--for", "js", "card.json"), "Run: cardsign lint CARD --group portable"),

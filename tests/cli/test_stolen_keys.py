@@ -216,7 +216,7 @@ def test_a_key_that_lay_beside_a_stolen_one_is_named_until_it_is_revoked(
 
     again = issuer("keys", "rotate", *stick)
     assert again.status == 1
-    assert f"may be stolen too: release key {release[:8]}" in again.err
+    assert f"perhaps stolen too: release key {release[:8]}" in again.err
     assert alarms(issuer) == ["doctor.may_be_stolen"]
 
     assert issuer("keys", "revoke", release, *words[3:], "--stored-with", *stick).status == 0

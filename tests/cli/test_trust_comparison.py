@@ -96,7 +96,7 @@ def test_what_is_no_whole_digest_is_asked_for_again(
     ended = cardsign("trust", "add", HOME, "--digest", told(read_keyset(tides).digest))
     assert (ended.status, "usage.invalid" in ended.err) == (2, True)
     assert f"a digest has 64 hex digits; {said}" in ended.err
-    assert "Ask for all of it." in ended.err
+    assert "Ask the issuer for the whole digest." in ended.err
     assert nothing_is_written(tmp_path)
 
 

@@ -277,7 +277,8 @@ def test_a_successor_that_has_ended_replaces_nothing(site: Site) -> None:
     ]
     site.revoke(following, "superseded", root=False)
     told = site.revoke(card, "superseded", "card", "release", root=True)
-    assert sum(one.endswith("in its place") for one in told.done) == 2
+    assert [one for one in told.done if one.endswith(", in its place")]
+    assert [one for one in told.done if one.startswith("made ") and ", the next" in one]
 
 
 def named(task: Task) -> list[str]:
