@@ -74,6 +74,11 @@ _UNSEEN: Final = re.compile(
 )
 
 
+# Commands of GitHub Actions at the beginning of a line, and of Azure Pipelines and TeamCity.
+_LINE_COMMAND: Final = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+_COMMAND: Final = re.compile(r"##(?=[A-Za-z\[])")
+
+
 class Html(str):
     """HTML that this module has written; any other text is escaped."""
 
@@ -85,7 +90,9 @@ def text(value: object) -> Html:
     if isinstance(value, Html):
         return value
     shown = _UNSEEN.sub(lambda one: f"\\u{ord(one[0]):04x}", str(value))
-    return Html(html.escape(shown, quote=True))
+    shown = html.escape(shown, quote=True)
+    # Printed in a pipeline, no line may be a command of its runner.
+    return Html(_COMMAND.sub("&#35;#", _LINE_COMMAND.sub(r"\1&#58;", shown)))
 
 
 def joined(*parts: object) -> Html:

@@ -39,6 +39,12 @@ def _flow(flow: Any) -> dict[str, Any]:
 #: Members that take the place of the card's own, or of a skill's where they are requirements.
 UNREADABLE: Final[dict[str, dict[str, Any]]] = {
     # The list.
+    "0.3: schemes of nothing": {"security": [{"schemes": {}}]},
+    "a place in the names of both": {
+        "securitySchemes": {
+            "b": {"apiKeySecurityScheme": {"location": "query", "in": "header", "name": "k"}}
+        }
+    },
     "0.3: a name": {"security": "b"},
     "0.3: an object": {"security": {"b": []}},
     "0.3: an empty object": {"security": {}},

@@ -151,6 +151,8 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
         problem = f"{' and '.join(wrappers)} are set, and a scheme is one of them"
     elif wrapped is not None and kind is not None and wrapped[0] is not flat:
         problem = f"its type is said twice: {_shown(kind)} and {wrappers[0]}"
+    elif wrapped is not None and (name := _named_twice(scheme, wrapped[0])):
+        problem = f"`{name}` is there twice, by its names in A2A 1.0 and 0.3"
     elif wrapped is None and flat is None:
         problem = f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
     else:
@@ -162,6 +164,12 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in known}
     type_name = scheme_type.name if scheme_type is not None and problem is None else None
     return Scheme(name, type_name, members, problem)
+
+
+def _named_twice(scheme: Mapping[str, Json], kind: SchemeType) -> str:
+    """Return a member of a wrapped scheme that has its name of 0.3 beside its own; or empty."""
+    inside = members_of(scheme.get(kind.wrapper))
+    return next((n for n, old in kind.renamed.items() if n in inside and old in inside), "")
 
 
 def requirements_of(
@@ -211,6 +219,8 @@ def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requi
         return Requirement(place, value, problem="expected an object with `schemes`, an object")
     if not named and len(value) > 1:
         return Requirement(place, value, problem="it names no scheme, and has unknown members")
+    if member == "security" and is_wrapped and not named:
+        return Requirement(place, value, problem="expected a list of the scopes of 'schemes'")
     schemes = {}
     for name, asked in named.items():
         scopes = asked
@@ -250,12 +260,18 @@ def security_problems(
         for name, scheme in schemes.items():
             if scheme.problem is not None:
                 yield MemberProblem((spelled, name), False, scheme.problem)
-    skills = objects_in(document.get("skills"))
-    owners = [((), document), *((("skills", str(at)), skill) for at, skill in skills)]
+    owners = [((), document), *skills_of(document)]
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
                 yield MemberProblem(requirement.tokens, False, requirement.problem)
+
+
+def skills_of(document: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], dict[str, Json]]]:
+    """Yield the skills of a card that are objects, in any spelling, each with its place."""
+    for spelled, listed in _security_members(document, "skills"):
+        for index, skill in objects_in(listed):
+            yield (spelled, str(index)), skill
 
 
 def check_security(

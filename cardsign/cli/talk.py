@@ -42,8 +42,10 @@ DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
 def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """Foreign text for a terminal: escaped where it could deceive, shortened where long."""
-    # A log of GitHub Actions takes `##[` for a command, wherever in a line it stands.
-    shown = _without_password(text).replace("##[", "#\\u{23}[")
+    # GitHub Actions, Azure Pipelines and TeamCity take `##[`, `##vso[` and `##teamcity[` for a
+    # command, wherever in a line it stands.
+    shown = re.sub(r"##(?=[A-Za-z\[])", r"#\\u{23}", _without_password(text))
+    shown = re.sub(r"^(\s*):(?=:)", r"\1\\u{3a}", shown)  # GitHub's `::name::`, after blanks too
     is_whole = len(shown) <= limit
     shown = shown[: limit + 1]
     if not (shown.isascii() and shown.isprintable()):

@@ -50,8 +50,9 @@ NEEDED: Final[dict[Effect, Bump]] = {
     "wording": "patch",
     "unclear": "patch",
 }
-#: Requirements of the old card times those of the new one that are compared; more cannot be told.
-MAX_PAIRS_OF_WAYS: Final = 100_000
+#: Requirements of the old card times those of the new one that are compared, of a card or a skill;
+#: more cannot be told.
+MAX_PAIRS_OF_WAYS: Final = 5_000
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
@@ -600,7 +601,8 @@ def _ways_in(requirements: Sequence[Requirement]) -> list[dict[str, frozenset[st
         for one in requirements
         if not _is_unread(one)
     ]
-    return ways if requirements else [{}]
+    each_once = {frozenset(way.items()): way for way in ways}
+    return [*each_once.values()] if requirements else [{}]
 
 
 def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Iterator[Change]:

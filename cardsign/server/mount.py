@@ -113,6 +113,9 @@ _ENCODED: Final = error_answer(
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
 
+_EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+
+
 def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
     """Return whether a request is for a card; None where its body decides."""
     live.look()
@@ -124,10 +127,8 @@ def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool
         return method in ("GET", "HEAD", "OPTIONS")
     if not are_extended or method not in ("GET", "HEAD"):
         return False
-    if kind == "extended" or path.endswith(EXTENDED_PATH):  # an agent's own may be of any tenant
-        return True
-    base, is_older, _ = (script + path).rpartition("/v1/card")  # of A2A 0.3, which no card says
-    return bool(is_older) and bool(paths.extended.get(base + EXTENDED_PATH))
+    # An agent's own may be at any address and of any tenant, and of A2A 0.3, which no card says.
+    return kind == "extended" or f"/{path}".rstrip("/").endswith(_EXTENDED_ENDS)
 
 
 def _may_ask_for_card(body: bytes) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import pytest
 
+from cardsign import html
 from cardsign.cli.talk import run, safe
 from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
@@ -221,7 +222,14 @@ def test_safe_leaves_honest_words_alone() -> None:
     assert safe("Wetter für Zürich, 天気") == "Wetter für Zürich, 天気"
     assert safe("a\nb") == "a\\u{a}b"
     assert safe("# of [tides]") == "# of [tides]"
-    assert "##[" not in safe("##[add-matcher]x ###[error]")  # commands to a log of GitHub Actions
+    # Commands to the runners of pipelines: GitHub Actions, Azure Pipelines, TeamCity.
+    assert "##[" not in safe("##[add-matcher]x ###[error]")
+    assert "##" not in safe("a ##vso[task.x] ##teamcity[x]")
+    assert not safe("  ::stop-commands::x").strip().startswith("::")
+    for page in (str(html.text("a\n ::stop-commands::x ##vso[task.x]")), str(html.text("##[x]"))):
+        assert not any(line.strip().startswith("::") for line in page.splitlines())
+        assert "##" not in page
+    assert safe("std::vector ## heading") == "std::vector ## heading"
     assert safe("y" * 300, limit=10) == "y" * 7 + "..."
 
 

@@ -109,6 +109,14 @@ def test_it_is_not_trusted_for_a_skill_either(cardsign: Cardsign, sign: Any) -> 
     )
 
 
+def test_skills_in_another_case_are_looked_at_too(cardsign: Cardsign, sign: Any) -> None:
+    """A lenient client reads them."""
+    card = {name: value for name, value in GUARDED.items() if name != "skills"}
+    refused = sign({**card, "Skills": [{**GUARDED["skills"][0], "security": ["b"]}]})
+    assert refused.json["error"]["code"] == "card.security"
+    assert refused.json["error"]["path"] == "/Skills/0/security/0"
+
+
 @pytest.mark.parametrize("edit", READABLE.values(), ids=READABLE)
 def test_what_can_be_read_is_inspected_and_trusted(
     cardsign: Cardsign, sign: Any, edit: dict[str, Any]

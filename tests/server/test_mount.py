@@ -549,7 +549,9 @@ def test_a_blueprint_answers_every_spelling_and_the_metadata(
         assert client.get(path).status_code == 401
     metadata = client.get("/.well-known/oauth-protected-resource/old/rest").json
     assert metadata["authorization_servers"] == ["https://login.example"]
-    for path in ("v1/card", "x/v1/card", "agent/authenticatedExtendedCard"):
+    for path in ("v1/card", "x/v1/card", "agent/authenticatedExtendedCard", "rest/v1/card/"):
+        assert client.get(f"/{path}", headers=bearer).status_code == 404
+    for path in ("v1/cards", "v1/card/x", "xv1/card"):
         assert client.get(f"/{path}", headers=bearer).text == f"agent: {path}"
 
 
