@@ -94,9 +94,8 @@ def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> di
             ``json.too_many_values``, without a place.
     """
     document = parse_object(untrusted_bytes, max_bytes=max_bytes)
-    # Each value but the root is the first or the next of an object or array: few need the count.
-    most = 1 + sum(map(untrusted_bytes.count, (b"{", b"[", b",")))
-    if most > MAX_CARD_VALUES and has_too_many_values(document):
+    # Each value but the root takes a byte and the one that parts it: few need the count.
+    if len(untrusted_bytes) > 2 * MAX_CARD_VALUES and has_too_many_values(document):
         raise JsonRefused(
             "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
         )
@@ -221,30 +220,42 @@ def _check_count(signatures: Sequence[Json], most: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """One schema name: what it folds to, and the names of the messages that its field holds."""
+class _Names:
+    """The schema names of one object.
 
-    folded: str
-    below: dict[str, _Name]
-    is_map: bool
+    Attributes:
+        by_name: Each field by its own and its folded name: what it folds to, whether it holds a
+            map, and the names of the messages below it, if there are any.
+        exact: The fields' own names, of which no two fold to one.
+        below: The fields' own names that hold messages.
+    """
+
+    by_name: dict[str, tuple[str, bool, _Names | None]]
+    exact: frozenset[str]
+    below: frozenset[str]
 
 
-def _names_of(*messages: Message) -> dict[str, _Name]:
-    """Each field by its own and its folded name, with those of the messages below it."""
-    table: dict[str, _Name] = {}
+def _names_of(*messages: Message) -> _Names:
+    table: dict[str, tuple[str, bool, _Names | None]] = {}
+    exact, with_messages = set(), set()
     for folded in {name for message in messages for name in message.folded}:
         fields = [message.folded[folded] for message in messages if folded in message.folded]
-        below = _names_of(*(one.message for one in fields if one.message is not None))
-        name = _Name(folded, below, any(one.shape == "map" for one in fields))
-        table |= dict.fromkeys([folded, *(one.name for one in fields)], name)
-    return table
+        inner = [one.message for one in fields if one.message is not None]
+        names = {one.name for one in fields}
+        is_map = any(one.shape == "map" for one in fields)
+        entry = (folded, is_map, _names_of(*inner) if inner else None)
+        table |= dict.fromkeys([folded, *names], entry)
+        exact |= names if len(names) == 1 else set()
+        with_messages |= names if inner else set()
+    return _Names(table, frozenset(exact), frozenset(with_messages))
 
 
 _NAMES: Final = _names_of(CARD_1_0, CARD_0_3)
+_UNKNOWN: Final = ("", False, None)
 
 
 def _refuse_two_spellings(
-    value: Mapping[str, Json], names: Mapping[str, _Name], tokens: tuple[str | int, ...]
+    value: Mapping[str, Json], names: _Names, tokens: tuple[str | int, ...]
 ) -> None:
     """Refuse two names in one object that a lenient reader takes for one schema name.
 
@@ -252,23 +263,23 @@ def _refuse_two_spellings(
     such a reader takes hangs on their order.
     """
     seen: dict[str, str] = {}
-    for name, child in value.items():
-        known = names.get(name) or names.get(fold(name))
-        if known is None:
-            continue
-        if known.folded in seen:
-            first = seen[known.folded]
+    is_exact = names.exact.issuperset(value)  # as most objects are, and cheaply told
+    for name in filter(names.below.__contains__, value) if is_exact else value:
+        folded, is_map, below = names.by_name.get(name) or names.by_name.get(fold(name), _UNKNOWN)
+        if folded in seen:
             raise CardRefused(
                 "card.two_spellings",
-                f"{first!r} and {name!r} are two spellings of one schema name",
+                f"{seen[folded]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        seen[known.folded] = name
-        if not known.below:
+        if folded:
+            seen[folded] = name
+        if below is None:
             continue
-        if isinstance(child, dict) and not known.is_map:
-            _refuse_two_spellings(child, known.below, (*tokens, name))
+        child = value[name]
+        if isinstance(child, dict) and not is_map:
+            _refuse_two_spellings(child, below, (*tokens, name))
             continue
         for token, message in children_of(child):
             if isinstance(message, dict):
-                _refuse_two_spellings(message, known.below, (*tokens, name, token))
+                _refuse_two_spellings(message, below, (*tokens, name, token))

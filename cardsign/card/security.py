@@ -52,6 +52,7 @@ _SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
 _SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
 #: Names that are no other spelling of a security member.
 _PLAIN_NAMES: Final = CARD_1_0.fields.keys() | CARD_0_3.fields.keys() | SKILL_1_0.fields.keys()
+_OTHER_NAMES: Final = _PLAIN_NAMES - {"security", "securityRequirements", "securitySchemes"}
 _HTTP: Final[dict[str, Carrier]] = {"bearer": "bearer", "basic": "basic"}
 
 
@@ -261,6 +262,7 @@ def security_problems(
             if scheme.problem is not None:
                 yield MemberProblem((spelled, name), False, scheme.problem)
     owners = [((), document), *skills_of(document)]
+    owners = [one for one in owners if not _OTHER_NAMES.issuperset(one[1])]  # as most skills are
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
