@@ -7,7 +7,6 @@ whoever is compared takes turns, A B C A B C, and only ratios count.
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -76,19 +75,16 @@ def timed_command(command: Sequence[str], expected: str = "") -> tuple[float, fl
     return wall, usage.ru_utime + usage.ru_stime
 
 
-def median(times: Times, name: str, to: str) -> float:
-    """Return the ratio of two contestants' medians."""
-    return statistics.median(times[name]) / statistics.median(times[to])
+def least(times: Times, name: str, to: str) -> float:
+    """Return the ratio of two contestants' least times: what else runs can only add to one."""
+    return min(times[name]) / min(times[to])
 
 
 def ratio(times: Times, name: str, to: str) -> str:
-    """Return the ratio of the medians, and the least and the most of any round."""
+    """Return that ratio as text."""
     if name not in times or to not in times:
         return "-"
-    if name == to:
-        return "1"
-    rounds = [a / b for a, b in zip(times[name], times[to], strict=True)]
-    return f"{figure(median(times, name, to))} ({figure(min(rounds))} to {figure(max(rounds))})"
+    return "1" if name == to else figure(least(times, name, to))
 
 
 def figure(number: float) -> str:

@@ -31,7 +31,7 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reports" / "perfor
 _TEXT: Final = """# Performance
 
 Written by `make bench T=--page`; run it on your machine. What is compared takes turns: A B C A B C.
-Only ratios are given: of the medians of all rounds, then the least and the most of any round. Every
+Only ratios are given, of the least time of all rounds: what else runs can only add to one. Every
 verdict in it was `trusted`, and every verifier first had to refuse a changed card. No time fails a
 test.
 
