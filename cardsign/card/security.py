@@ -317,6 +317,10 @@ def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] 
 
 def _security_members(owner: Mapping[str, Json], member: str) -> Iterator[tuple[str, Json]]:
     """Yield a member as it is spelled in a card or skill, and its value."""
+    if _PLAIN_NAMES.issuperset(owner):  # as most are: then it has its own name, or is not there
+        if member in owner:
+            yield member, owner[member]
+        return
     folded = fold(member)
     for name, value in owner.items():
         if name == member or (name not in _PLAIN_NAMES and fold(name) == folded):
