@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
+    from cardsign.codes import describe_code as describe_code
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
@@ -31,15 +32,13 @@ if TYPE_CHECKING:
     from cardsign.errors import InputRefused as InputRefused
     from cardsign.errors import KeyRefused as KeyRefused
     from cardsign.errors import LocalFault as LocalFault
+    from cardsign.findings import Finding as Finding
     from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.keys.signers.registry import open_signer as open_signer
-    from cardsign.lint.rules import Finding as Finding
     from cardsign.net.discovery import Discoverer as Discoverer
-    from cardsign.reasons import REASONS as REASONS
-    from cardsign.reasons import Reason as Reason
     from cardsign.trust.policy import Policy as Policy
     from cardsign.trust.state import IssuerStates as IssuerStates
     from cardsign.verify.report import NotTrusted as NotTrusted
@@ -73,10 +72,9 @@ _MODULES: Final = {
     "PrivateKey": "cardsign.jose.keys",
     "PublicKey": "cardsign.jose.keys",
     "open_signer": "cardsign.keys.signers.registry",
-    "Finding": "cardsign.lint.rules",
     "Discoverer": "cardsign.net.discovery",
-    "REASONS": "cardsign.reasons",
-    "Reason": "cardsign.reasons",
+    "describe_code": "cardsign.codes",
+    "Finding": "cardsign.findings",
     "Policy": "cardsign.trust.policy",
     "IssuerStates": "cardsign.trust.state",
     "NoVerdict": "cardsign.verify.report",

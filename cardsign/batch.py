@@ -80,7 +80,7 @@ def _see(view: Callable[[Outcome], _Result], verifier: Verifier, read: Read, nam
 def _shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
     """The view of one card, also where a fault ended the task that should have made it."""
     if isinstance(result, LocalFault):
-        result.path = result.path or name
+        result.finding = result.finding.at(result.path or name)
         return view(Outcome(name, result))
     return result
 

@@ -24,9 +24,9 @@ from cardsign.card.values import Json, jcs
 from cardsign.errors import CanonicalizationError, CardsignError, InputRefused, KeyRefused
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import Explanation
+from cardsign.findings import SEVERITIES, Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import lint_card
-from cardsign.lint.rules import Finding, LintSettings, Rule
 from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
@@ -34,54 +34,9 @@ from cardsign.net.fetcher import card_url, freshness
 from cardsign.urls import JWKS_PATH, Headers, parse_url
 
 SCHEMA: Final = "cardsign.check/1"
-#: The gravest first.
-SEVERITIES: Final = ("error", "warning", "note")
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.
 MAX_AGE: Final = 24 * 3600
 _ENDPOINTS: Final = 4  # that are asked for the extended card
-
-# fmt: off
-RULES: Final[dict[str, Rule]] = {one.id: one for one in (
-    Rule("check.unsigned", "warning", "The card has no signature.",
-         "Anyone between the agent and its callers can change it unseen.",
-         "Sign it: `cardsign sign CARD`.", "A2A 1.0 8.4"),
-    Rule("check.invalid", "error", "A signature does not fit the card.",
-         "Either the card was changed after it was signed, or somebody else signed it.",
-         "Sign it again. `cardsign explain CARD --jwks FILE` says if only the spelling differs.",
-         "RFC 7515 5.2"),
-    Rule("check.partly", "warning", "No signature covers all of the card.",
-         "What is not covered can be changed unseen.",
-         "Sign it by a full profile, which `cardsign sign` does.", "docs/concepts/profiles.md"),
-    Rule("check.no-keys", "note", "The origin publishes no key set at its well-known place.",
-         "A caller who does not have the keys already cannot check the signatures.",
-         "Publish the key set at /.well-known/jwks.json.", "RFC 7517 5"),
-    Rule("check.unknown-key", "warning", "A signature is by a key that is not published.",
-         "A caller who takes the origin's key set refuses it.",
-         "Publish the key, or sign with one that is published.", "RFC 7517 5"),
-    Rule("check.bad-keys", "error", "The key set is refused: a key is weak, private or malformed.",
-         "A weak key can be broken, and a private one is nobody's any more.",
-         "Publish public keys of at least 2048 bits (RSA), or EC keys.", "RFC 7518"),
-    Rule("check.sdk-refuses", "note", "An SDK's client refuses the card. Predicted.",
-         "Callers who use that SDK cannot verify it.",
-         "`cardsign lint CARD --group portable` says what it stumbles over. Or sign for it: "
-         "`cardsign sign CARD --compat all`.",
-         "docs/concepts/profiles.md"),
-    Rule("check.etag-absent", "note", "The answer has no ETag.",
-         "Clients download the whole card to see whether it changed.",
-         "Send a strong ETag over the served bytes.", "A2A 1.0 8.6; RFC 9110 8.8.3"),
-    Rule("check.etag-unsigned", "warning", "The ETag does not follow the signatures, or is weak.",
-         "A client keeps the old signature after the key was changed, and refuses the card.",
-         "Send a strong ETag over the served bytes, signatures included.", "RFC 9110 8.8.3"),
-    Rule("check.cache-long", "warning", "Caches may keep the card for more than a day.",
-         "They serve what a revoked key signed for as long.",
-         "Send Cache-Control with a max-age of an hour.", "A2A 1.0 8.6; RFC 9111"),
-    Rule("check.cache-unsaid", "note", "The answer does not say how long it may be kept.",
-         "Each cache guesses.", "Send Cache-Control with a max-age.", "A2A 1.0 8.6.1"),
-    Rule("check.extended-open", "error", "The extended card is given to anyone.",
-         "It is for authenticated callers: what only they may know is public.",
-         "Ask for a credential before answering.", "A2A 1.0 13.3"),
-)}
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +80,7 @@ class CheckReport:
             for one in self.to_json()["signatures"]
         ]
         found = [
-            (one.severity, one.rule.id, one.pointer or "the card", one.message, one.rule.fix)
+            (one.severity, one.code, one.path or "the card", one.message, one.hint)
             for one in self.findings
         ]
         clients = [(one.verifier, one.outcome, one.because) for one in self.explanation.predictions]
@@ -151,7 +106,6 @@ def check_card(
     *,
     name: str = "",
     jwks: JwkSet | None = None,
-    settings: LintSettings | None = None,
     more: Iterable[Finding] = (),
     asked: tuple[str, ...] = (),
 ) -> CheckReport:
@@ -161,14 +115,13 @@ def check_card(
         untrusted_bytes: The card as received.
         name: For the report.
         jwks: By which its signatures are checked; whose they are is not.
-        settings: Of lint.
         more: What was found around it.
         asked: What was asked for that.
 
     Returns:
         The report. Nothing in the card makes this function raise.
     """
-    linted = lint_card(untrusted_bytes, settings or LintSettings(), name=name)
+    linted = lint_card(untrusted_bytes, name=name)
     explanation = explain_card(untrusted_bytes, jwks=jwks)
     found = [*linted.findings, *more]
     if linted.document is not None:
@@ -181,31 +134,27 @@ def _covers_all(verdict: str, profiles: Iterable[str]) -> bool:
     return verdict == "valid" and any(one in FULL_PROFILES for one in profiles)
 
 
-def _found(rule: str, message: str) -> Finding:
-    return Finding(RULES[rule], (), message)
-
-
 def _of_signatures(explanation: Explanation, jwks: JwkSet | None) -> Iterator[Finding]:
     signatures = explanation.signatures
     if not signatures:
-        yield _found("check.unsigned", "there is no signature")
+        yield Finding.of("check.unsigned", "there is no signature")
         return
     if jwks is None:
         return
     for one in signatures:
-        place = ("signatures", str(one.index))
+        place = f"/signatures/{one.index}"
         if one.verdict == "invalid":
-            yield replace(_found("check.invalid", "it fits no payload of the card"), tokens=place)
+            yield Finding.of("check.invalid", "it fits no payload of the card", place)
         if one.verdict == "unknown-key":
             message = "its key is not in the key set"
-            yield replace(_found("check.unknown-key", message), tokens=place)
+            yield Finding.of("check.unknown-key", message, place)
     valid = [one for one in signatures if one.profiles]
     if valid and not any(_covers_all(one.verdict, one.profiles) for one in valid):
-        yield _found("check.partly", "each signature leaves something open")
+        yield Finding.of("check.partly", "each signature leaves something open")
     if valid:
         for client in explanation.predictions:
             if client.outcome == "refused":
-                yield _found("check.sdk-refuses", f"{client.verifier}: {client.because}")
+                yield Finding.of("check.sdk-refuses", f"{client.verifier}: {client.because}")
 
 
 # Of a URL: what its origin says around the card.
@@ -215,7 +164,6 @@ def check_url(
     url: str,
     *,
     fetch: FetchSettings = DEFAULT_SETTINGS,
-    settings: LintSettings | None = None,
     now: datetime,
     other_hosts: bool = False,
 ) -> CheckReport:
@@ -226,7 +174,6 @@ def check_url(
     Args:
         url: The card's, or the agent's host.
         fetch: How hosts are reached.
-        settings: Of lint.
         now: When the answer comes, for its age; aware.
         other_hosts: Also ask the card's interfaces on other origins for the extended card.
 
@@ -249,7 +196,6 @@ def check_url(
         answer.untrusted_body,
         name=answer.url,
         jwks=jwks,
-        settings=settings,
         more=found,
         asked=tuple(asked),
     )
@@ -269,26 +215,28 @@ def _keys(url: str, fetch: FetchSettings, asked: list[str]) -> tuple[JwkSet | No
         answer = fetch_document(url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
         return JwkSet.read(answer.untrusted_body), []
     except KeyRefused as refusal:
-        return None, [_found("check.bad-keys", refusal.message)]
+        return None, [Finding.of("check.bad-keys", refusal.message)]
     except CardsignError as failure:
-        return None, [_found("check.no-keys", failure.message)]
+        return None, [Finding.of("check.no-keys", failure.message)]
 
 
 def _of_headers(headers: Headers, body: bytes, now: datetime) -> Iterator[Finding]:
     said = values(headers, "cache-control")
     if not said:
-        yield _found("check.cache-unsaid", "there is no Cache-Control")
+        yield Finding.of("check.cache-unsaid", "there is no Cache-Control")
     else:
         kept = freshness(headers, asked_at=now, answered_at=now, ceiling=400 * 24 * 3600)
         if kept.seconds > MAX_AGE:
-            yield _found("check.cache-long", f"for {kept.seconds} s")
+            yield Finding.of("check.cache-long", f"for {kept.seconds} s")
     tags = values(headers, "etag")
     if not tags:
-        yield _found("check.etag-absent", "there is no ETag")
+        yield Finding.of("check.etag-absent", "there is no ETag")
     elif tags[0].startswith("W/"):
-        yield _found("check.etag-unsigned", "the ETag is weak")
+        yield Finding.of("check.etag-unsigned", "the ETag is weak")
     elif _is_of_unsigned(tags[0].strip('"'), body):
-        yield _found("check.etag-unsigned", "the ETag is a digest of the card without signatures")
+        yield Finding.of(
+            "check.etag-unsigned", "the ETag is a digest of the card without signatures"
+        )
 
 
 def _is_of_unsigned(tag: str, body: bytes) -> bool:
@@ -330,5 +278,5 @@ def _of_extended(
             continue  # refused, as it should be; or nobody answers
         card = _document(body)
         if card is not None and "skills" in card:
-            yield _found("check.extended-open", f"{endpoint.url} answered it to a stranger")
+            yield Finding.of("check.extended-open", f"{endpoint.url} answered it to a stranger")
             return

@@ -24,10 +24,10 @@ from cardsign.files import (
     read_bytes,
     read_settings,
 )
+from cardsign.findings import Severity
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.lint.rules import LintSettings, Waiver
-from cardsign.reasons import Severity
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

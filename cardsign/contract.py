@@ -17,12 +17,13 @@ from typing import Any, Final, cast
 from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.card.values import Json, members_of, objects_in
+from cardsign.card.values import Json, members_of, objects_in, pointer
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Change, Work, compare_schemas, listed
 from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
-from cardsign.lint.rules import Finding, Rule, Tokens
+from cardsign.findings import Finding
+from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
 
@@ -31,32 +32,6 @@ MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 STATUSES: Final = ("ok", "error", "partial", "skipped")
 _TASK: Final = ("skill_id", "source_agent", "target_agent", "input")
 _RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
-# fmt: off
-RULES: Final[dict[str, Rule]] = {one.id: one for one in (
-    Rule("envelope.form", "error", "It is no task and no response.",
-         "The agent cannot tell what is wanted.",
-         "A task has skill_id, source_agent, target_agent and input; a response has a status, too. "
-         "A message of A2A is no envelope: docs/guides/check.md has an example.", "row B14"),
-    Rule("envelope.unsupported-skill", "error", "The card has no such skill.",
-         "The agent answers unsupported_skill.", "Name one of the skills that are listed.",
-         "row B15"),
-    Rule("envelope.target", "error", "It is for another agent than the card's.",
-         "The schemas of this card say nothing about it.",
-         "Name the card's agent, or check against the other card.", "row B35"),
-    Rule("envelope.input", "error", "The input does not fit the skill's schema.",
-         "The agent refuses the task, or misreads it.", "Correct it at the place named.",
-         "row B14"),
-    Rule("envelope.output", "warning", "The output does not fit the skill's schema.",
-         "The caller may misread it.", "Correct the agent, or its schema.", "row B35"),
-    Rule("envelope.status", "error", "The status is none of ok, error, partial, skipped.",
-         "The caller does not know how it ended.", "Use one of the four.", "row B35"),
-    Rule("envelope.untraced", "warning", "There is no trace_id and no pipeline_run_id.",
-         "Nobody finds the task again in the logs.", "Add /metadata/trace_id.", "row B35"),
-    Rule("envelope.unclear", "warning", "It cannot be told whether a schema is met.",
-         "The schema is missing, refers elsewhere, takes too long, or has a `pattern` (never run).",
-         "Simplify the schema: `enum`, `minLength` and `maxLength` are tried.", "row B14"),
-)}
-# fmt: on
 
 
 def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> tuple[Finding, ...]:
@@ -84,7 +59,7 @@ def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _found(rule: str, tokens: Tokens, message: str) -> Finding:
-    return Finding(RULES[rule], tokens, message)
+    return Finding.of(rule, message, pointer(*tokens))
 
 
 def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
@@ -125,8 +100,9 @@ def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
         yield _found("envelope.unclear", (member,), "its schema is no object")
         return
     problems, unclear = find_problems(schema, value)
+    code = "envelope.output" if member == "output" else "envelope.input"
     for tokens, message in problems:
-        yield _found(f"envelope.{member}", (member, *tokens), message)
+        yield _found(code, (member, *tokens), message)
     if unclear:
         yield _found("envelope.unclear", (member,), unclear)
 

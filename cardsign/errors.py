@@ -32,8 +32,8 @@
 The class says whose fault it is, the code what it is about: what users hand over themselves
 (a key set, a publication directory) is refused under the same code, as a local fault.
 
-Each instance carries a stable ``code`` (listed in :mod:`cardsign.reasons`), the
-place (``path``: a JSON pointer, file or header member), and a ``hint``.
+Each instance carries a :class:`~cardsign.findings.Finding`: a stable code (of ``codes.toml``), the
+message, the place, and what to do.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
+
+from cardsign.findings import Finding, Place, severity_of
 
 EXIT_OK: Final = 0
 EXIT_NOT_TRUSTED: Final = 1
@@ -52,12 +54,7 @@ class CardsignError(Exception):
     """The root; catch it to catch everything that cardsign raises.
 
     Attributes:
-        code: Stable, from :mod:`cardsign.reasons`; safe to match on.
-        message: One sentence without a final period: what, and what was expected.
-        path: Where: a JSON pointer (``/skills/0/id``), a file, a header member; may be empty.
-        line: Line of the place in the input, counted from 1, where it is known.
-        column: Column of the place, in characters from 1, where it is known.
-        hint: What to do next; empty where the registry's hint for the code will do.
+        finding: Its code, message, place and fix, as reports have them.
         exit_status: What a command that ends with this error exits with.
     """
 
@@ -74,22 +71,40 @@ class CardsignError(Exception):
         hint: str = "",
     ) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
-        self.path = path
-        self.line = line
-        self.column = column
-        self.hint = hint
+        self.finding = Finding(code, severity_of(code), message, Place(path, line, column), hint)
 
     @property
-    def place(self) -> str:
-        """The place for a person: pointer or file, then ``line:column`` where known."""
-        position = "" if self.line is None else f"line {self.line}"
-        position += "" if self.line is None or self.column is None else f", column {self.column}"
-        return ", ".join(part for part in (self.path, position) if part)
+    def code(self) -> str:
+        """Stable, from ``codes.toml``; safe to match on."""
+        return self.finding.code
+
+    @property
+    def message(self) -> str:
+        """One sentence without a final period: what, and what was expected."""
+        return self.finding.message
+
+    @property
+    def path(self) -> str:
+        """Where: a JSON pointer (``/skills/0/id``), a file, a header member; may be empty."""
+        return self.finding.path
+
+    @property
+    def line(self) -> int | None:
+        """Line of the place in the input, counted from 1, where it is known."""
+        return self.finding.place.line
+
+    @property
+    def column(self) -> int | None:
+        """Column of the place, in characters from 1, where it is known."""
+        return self.finding.place.column
+
+    @property
+    def hint(self) -> str:
+        """What to do next; empty where the text of the code will do."""
+        return self.finding.fix
 
     def __str__(self) -> str:
-        place = f" ({self.place})" if self.place else ""
+        place = f" ({self.finding.place})" if str(self.finding.place) else ""
         return f"{self.code}: {self.message}{place}"
 
 

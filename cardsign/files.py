@@ -481,7 +481,7 @@ def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") 
         path: The file.
         problem: What is wrong, and what was expected.
         member: The member that is wrong; the line where it is first written is named.
-        hint: What to do, where it is not what :mod:`cardsign.reasons` says.
+        hint: What to do, where it is not what ``codes.toml`` says.
     """
     line = None
     if member:

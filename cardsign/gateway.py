@@ -20,8 +20,8 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.tree import Source
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, UsageFault
+from cardsign.findings import Finding
 from cardsign.jose.jws import Signer
-from cardsign.reasons import Reason
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import read_stamp, stamp
 from cardsign.urls import Url, interface_url, parse_place, parse_url
@@ -123,7 +123,7 @@ def resign_card(
     now: datetime,
     options: SigningOptions | None = None,
     previous: bytes | None = None,
-) -> tuple[SignedCard, tuple[Reason, ...]]:
+) -> tuple[SignedCard, tuple[Finding, ...]]:
     """Make the gateway's copy of a card, and sign it.
 
     Every endpoint becomes `url`. What is not an endpoint stays. The copy announces no extended
@@ -169,7 +169,7 @@ def resign_card(
         data = previous
     signed = sign_with_notes(data, signers, options or SigningOptions())
     notes = (
-        Reason.of("gateway.names_upstream", f"this still names {host}", source.pointer)
+        Finding.of("gateway.names_upstream", f"this still names {host}", source.pointer)
         for source, host in _named(made, hosts, Source())
     )
     return signed, tuple(notes)

@@ -22,7 +22,7 @@ from cardsign.inputs import ask_git, load_card
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.contract import is_contract
-from cardsign.lint.rules import Finding, LintSettings
+from cardsign.lint.rules import LintFinding, LintSettings
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import ProgramError, run
 
@@ -124,7 +124,7 @@ def _of_folder(
         try:
             data = read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)
         except FileFault as fault:
-            unread = Finding(cards.NOT_READ, (), fault.message)
+            unread = cards.NOT_READ.find((), fault.message)
             yield with_findings(CardReport(str(path), ()), [unread], settings)
             continue
         report = lint_card(data, settings, name=str(path))
@@ -135,7 +135,7 @@ def _of_folder(
         for agent in sorted(above.iterdir()):
             plain = agent.is_dir() and not agent.is_symlink() and agent.name not in _SKIPPED
             if plain and not agent.name.startswith((".", "_")) and agent not in with_cards:
-                finding = Finding(cards.NO_CARD, (), "there is no .well-known/agent-card.json")
+                finding = cards.NO_CARD.find((), "there is no .well-known/agent-card.json")
                 yield with_findings(CardReport(str(agent), ()), [finding], settings)
 
 
@@ -145,27 +145,27 @@ def _beside(
     folder: Path,
     tracked: _Index,
     read: _Reader,
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """What the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
     for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
         message = f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
-        yield Finding(cards.NOT_ADVERTISED, (), message)
+        yield cards.NOT_ADVERTISED.find((), message)
     if not is_contract(report.document):
         return
     names = tracked(folder)
     if names is not None and os.path.relpath(path, folder) not in names:
-        yield Finding(cards.UNTRACKED, (), "git does not track this file")
+        yield cards.UNTRACKED.find((), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
         if code.is_file() and b"AGENTCARD_PATH" not in _content(code, MAX_SOURCE_BYTES):
-            yield Finding(cards.NO_CONSTANT, (), "agent.py does not name AGENTCARD_PATH")
+            yield cards.NO_CONSTANT.find((), "agent.py does not name AGENTCARD_PATH")
     version = _application_version(path, folder, read)
     own = report.document.get("version")
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
-        yield Finding(cards.APP_VERSION, ("version",), message)
+        yield cards.APP_VERSION.find(("version",), message)
 
 
 def _agent_of(card: Path) -> Path:

@@ -19,8 +19,8 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import MAX_INPUT_BYTES
+from cardsign.findings import Finding
 from cardsign.inputs import read_object
-from cardsign.reasons import Reason
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
@@ -61,24 +61,11 @@ class Outcome:
         return "fault" if isinstance(self.result, LocalFault) else self.result.verdict
 
     @property
-    def reasons(self) -> tuple[Reason, ...]:
+    def reasons(self) -> tuple[Finding, ...]:
         """Why, the weightiest first; a fault is its own reason."""
         if isinstance(self.result, LocalFault):
-            return (Reason.from_error(self.result),)
+            return (self.result.finding,)
         return self.result.reasons
-
-    @property
-    def position(self) -> tuple[int, int] | None:
-        """Line and column at which the card could not be read, each from 1."""
-        if not self.untrusted_bytes:
-            return None
-        try:
-            Card.from_bytes(self.untrusted_bytes)
-        except InputRefused as refusal:
-            first = self.reasons[0].code if self.reasons else ""
-            if refusal.code == first and refusal.line is not None and refusal.column is not None:
-                return refusal.line, refusal.column
-        return None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``cardsign verify --json`` prints."""
@@ -224,7 +211,7 @@ class Verifier:
         """Without a policy, say first that this is what is missing."""
         if self.policy.issuers or self.file is not None or report.verdict != "indeterminate":
             return report
-        missing = Reason.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
+        missing = Finding.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
         others = (one for one in report.reasons if one.code != missing.code)
         return replace(report, reasons=(missing, *others))
 

@@ -146,7 +146,7 @@ def test_signing_and_explaining_in_one_line(tmp_path: Path) -> None:
     portable = {**CARD, "capabilities": {"streaming": True}}
     assert cardsign.lint_card(json.dumps(portable).encode()) == ()
     assert cardsign.lint_card(json.dumps({**CARD, "capabilities": None}).encode())
-    assert [one.rule.id for one in cardsign.lint_card(b"{")] == ["json.syntax"]
+    assert [one.code for one in cardsign.lint_card(b"{")] == ["json.syntax"]
 
 
 def test_a_policy_by_url_names_its_issuer() -> None:

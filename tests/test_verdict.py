@@ -11,11 +11,12 @@ import pytest
 from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
 from cardsign.card.canonical import canonicalize
+from cardsign.codes import list_codes
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.reasons import REASONS, Reason
 from cardsign.trust.policy import Holder, Policy
 from cardsign.verify.report import (
     Answer,
@@ -88,7 +89,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         assert signature["counts"] or signature["reasons"]
     for reason in document["reasons"] + [r for s in document["signatures"] for r in s["reasons"]]:
         assert list(reason) == ["code", "severity", "message", "path", "hint"]
-        assert reason["code"] in REASONS
+        assert reason["code"] in list_codes()
         assert reason["message"]
         assert not reason["message"].endswith(".")
         assert reason["hint"]
@@ -214,7 +215,7 @@ EXITS: dict[Verdict, int] = {
 @pytest.mark.parametrize(("verdict", "status"), EXITS.items())
 def test_exit_status(verdict: Verdict, status: int) -> None:
     """0, 1, 1 and 3; the error that carries the report exits alike, and its class says which."""
-    report = Report(verdict, None, Answers(), (Reason.of("sig.none", "unsigned"),))
+    report = Report(verdict, None, Answers(), (Finding.of("sig.none", "unsigned"),))
 
     assert report.exit_status == status
     assert VerificationError.of(report).exit_status == status
@@ -308,7 +309,7 @@ def test_a_better_signature(better: SignatureReport, worse: SignatureReport) -> 
 def test_nothing_is_an_error_in_a_trusted_card_and_what_decides_is_one() -> None:
     """What the policy accepts is a note; a code that is a note may decide against a card."""
     codes_of = ("sig.compat", "sig.bad", "coverage.uncovered", "trust.freshness_waived")
-    reasons = tuple(Reason.of(code, "x") for code in codes_of)
+    reasons = tuple(Finding.of(code, "x") for code in codes_of)
 
     trusted = Report("trusted", "x", Answers(), reasons)
     untrusted = Report("untrusted", "x", Answers(), reasons)

@@ -19,7 +19,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
 #: Every kind of source. The order decides where a file could be of two.
@@ -54,7 +54,7 @@ class BuiltCard:
 
     documents: dict[CardForm, bytes] = field(hash=False)
     facts: tuple[Fact, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Finding, ...]
 
     @property
     def document(self) -> bytes:

@@ -22,8 +22,8 @@ from cardsign.build.reading import (
 )
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json
+from cardsign.codes import describe_code
 from cardsign.errors import BuildRefused, CardRefused, FileFault
-from cardsign.reasons import hint_for
 
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")
@@ -109,7 +109,7 @@ def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
         return found[0]
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
-        raise refusal("build.missing", message, place, hint=hint_for("build.reference"))
+        raise refusal("build.missing", message, place, hint=describe_code("build.reference").fix)
     names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
     message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
     if wanted is not None and not found:

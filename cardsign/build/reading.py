@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json
+from cardsign.codes import describe_code
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
-from cardsign.reasons import hint_for
 from cardsign.trust.policytext import Lines
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
@@ -160,7 +160,7 @@ def of_card(refused: CardRefused, place: SourcePlace) -> BuildRefused:
     """The error about a place that would make a card be refused."""
     unsupported = refused.code in ("card.auth_type", "card.auth_setting")
     if unsupported:
-        hint = hint_for(refused.code)
+        hint = describe_code(refused.code).fix
         return refusal("build.unsupported", refused.message, place, hint=hint)
     code = "build.limit" if refused.code == "json.too_many_values" else "build.type"
     return refusal(code, refused.message, place)
@@ -254,7 +254,7 @@ def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     try:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
-        place, hint = SourcePlace(file, exc.line or 0), hint_for(exc.code)
+        place, hint = SourcePlace(file, exc.line or 0), describe_code(exc.code).fix
         raise refusal("build.syntax", exc.message, place, hint=hint) from exc
     lines: dict[Location, int] = {}
     text, line, before = data.decode(), 1, 0

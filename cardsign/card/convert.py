@@ -35,7 +35,7 @@ from cardsign.card.security import (
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 
 CardForm = Literal["0.2", "0.3", "1.0"]
 
@@ -65,7 +65,7 @@ class Conversion:
     """
 
     document: dict[str, Json]
-    changes: tuple[Reason, ...]
+    changes: tuple[Finding, ...]
 
 
 def form_of(document: Mapping[str, Json]) -> CardForm:
@@ -129,11 +129,11 @@ class _Upgrade:
             if document.get(name) is not None
         }
         self.kept = kept_of(document)
-        self.changes: list[Reason] = []
+        self.changes: list[Finding] = []
         self.names: dict[str, list[str]] = {}
 
     def change(self, message: str, path: str) -> None:
-        self.changes.append(Reason.of("build.changed", message, path))
+        self.changes.append(Finding.of("build.changed", message, path))
 
     def made(self) -> dict[str, Json]:
         document, card, kept = self.document, self.card, self.kept

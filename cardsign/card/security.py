@@ -152,8 +152,8 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
         problem = f"{' and '.join(wrappers)} are set, and a scheme is one of them"
     elif wrapped is not None and kind is not None and wrapped[0] is not flat:
         problem = f"its type is said twice: {_shown(kind)} and {wrappers[0]}"
-    elif wrapped is not None and (name := _named_twice(scheme, wrapped[0])):
-        problem = f"`{name}` is there twice, by its names in A2A 1.0 and 0.3"
+    elif wrapped is not None and (twice := _named_twice(scheme, wrapped[0])):
+        problem = f"`{twice}` is there twice, by its names in A2A 1.0 and 0.3"
     elif wrapped is None and flat is None:
         problem = f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
     else:

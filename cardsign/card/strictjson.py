@@ -260,14 +260,17 @@ class Scanner:
         return f"U+{ord(character):04X}"
 
     def _expected(self, what: str, *, at: int | None = None) -> JsonRefused:
-        refusal = self._refused("json.syntax", f"expected {what}, found {self._found(at)}", at=at)
-        if self._text.startswith(_PEM):
-            refusal.hint = "Name the file of the card, or the JWK Set in place of a PEM file."
-        return refusal
+        is_key = self._text.startswith(_PEM)
+        hint = "Name the file of the card, or the JWK Set in place of a PEM file." if is_key else ""
+        message = f"expected {what}, found {self._found(at)}"
+        return self._refused("json.syntax", message, at=at, hint=hint)
 
-    def _refused(self, code: str, message: str, *, at: int | None = None) -> JsonRefused:
+    def _refused(
+        self, code: str, message: str, *, at: int | None = None, hint: str = ""
+    ) -> JsonRefused:
         line, column = position(self._text[: self._pos if at is None else at])
-        return JsonRefused(code, message, path=pointer(*self._path), line=line, column=column)
+        path = pointer(*self._path)
+        return JsonRefused(code, message, path=path, line=line, column=column, hint=hint)
 
 
 #: Bytes. The largest of 100 public cards has 69 KiB; a hostile input of this size costs the

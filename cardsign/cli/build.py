@@ -18,7 +18,7 @@ from cardsign.cli.options import project_config
 from cardsign.cli.talk import printed, safe, say, say_notes
 from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.reasons import listed
+from cardsign.findings import cap_findings
 
 
 def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -142,7 +142,7 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "files": files,
         "a2a": list(built.documents),
         "whole": built.is_whole,
-        "reasons": [one.to_json() for one in listed(built.reasons)],
+        "reasons": [one.to_json() for one in cap_findings(built.reasons)],
         "members": [
             {
                 "member": [cut(token, MAX_TOKEN) for token in one.target],

@@ -8,7 +8,8 @@ Every command has an example in its help, takes ``--quiet``, and reports its err
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +78,7 @@ _INSTEAD: Final = {
     "keys timeline": "Run: cardsign keys list --ahead",
     "keyset verify": "Run: cardsign keyset show FILE",
     "trust test": "Run: cardsign verify CARD --issuer NAME",
+    "--explain": "Run: cardsign help RULE",
     "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
     "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
     "--for": "Run: cardsign lint CARD --group portable",
@@ -132,9 +134,11 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except CardsignError as error:
-            error.message, error.path = as_named(error.message), as_named(error.path)
+            fix = error.hint
             if error.code in ("usage.invalid", "usage.conflict"):
-                error.hint = error.hint or f"See {ctx.command_path} --help."
+                fix = fix or f"See {ctx.command_path} --help."
+            finding = replace(error.finding, message=as_named(error.message), fix=fix)
+            error.finding = finding.at(as_named(error.path))
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -256,10 +260,10 @@ def completion(shell: str) -> None:
 def help_(words: tuple[str, ...]) -> None:
     """Show the help of COMMAND, as COMMAND --help does, or what CODE means.
 
-    CODE is a reason code, a rule of lint, or what check or contract check finds.
+    CODE is the code of an error, a reason or a finding, such as a rule of lint. "codes" lists them.
     """
-    if len(words) == 1 and "." in words[0]:
-        text = _told(words[0])
+    if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
+        text = "\n".join(_code_lines(words[0]))
     else:
         context = click.Context(command_line, info_name="cardsign")
         for word in words:
@@ -273,21 +277,23 @@ def help_(words: tuple[str, ...]) -> None:
         click.echo(text)
 
 
-def _told(name: str) -> str:
-    """What a reason code or a rule means."""
-    from cardsign import check, contract
-    from cardsign.lint.cards import RULES
-    from cardsign.reasons import REASONS
+def _code_lines(code: str) -> Iterator[str]:
+    """Yield what a code means, or every code with its title for ``codes``."""
+    from cardsign.cli.talk import wrapped
+    from cardsign.codes import describe_code, list_codes
 
-    rules = {**RULES, **check.RULES, **contract.RULES}
-    code, rule = REASONS.get(name), rules.get(name)
-    if code is None and rule is None:
-        close = _suggest(name, [*REASONS, *rules])
-        raise UsageFault("usage.invalid", f"there is no code {name!r}{close}")
-    lines = [] if code is None else [f"{code.code}: {code.meaning}", f"  {code.hint}"]
-    if rule is not None:
-        lines += [f"{name} ({rule.severity}): {rule.summary}", f"  {rule.why}", f"  {rule.fix}"]
-    return "\n".join(lines)
+    if code == "codes":
+        yield from (f"{name}: {describe_code(name).title}" for name in list_codes())
+        return
+    text = describe_code(code)
+    if not text.title:
+        raise UsageFault(
+            "usage.invalid", f"there is no code {code!r}{_suggest(code, list_codes())}"
+        )
+    yield f"{code}: {text.title}"
+    labelled = {"why": text.why, "fix": text.fix, "see": text.reference}
+    labelled |= {"bad": "; ".join(text.bad), "good": "; ".join(text.good)}
+    yield from (wrapped(label, words) for label, words in labelled.items() if words)
 
 
 def run_words(words: Sequence[str]) -> int:

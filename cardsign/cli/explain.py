@@ -191,7 +191,7 @@ def _signature(signature: SignatureExplanation, hinted: set[str]) -> Iterator[st
     if signature.profiles:
         yield f"    fits {', '.join(signature.profiles)}"
     for reason in signature.reasons:
-        yield f"    {reason.code}: {safe(reason.message, limit=300)}"
+        yield f"    {reason.code}: {safe(reason.worded, limit=300)}"
         # What to do about a bad signature is to come here; more of it is said below.
         if reason.code not in hinted and reason.code != "sig.bad":
             hinted.add(reason.code)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,14 +24,14 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import command, group
-from cardsign.cli.talk import counted, is_json, print_json, print_table, printed, safe, say
+from cardsign.cli.talk import counted, finding_lines, is_json, print_json, printed, safe, say
 from cardsign.cli.verifier import NetworkOptions, network_options
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault, closest
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
+from cardsign.findings import SEVERITIES, Finding, Severity
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.lint.cards import GROUPS, RULES, CardReport, FixResult, fix, lint_card
-from cardsign.lint.rules import Example, Finding, LintSettings, listed
-from cardsign.reasons import Severity
+from cardsign.lint.cards import GROUPS, CardReport, FixResult, fix, lint_card
+from cardsign.lint.rules import LintSettings, cap_lint_findings
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
 
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("text", "json", "sarif", "github")
 SCHEMA: Final = "cardsign.lint/1"
-_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)  # the heaviest first
-_MAX_PLACES: Final = 6  # lines for one rule; --json has more
-_WIDTH: Final = 96  # columns, whatever the terminal has
 _GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -84,7 +81,7 @@ _lint_options = option_group(
     option(
         "--fail-on",
         "The least severe finding that makes the exit status 1.",
-        type=click.Choice(_SEVERITIES),
+        type=click.Choice(SEVERITIES),
         default="warning",
         show_default=True,
     ),
@@ -100,9 +97,8 @@ _lint_options = option_group(
 
 
 @command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
-@click.argument("cards", nargs=-1, metavar="[CARD]...")
+@click.argument("cards", nargs=-1, required=True, metavar="CARD...")
 @_lint_options
-@option("--explain RULE", "Explain a rule with its examples; or all, by id.")
 @option("--fix", "Write a fixed copy to OUT; only what loses nothing is fixed.", into="fixing")
 @option("-o --output OUT", "Where the fixed card goes; '-' for stdout.")
 @dry_run_option
@@ -110,7 +106,6 @@ _lint_options = option_group(
 def lint(
     cards: tuple[str, ...],
     options: LintOptions,
-    explain: str | None,
     fixing: bool,
     output: str | None,
     network: NetworkOptions,
@@ -124,9 +119,6 @@ def lint(
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
-    if explain is not None:
-        _explain(explain)
-        return EXIT_OK
     options = replace(options, form="json") if is_json() else options
     _check_together(cards, options, fixing, output)
     settings = options.settings()
@@ -144,20 +136,19 @@ def lint(
         from cardsign.projects import lint_sources
 
         reports = lint_sources(cards, settings, network.fetcher())
+    heavy = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]
+    failed = any(one.severity in heavy for report in reports for one in report.findings)
+    status = EXIT_NOT_TRUSTED if failed else EXIT_OK
     if options.form == "json":
         print_json(_to_json(reports, fixed))
     else:
-        click.echo(_text(reports, options.form), err=output == STDIO)
-    heavy = _SEVERITIES[: _SEVERITIES.index(options.fail_on) + 1]
-    failed = any(one.severity in heavy for report in reports for one in report.findings)
-    return EXIT_NOT_TRUSTED if failed else EXIT_OK
+        click.echo(_text(reports, options.form, status), err=output == STDIO)
+    return status
 
 
 def _check_together(
     cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None
 ) -> None:
-    if not cards:
-        raise UsageFault("usage.conflict", "no card is named", hint="cardsign lint card.json")
     if is_dry_run() and not fixing:
         raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
     if fixing != (output is not None) and not (fixing and is_dry_run()):
@@ -180,8 +171,8 @@ def _check_together(
 def _say_fixed(result: FixResult) -> None:
     fixed = done("fixed", "fix")
     say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    for one in listed(result.fixed) if is_dry_run() else ():
-        say(f"{fixed} {safe(one.pointer, limit=120)}: {safe(one.message)} ({one.rule.id})")
+    for one in cap_lint_findings(result.fixed) if is_dry_run() else ():
+        say(f"{fixed} {safe(one.path, limit=120)}: {safe(one.message)} ({one.code})")
     if result.signatures_removed:
         say(
             f"{done('removed', 'remove')} the signatures, since the card has changed; sign it again"
@@ -204,19 +195,18 @@ def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str
         ],
     }
     if fixed is not None:
-        answer["fixed"] = [finding.to_json() for finding in listed(fixed.fixed)]
+        answer["fixed"] = [finding.to_json() for finding in cap_lint_findings(fixed.fixed)]
         answer["signatures_removed"] = fixed.signatures_removed
     return answer
 
 
-def _text(reports: Sequence[CardReport], form: str) -> str:
+def _text(reports: Sequence[CardReport], form: str, status: int) -> str:
     """What was found, for a person or in a format of other programs."""
     if form == "sarif":
-        from cardsign.cli.sarif import findings_log
+        from cardsign.cli.sarif import Subject, sarif_log
 
-        named = [(one.name, finding, "") for one in reports for finding in one.findings]
-        named += [(one.name, finding, why) for one in reports for finding, why in one.waived]
-        return json.dumps(findings_log(named), indent=2)
+        subjects = [Subject(one.name, one.findings, one.waived) for one in reports]
+        return json.dumps(sarif_log(subjects, status), indent=2)
     if form == "github":
         return "\n".join(_annotation(one.name, each) for one in reports for each in one.findings)
     return "\n".join(line for one in reports for line in _lines(one))
@@ -225,9 +215,10 @@ def _text(reports: Sequence[CardReport], form: str) -> str:
 def _annotation(name: str, one: Finding) -> str:
     """A workflow command of GitHub; a card's words cannot end it or begin another."""
     file = _escaped(name, 1000).replace(":", "%3A").replace(",", "%2C")
-    place = f",line={one.line},col={one.column}" if one.line else ""
-    text = _escaped(f"{one.pointer or 'the card'}: {one.message}. {one.rule.fix}", 600)
-    return f"::{_GITHUB[one.severity]} file={file}{place},title={one.rule.id}::{text}"
+    line, column = one.place.line, one.place.column
+    place = f",line={line},col={column}" if line else ""
+    text = _escaped(f"{one.path or 'the card'}: {one.message}. {one.hint}", 600)
+    return f"::{_GITHUB[one.severity]} file={file}{place},title={one.code}::{text}"
 
 
 def _escaped(text: str, limit: int) -> str:
@@ -243,71 +234,13 @@ def _lines(report: CardReport) -> Iterator[str]:
         yield f"clean: {name}{accepted}"
         return
     counts = [
-        (sum(one.count for one in findings if one.severity == level), level)
-        for level in _SEVERITIES
+        (sum(one.count for one in findings if one.severity == level), level) for level in SEVERITIES
     ]
     weights = ", ".join(counted(number, level) for number, level in counts if number)
     fixable = sum(one.count for one in findings if one.fixable)
     offer = f"; --fix fixes {fixable}" if fixable else ""
     yield f"{weights}: {name}{offer}{accepted}"
     yield from finding_lines(findings)
-
-
-def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
-    """By weight and rule: the places in the `whole`, then why and what to do."""
-    groups: dict[tuple[int, str], list[Finding]] = {}
-    for one in findings:
-        key = (_SEVERITIES.index(one.severity), one.rule.id)
-        groups.setdefault(key, []).append(one)
-    for key in sorted(groups, key=lambda key: key[0]):
-        places, rule = groups[key], groups[key][0].rule
-        yield f"  {places[0].severity}: {rule.id}"
-        shown = [one for one in places[:_MAX_PLACES] if one.count == 1]
-        for one in shown:
-            where = safe(one.pointer, limit=120) or whole
-            line = f" (line {one.line})" if one.line else ""
-            yield f"    {where}{line}  {safe(one.message)}"
-        if more := sum(one.count for one in places) - len(shown):
-            yield f"    and {more:,} more; see --json"
-        yield _wrapped("why", rule.why)
-        yield _wrapped("fix", rule.fix)
-
-
-def _wrapped(label: str, text: str) -> str:
-    first, rest = f"      {label:<4}  ", " " * 12
-    return click.wrap_text(text, _WIDTH, initial_indent=first, subsequent_indent=rest)
-
-
-def _explain(name: str) -> None:
-    if name == "all":
-        rules = ((rule.id, rule.severity, rule.summary) for rule in RULES.values())
-        print_table({"rule": 30, "severity": 8, "summary": 0}, rules)
-        return
-    if name not in RULES:
-        hint = "cardsign lint --explain all lists them."
-        message = f"there is no rule {name!r}{closest(name, RULES)}"
-        raise UsageFault("usage.conflict", message, hint=hint)
-    rule = RULES[name]
-    click.echo(f"{rule.id} ({rule.severity}): {rule.summary}")
-    click.echo(_wrapped("why", rule.why))
-    click.echo(_wrapped("fix", rule.fix))
-    if rule.reference:
-        click.echo(_wrapped("see", rule.reference))
-    for label, example in (("bad", rule.bad), ("good", rule.good)):
-        if example is not None:
-            click.echo(_wrapped(label, shown_example(example)))
-
-
-def shown_example(example: Example) -> str:
-    """What an example card is, in one line."""
-    if example.written:
-        return safe(example.written[:60].decode("utf-8", errors="replace"), limit=60)
-    changes = [
-        f"without {where}" if value is ... else f"{where}: {json.dumps(value, ensure_ascii=False)}"
-        for where, value in example.changes.items()
-    ]
-    changes += [f"{name} = {value}" for name, value in example.settings.items()]
-    return "; ".join(changes) or f"a sound card ({example.base})"
 
 
 @command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
@@ -351,20 +284,21 @@ def check(
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
         report = check_card(read_input(card), name=card, jwks=keys or None)
+    has_error = any(finding.severity == "error" for finding in report.findings)
+    status = EXIT_NOT_TRUSTED if has_error else EXIT_OK
     if is_json() or form == "json":
         print_json(report.to_json())
     elif form == "text":
         click.echo("\n".join(_check_lines(report)))
     else:
-        from cardsign.cli.sarif import findings_log
+        from cardsign.cli.sarif import Subject, sarif_log
 
-        named = [(report.name, one, "") for one in report.findings]
-        text = report.to_html() if form == "html" else json.dumps(findings_log(named), indent=2)
+        log = sarif_log([Subject(report.name, report.findings)], status)
+        text = report.to_html() if form == "html" else json.dumps(log, indent=2)
         write_output(output, text.encode())
         if output != STDIO:
             say(f"wrote {safe(output)}")
-    has_error = any(finding.severity == "error" for finding in report.findings)
-    return EXIT_NOT_TRUSTED if has_error else EXIT_OK
+    return status
 
 
 def _check_lines(report: CheckReport) -> Iterator[str]:
@@ -421,7 +355,7 @@ def contract_check(
         card = verify_card(data, policy=policy, issuer=issuer, now=moment())
     found = check_envelope(read_input(envelope), card)
     kept: bool | None = not any(one.severity == "error" for one in found)
-    if kept and any(one.rule.id == "envelope.unclear" for one in found):
+    if kept and any(one.code == "envelope.unclear" for one in found):
         kept = None
     findings = [one.to_json() for one in found]
     if not printed({"schema": "cardsign.contract/1", "kept": kept, "findings": findings}):

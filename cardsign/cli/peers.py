@@ -40,7 +40,7 @@ from cardsign.errors import (
     StateFault,
     UsageFault,
 )
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.times import away, minute
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
@@ -109,7 +109,7 @@ def _seen(
         alarms = (*known.notes, *alarms)
         until = min(found.deadlines, default=None)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
-        alarms, alarm = (Reason.from_error(fault),), EXIT_LOCAL_FAULT
+        alarms, alarm = (fault.finding,), EXIT_LOCAL_FAULT
     keyset = known.keyset if known else None
     release = known.release if known else None
     seen = {
@@ -269,14 +269,14 @@ def _checked_json(issuer: TrustedIssuer, one: Outcome) -> dict[str, Any]:
     return {**about, **one.to_json()}
 
 
-def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Reason]) -> str:
+def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Finding]) -> str:
     result, why = one.result, []
     card, skills = _card_of(one)
     if card is not None:
         why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
     if not isinstance(result, LocalFault) and result.valid_until is not None:
         why.append(f"until {minute(result.valid_until)}")
-    reasons: Sequence[Reason] = one.reasons
+    reasons: Sequence[Finding] = one.reasons
     if one.verdict != "trusted" and reasons:  # why it is not, and the alarms
         first = reasons[0]
         if first.code in _MISSING:
@@ -284,7 +284,7 @@ def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Reason])
             causes = (cause for cause in reasons if cause.code.startswith(behind))
             first = next(causes, first)
         reasons = tuple(dict.fromkeys((first, *alarms)))
-    why += [f"{told.code}: {safe(told.message)}" for told in reasons]
+    why += [f"{told.code}: {safe(told.worded)}" for told in reasons]
     optional = "" if issuer.peer == "required" else " (optional)"
     begin = f"{one.verdict:<13}  {issuer.name}{optional}  {safe(one.name)}"
     return f"{begin}  {'; '.join(why)}".rstrip()

@@ -196,7 +196,7 @@ def _say_lint(config: ProjectConfig) -> None:
         found = lint_card(data, config.lint, name=str(one.signed)).findings
         errors = [finding for finding in found if finding.severity == "error"]
         if errors:
-            first = safe(f"{errors[0].rule.id}: {errors[0].message}", limit=200)
+            first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)
             say(f"lint finds {len(errors)} errors in {safe(one.signed.name)}, the first is {first}")
             say(f"  next: cardsign lint {safe(one.source.name)}")
 

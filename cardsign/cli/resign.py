@@ -46,13 +46,13 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import read_bytes
+from cardsign.findings import Finding
 from cardsign.gateway import is_copy, is_over, is_past, resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.publishing import newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.issuer.tasks import Work
 from cardsign.publish.generation import CURRENT_FILE
-from cardsign.reasons import Reason
 from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
@@ -261,7 +261,7 @@ def _replacing(copies: _Copies, report: Report) -> Iterator[None]:
 
 
 def _tell(
-    notes: Sequence[Reason],
+    notes: Sequence[Finding],
     name: str,
     output: str,
     signers: CardSigners,

@@ -1,114 +1,103 @@
-"""Verdicts and findings for code scanning in a pipeline: SARIF 2.1.0."""
+"""Findings for code scanning in a pipeline: SARIF 2.1.0 (OASIS, with Errata 01)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
 from cardsign.cli.talk import safe
+from cardsign.codes import describe_code
 from cardsign.errors import LocalFault
-from cardsign.lint.rules import Finding
-from cardsign.reasons import REASONS
+from cardsign.findings import Finding
 from cardsign.urls import is_url
-from cardsign.verifier import Outcome, heaviest
-
-# SARIF 2.1.0 logs (OASIS, with Errata 01), for code scanning in a pipeline.
-
+from cardsign.verifier import Outcome
 
 _SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_TRUSTED: Final = "trusted"  # the rule that a trusted card passes
 _URL_MARKS: Final = ":/?#[]@!$&'()*+,;=%~"  # what a URL may hold as it stands (RFC 3986 2.2)
 _MAX_TEXT: Final = 1000  # characters of one message
 
 
-def sarif_log(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Verdicts as a log, a JSON object; texts are escaped for the program that shows them."""
-    status = heaviest(one.result.exit_status for one in outcomes)
-    results = [result for one in outcomes for result in _results(one)]
-    faults = [one for one in outcomes if isinstance(one.result, LocalFault)]
-    invocation: dict[str, Any] = {"executionSuccessful": not faults, "exitCode": status}
-    for one in faults:
-        (reason,) = one.reasons
-        told = _result(reason.code, "error", f"{reason.message}. {reason.hint}", one.name)
-        notification = {"descriptor": {"id": told.pop("ruleId")}, **told}
-        invocation.setdefault("toolExecutionNotifications", []).append(notification)
-    rules = [_rule(code) for code in dict.fromkeys(one["ruleId"] for one in results)]
-    codes = dict.fromkeys(reason.code for one in faults for reason in one.reasons)
-    driver = {"rules": rules, "notifications": [_rule(code) for code in codes]}
-    return _log(driver, {"invocations": [invocation], "results": results})
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One card or file, and what there is to say of it.
+
+    Attributes:
+        name: A path, a URL, or ``-`` for standard input.
+        findings: What is the case with it.
+        accepted: Findings that a waiver accepts, each with its reason.
+        passed: What speaks for the card, if it is trusted; else empty.
+        is_fault: The findings are of this machine, and say nothing about the card.
+    """
+
+    name: str
+    findings: Sequence[Finding]
+    accepted: Sequence[tuple[Finding, str]] = ()
+    passed: str = ""
+    is_fault: bool = False
 
 
-def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]:
-    """Findings of lint or check as a log.
+def verdict_subject(outcome: Outcome) -> Subject:
+    """Return what code scanning is told of a card that was verified."""
+    report = outcome.result
+    if isinstance(report, LocalFault):
+        return Subject(outcome.name, outcome.reasons, is_fault=True)
+    reasons = [replace(one, message=f"{report.verdict}: {one.message}") for one in report.reasons]
+    passed = f"trusted: the card is that of {report.subject}"
+    return Subject(outcome.name, reasons, passed=passed if report.verdict == "trusted" else "")
+
+
+def sarif_log(subjects: Iterable[Subject], status: int) -> dict[str, Any]:
+    """Return a log, a JSON object; texts are escaped for the program that shows them.
 
     Args:
-        findings: Each with the card's name, and why it is accepted; empty where it is not.
+        subjects: In the order of the log.
+        status: What the command exits with.
     """
-    results = []
-    for name, one, accepted in findings:
-        position = None if one.line is None else (one.line, one.column)
-        text = f"{one.message}. {one.rule.fix}"
-        member = one.pointer if one.tokens else ""
-        result = _result(one.rule.id, one.severity, text, name, member, position)
-        if accepted:
-            justified = {"kind": "external", "justification": safe(accepted, limit=_MAX_TEXT)}
-            result["suppressions"] = [justified]
-        results.append(result)
-    rules = [
-        {
-            "id": one.id,
-            "shortDescription": _text(one.summary),
-            "fullDescription": _text(one.why),
-            "help": _text(one.fix),
-            "defaultConfiguration": {"level": one.severity},
-        }
-        for one in dict.fromkeys(one.rule for _, one, _ in findings)
-    ]
-    return _log({"rules": rules}, {"results": results})
-
-
-def _log(driver: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
-    tool = {"driver": {"name": "cardsign", "version": __version__, **driver}}
-    runs = [{"tool": tool, "columnKind": "unicodeCodePoints", **run}]
+    results: list[dict[str, Any]] = []
+    faults: list[dict[str, Any]] = []
+    for subject in subjects:
+        if subject.passed:
+            passed = _result(Finding.of("trusted", subject.passed), subject.name)
+            results.append(passed | {"kind": "pass", "level": "none"})
+        for finding in subject.findings:
+            result = _result(finding, subject.name)
+            if subject.is_fault:
+                faults.append({"descriptor": {"id": result.pop("ruleId")}, **result})
+            else:
+                results.append(result)
+        for finding, reason in subject.accepted:
+            accepted = {"kind": "external", "justification": safe(reason, limit=_MAX_TEXT)}
+            results.append(_result(finding, subject.name) | {"suppressions": [accepted]})
+    invocation: dict[str, Any] = {"executionSuccessful": not faults, "exitCode": status}
+    if faults:
+        invocation["toolExecutionNotifications"] = faults
+    driver = {
+        "name": "cardsign",
+        "version": __version__,
+        "rules": [_rule(code) for code in dict.fromkeys(one["ruleId"] for one in results)],
+        "notifications": [
+            _rule(code) for code in dict.fromkeys(one["descriptor"]["id"] for one in faults)
+        ],
+    }
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints"}
+    runs = [{**run, "invocations": [invocation], "results": results}]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _results(outcome: Outcome) -> Iterator[dict[str, Any]]:
-    report, name = outcome.result, outcome.name
-    if isinstance(report, LocalFault):
-        return
-    if report.verdict == "trusted":
-        text = f"trusted: the card is that of {report.subject}"
-        yield {**_result(_TRUSTED, "none", text, name), "kind": "pass"}
-    for reason in report.reasons:
-        text = f"{report.verdict}: {reason.message}. {reason.hint}"
-        position = outcome.position if reason == outcome.reasons[0] else None
-        yield _result(reason.code, reason.severity, text, name, reason.path, position)
-
-
 def _rule(code: str) -> dict[str, Any]:
-    if code == _TRUSTED:
-        meaning = "The card is trusted: four times yes, or freshness is waived by name."
-        return {"id": code, "shortDescription": _text(meaning)}
-    known = REASONS[code]
-    return {"id": code, "shortDescription": _text(known.meaning), "help": _text(known.hint)}
+    text = describe_code(code)
+    named = {"shortDescription": text.title, "fullDescription": text.why, "help": text.fix}
+    return {"id": code, **{name: _text(value) for name, value in named.items() if value}}
 
 
-def _result(
-    rule: str,
-    level: str,
-    text: str,
-    name: str,
-    member: str = "",
-    position: tuple[int, int | None] | None = None,
-) -> dict[str, Any]:
-    """What was found in the card `name`: at a member, and on a line and column, if known."""
+def _result(finding: Finding, name: str) -> dict[str, Any]:
     artifact: dict[str, Any] = {"description": {"text": "standard input"}}
     if is_url(name):
         artifact = {"uri": quote(name, safe=_URL_MARKS)}
@@ -116,17 +105,22 @@ def _result(
         path = Path(name)
         artifact = {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path))}
     physical: dict[str, Any] = {"artifactLocation": artifact}
-    if position is not None:
-        physical["region"] = {"startLine": position[0], "startColumn": position[1]}
+    if finding.place.line is not None:
+        physical["region"] = {"startLine": finding.place.line, "startColumn": finding.place.column}
     location: dict[str, Any] = {"physicalLocation": physical}
-    if member:
-        place = {"fullyQualifiedName": safe(member, limit=_MAX_TEXT), "kind": "member"}
-        location["logicalLocations"] = [place]
-    return {"ruleId": rule, "level": level, "message": _text(text), "locations": [location]}
+    if finding.path:
+        member = {"fullyQualifiedName": safe(finding.path, limit=_MAX_TEXT), "kind": "member"}
+        location["logicalLocations"] = [member]
+    return {
+        "ruleId": finding.code,
+        "level": finding.severity,
+        "message": _text(f"{finding.message}. {finding.hint}".rstrip()),
+        "locations": [location],
+    }
 
 
 def _text(text: str) -> dict[str, str]:
-    """A plain text message in which a stranger's words make no placeholder and no link.
+    """Return a plain text message in which a stranger's words make no placeholder and no link.
 
     Braces stand for themselves doubled (SARIF 2.1.0 3.11.5), and ``](`` would join two brackets
     to a link (3.11.6).

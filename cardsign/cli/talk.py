@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
@@ -25,7 +26,7 @@ from cardsign.errors import (
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from cardsign.reasons import Reason
+    from cardsign.findings import Finding
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
 # zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
@@ -37,6 +38,8 @@ _INVISIBLE: Final = (
     "\U000e0100-\U000e01ef]"
 )
 _SURROGATE: Final = "[\ud800-\udfff]"
+_MAX_PLACES: Final = 6  # lines for one rule; --json has more
+_WIDTH: Final = 96  # columns, whatever the terminal has
 DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
 
@@ -127,11 +130,11 @@ def ask_first(warning: str, *, hint: str = "") -> None:
     )
 
 
-def say_notes(notes: Iterable[Reason]) -> None:
+def say_notes(notes: Iterable[Finding]) -> None:
     """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
-    from cardsign.reasons import listed
+    from cardsign.findings import cap_findings
 
-    for note in listed(notes):
+    for note in cap_findings(notes):
         where = f" ({safe(note.path, limit=120)})" if note.path else ""
         text = f"{note.code}: {safe(note.message, limit=600)}{where}"
         say(text, asked=note.severity == "error")
@@ -199,6 +202,35 @@ def _without_passwords(value: Any) -> Any:
             name: one if name in exact else _without_passwords(one) for name, one in value.items()
         }
     return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
+    """Yield each code, the gravest first: its places in the `whole`, then why and what to do."""
+    from cardsign.codes import describe_code
+    from cardsign.findings import SEVERITIES
+
+    groups: dict[tuple[int, str], list[Finding]] = {}
+    for one in findings:
+        key = (SEVERITIES.index(one.severity), one.code)
+        groups.setdefault(key, []).append(one)
+    for key in sorted(groups, key=lambda key: key[0]):
+        places, text = groups[key], describe_code(key[1])
+        yield f"  {places[0].severity}: {key[1]}"
+        shown = [one for one in places[:_MAX_PLACES] if one.count == 1]
+        for one in shown:
+            where = safe(one.path, limit=120) or whole
+            line = f" (line {one.place.line})" if one.place.line else ""
+            yield f"    {where}{line}  {safe(one.message)}"
+        if more := sum(one.count for one in places) - len(shown):
+            yield f"    and {more:,} more; see --json"
+        fix = places[0].fix or text.fix
+        yield from (wrapped(*pair) for pair in (("why", text.why), ("fix", fix)) if pair[1])
+
+
+def wrapped(label: str, text: str) -> str:
+    """Return a label, and beside it a text in lines."""
+    first, rest = f"      {label:<4}  ", " " * 12
+    return click.wrap_text(text, _WIDTH, initial_indent=first, subsequent_indent=rest)
 
 
 class Progress:
@@ -328,11 +360,9 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
 def _failed(error: CardsignError, as_json: bool) -> int:
     complain(error)
     if as_json:
-        from cardsign.reasons import Reason
-
-        shown: dict[str, Any] = {"error": Reason.from_error(error).to_json()}
+        shown: dict[str, Any] = {"error": error.finding.to_json()}
         if isinstance(error, UsageFault) and error.more:
-            shown["more"] = [Reason.from_error(one).to_json() for one in error.more]
+            shown["more"] = [one.finding.to_json() for one in error.more]
         try:
             print_json(shown)
         except OSError as fault:
@@ -351,16 +381,13 @@ def _unwritten(fault: OSError) -> int:
 
 def complain(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do; and keep texts of keys out of it."""
-    error.message = re.sub(_KEY_TEXT, "(not shown: it may be a key)", error.message)
-    error.path = re.sub(_KEY_TEXT, "(not shown: it may be a key)", error.path)
-    place = f" ({safe(error.place, limit=120)})" if error.place else ""
-    _tell(f"{error.code}: {safe(error.message, limit=300)}{place}")
-    hint = error.hint
-    if not hint:
-        from cardsign.reasons import hint_for
-
-        hint = hint_for(error.code)
-    if hint:
+    hidden = "(not shown: it may be a key)"
+    message, path = (re.sub(_KEY_TEXT, hidden, text) for text in (error.message, error.path))
+    error.finding = replace(error.finding, message=message).at(path)
+    where = str(error.finding.place)
+    place = f" ({safe(where, limit=120)})" if where else ""
+    _tell(f"{error.code}: {safe(message, limit=300)}{place}")
+    if hint := error.finding.hint:
         _tell(f"  {hint}")
     for other in error.more if isinstance(error, UsageFault) else ():
         complain(other)

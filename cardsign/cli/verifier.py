@@ -316,6 +316,9 @@ class VerifierOptions:
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
         from cardsign.net.credentials import Credential
 
+        if (gone := user_folder("CONFIG") / "credentials.toml").exists():
+            hint = "Give --credential env:NAME or file:PATH, and remove the file."
+            raise UsageFault("usage.conflict", f"{gone} is no longer read", hint=hint)
         if self.credential is None and self.client_id is not None:
             what = "--client-id says whose secret --credential is: name both"
             raise UsageFault("usage.conflict", what)

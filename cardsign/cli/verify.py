@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
@@ -434,7 +434,8 @@ def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
     """The same fault; where the missing file looks like a host, with the URL to give instead."""
     is_file_name = name.endswith(".json") and "/" not in name
     if isinstance(fault, FileMissing) and _HOST.fullmatch(name) and not is_file_name:
-        fault.hint = f"For a card on the web give its URL: cardsign verify https://{name}"
+        fix = f"For a card on the web give its URL: cardsign verify https://{name}"
+        fault.finding = replace(fault.finding, fix=fix)
     return fault
 
 
@@ -444,6 +445,7 @@ def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
         for one in outcomes:
             print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
         return
-    from cardsign.cli.sarif import sarif_log
+    from cardsign.cli.sarif import sarif_log, verdict_subject
 
-    print_json(sarif_log(outcomes))
+    status = heaviest(one.result.exit_status for one in outcomes)
+    print_json(sarif_log(map(verdict_subject, outcomes), status))

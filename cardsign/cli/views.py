@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.card.values import Json
 from cardsign.cli.arguments import STDIO, done, is_dry_run
 from cardsign.cli.talk import safe, say
-from cardsign.reasons import Reason, hint_for
+from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute, second
@@ -124,22 +124,16 @@ def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
         yield safe(text, limit=400)
 
 
-def finding_json(finding: Concern) -> dict[str, Any]:
-    """What doctor reports."""
-    found = members(finding, "code level message path real fixed")
-    return {**found, "hint": hint_for(finding.code)}
-
-
 def say_finding(finding: Concern) -> None:
-    """What doctor reports, and what to do; under ``--quiet`` alarms alone."""
+    """What doctor reports, and what to do; under ``--quiet`` errors alone."""
     where = f" ({safe(finding.path)})" if finding.path else ""
     fixed = ", fixed" if finding.fixed else ""
-    level = "" if finding.fixed else f"{finding.level}: "
-    text = f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}"
-    is_alarm = finding.level == "alarm" and not finding.fixed
-    say(text, asked=is_alarm)
-    if not finding.fixed and (hint := hint_for(finding.code)):
-        say(f"  {hint}", asked=is_alarm)
+    severity = "" if finding.fixed else f"{finding.severity}: "
+    text = f"{severity}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}"
+    is_error = finding.severity == "error" and not finding.fixed
+    say(text, asked=is_error)
+    if not finding.fixed:
+        say(f"  {finding.hint}", asked=is_error)
 
 
 def audit_json(line: AuditEvent) -> dict[str, Any]:
@@ -479,13 +473,13 @@ def _signature(signature: SignatureReport) -> str:
     return f"{signature.verdict} ({signature.alg}, {kid}{holder}){profile}{counts}"
 
 
-def _reasons(reasons: Iterable[Reason], limit: int, more: str) -> Iterator[str]:
+def _reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]:
     """Reasons and what to do; those that differ in their place alone are said once."""
-    grouped: dict[tuple[str, str], list[Reason]] = {}
+    grouped: dict[tuple[str, str], list[Finding]] = {}
     for reason in reasons:
-        grouped.setdefault((reason.code, reason.message), []).append(reason)
+        grouped.setdefault((reason.code, reason.worded), []).append(reason)
     for alike in list(grouped.values())[:limit]:
-        shown = safe(alike[0].message, limit=300)
+        shown = safe(alike[0].worded, limit=300)
         # The message names the place already where it is about a part of the card.
         paths = [one.path for one in alike if one.path and safe(one.path) not in shown]
         where = f" ({', '.join(safe(path, limit=120) for path in paths)})" if paths else ""

@@ -40,6 +40,7 @@ from cardsign.card.values import (
     members_of,
     value_at,
 )
+from cardsign.codes import describe_code
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -64,8 +65,7 @@ from cardsign.explain.spellings import SPELLINGS, find_spellings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.lint.portability import lint_portability
-from cardsign.lint.rules import Finding
-from cardsign.reasons import Reason, hint_for
+from cardsign.lint.rules import LintFinding
 from cardsign.trust.policy import Holder, Limits, Policy
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.supplied import NO_STATEMENTS
@@ -231,7 +231,7 @@ def _partings(received: Payloads, payloads: Sequence[Payload]) -> tuple[tuple[Pa
     listed = []
     for source, tokens in named.items():
         finding = findings.get(tokens)
-        rule, why = (finding.rule.id, finding.rule.summary) if finding else ("", "")
+        rule, why = (finding.code, describe_code(finding.code).title) if finding else ("", "")
         held = {profile: found[source] for profile, found in places.items()}
         around = members_around(received.members, tokens)
         listed.append(Parting(source.pointer, rule, why, held, around))
@@ -288,12 +288,14 @@ def _differing(one: Any, other: Any, at: Source) -> Iterator[Source]:
         yield from _differing(before, after, Source(at, token))
 
 
-def _findings_about(places: Set[_Tokens], findings: Iterable[Finding]) -> dict[_Tokens, Finding]:
+def _findings_about(
+    places: Set[_Tokens], findings: Iterable[LintFinding]
+) -> dict[_Tokens, LintFinding]:
     """What lint says of each place, else of something inside it, else of what it stands in."""
     lengths = {len(tokens) for tokens in places}
     above = {tokens[:length] for tokens in places for length in range(len(tokens))}
-    at: dict[_Tokens, Finding] = {}
-    inside: dict[_Tokens, Finding] = {}
+    at: dict[_Tokens, LintFinding] = {}
+    inside: dict[_Tokens, LintFinding] = {}
     for one in findings:
         if one.tokens in places or one.tokens in above:
             at.setdefault(one.tokens, one)
@@ -372,7 +374,7 @@ def _with_spellings(
         try:
             key.check_length(data)
         except SignatureRefused as refusal:  # by its length it could not fit anything
-            reason = Reason.from_error(refusal, f"/signatures/{index}{refusal.path}")
+            reason = refusal.finding.at(f"/signatures/{index}{refusal.path}")
             reasons = signature.reasons if is_refused else (reason,)
             completed[index] = replace(signature, reasons=reasons)
             continue
@@ -501,7 +503,7 @@ def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanatio
     if "signature" in document and not document.get("signatures"):
         message = "the `signature` member is not an A2A signature and is ignored"
         code = "card.single_signature_block"
-        problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
+        problems.append(Problem(code, message, "/signature", hint=describe_code(code).fix))
     left_out = len(elements_of(document.get("signatures"))[MAX_LISTED:])
     begun = Explanation(a2a_version, read_on, None, tuple(problems), signatures_left_out=left_out)
     return document, begun
@@ -515,7 +517,7 @@ def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
         refusal.path,
         refusal.line,
         refusal.column,
-        refusal.hint or hint_for(refusal.code),
+        refusal.finding.hint,
         lines_around(untrusted_bytes, refusal.line, refusal.column),
     )
 

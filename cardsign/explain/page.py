@@ -182,7 +182,7 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
     ]
     reasons = [
         html.joined(
-            html.element("strong", f"{one.severity}: {one.message}"),
+            html.element("strong", f"{one.severity}: {one.worded}"),
             f" at {one.path}" if one.path else "",
             html.paragraph(one.hint, "soft") if one.hint else "",
         )
@@ -259,7 +259,7 @@ def _signature(one: SignatureReport) -> Html:
     ]
     pairs += [("Held by", one.holder)] if one.holder else []
     pairs += [("Payload", f"by the profile {one.profile}")] if one.profile else []
-    pairs += [("Because", "; ".join(why.message for why in one.reasons))] if one.reasons else []
+    pairs += [("Because", "; ".join(why.worded for why in one.reasons))] if one.reasons else []
     heading = html.joined(f"Signature {one.index}", _tag(one.verdict, kind))
     return html.joined(html.element("h3", heading), html.terms(pairs))
 

@@ -18,8 +18,8 @@ from cardsign.card.security import Scheme, requirements_of, schemes_of, security
 from cardsign.card.tree import MAX_LISTED
 from cardsign.card.values import Json, children_of, members_of, objects_in, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
+from cardsign.findings import Finding
 from cardsign.jose.jws import read_entry
-from cardsign.reasons import Reason
 from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"
@@ -32,7 +32,7 @@ class Problem:
     """Why the card, or a profile's payload of it, cannot be had as it is.
 
     Attributes:
-        code: A key of :data:`cardsign.reasons.REASONS`.
+        code: A key of ``codes.toml``.
         message: What was found, without a final period.
         path: JSON pointer of the place; empty for the card as a whole.
         line: Line of the place, from 1; None where the place is not one of the text.
@@ -127,7 +127,7 @@ class SignatureExplanation:
     header: Mapping[str, Json] | None
     verdict: SignatureVerdict
     profiles: tuple[ProfileName, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Finding, ...]
     spelling: str = ""
     advice: str = ""
     spellings_tried: int = 0

@@ -28,7 +28,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.doctor import Concern
+from cardsign.keys.doctor import Concern, make_concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.stores.base import KeyStore
@@ -294,14 +294,14 @@ def examine_publication(work: Work) -> Iterator[Concern]:
             check_ours(work)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
-            yield Concern(fault.code, "alarm", fault.message, fault.path)
+            yield make_concern(fault.code, "error", fault.message, fault.path)
     except StoreFault:
         return
     with suppress(StoreFault, FileFault):
         state, keyset = store.load(), kept_keyset(store)
         trusted = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
         if trusted and not has_ended(state, keyset):
-            yield Concern("doctor.still_trusted", "alarm", explain_trust(work, trusted)[0])
+            yield make_concern("doctor.still_trusted", "error", explain_trust(work, trusted)[0])
 
 
 def published_extended(directory: Path | None) -> tuple[Path, ...]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
+from cardsign.findings import Finding, Place, Severity
 from cardsign.keys.drafts import (
     card_digest,
     keyset_due,
@@ -62,29 +63,39 @@ from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import second, utc
 
-Level = Literal["alarm", "note"]
-
 
 @dataclass(frozen=True, slots=True)
-class Concern:
-    """Something that a person should know or do.
+class Concern(Finding):
+    """Something that a person should know (``note``) or act upon (``error``).
 
     Attributes:
-        code: ``doctor.*``, or the code of the fault that was met.
-        level: An ``alarm`` needs a person to act; a ``note`` does not.
-        path: Where; may be empty.
-        fix: What fixes it, where that is safe.
+        repair: What repairs it, where that is safe.
+        fixed: It has been repaired.
         real: When it does harm, or is due, if nobody acts; None: it does already, or nobody can
             know when.
     """
 
-    code: str
-    level: Level
-    message: str
-    path: str = ""
+    repair: Callable[[], None] | None = None
     fixed: bool = False
-    fix: Callable[[], None] | None = None
     real: datetime | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON object that ``cardsign keys doctor --json`` prints."""
+        real = None if self.real is None else self.real.isoformat()
+        return {**super(Concern, self).to_json(), "real": real, "fixed": self.fixed}
+
+
+def make_concern(
+    code: str,
+    severity: Severity,
+    message: str,
+    path: str = "",
+    *,
+    repair: Callable[[], None] | None = None,
+    real: datetime | None = None,
+) -> Concern:
+    """Return a concern; the arguments are as the attributes."""
+    return Concern(code, severity, message, Place(path), repair=repair, real=real)
 
 
 # What will go wrong with keys and statements if nobody acts, and from when on. Pure.
@@ -95,7 +106,7 @@ class Concern:
 NOTICE: Final = timedelta(days=14)
 
 
-_ENDED: Final = Concern(
+_ENDED: Final = make_concern(
     "doctor.ended", "note", "this issuer has ended: every card and release key has been revoked"
 )
 
@@ -156,7 +167,7 @@ def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterat
     newest = max(times, default=now)
     if newest > now + timedelta(seconds=settings.skew):
         message = f"the store knows of {second(newest)}, and this clock says it is not yet"
-        yield Concern("doctor.clock", "alarm", message)
+        yield make_concern("doctor.clock", "error", message)
 
 
 def _settings(settings: TimelineSettings) -> Iterator[Concern]:
@@ -164,11 +175,11 @@ def _settings(settings: TimelineSettings) -> Iterator[Concern]:
         value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
         if value < usual:
             message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
-            yield Concern("doctor.timeline", "note", message, "cardsign.toml")
+            yield make_concern("doctor.timeline", "note", message, "cardsign.toml")
     if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
         every = settings.rotate_every
         message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
-        yield Concern("doctor.timeline", "note", message, "cardsign.toml")
+        yield make_concern("doctor.timeline", "note", message, "cardsign.toml")
 
 
 def _without_card_key(state: StoreState) -> Iterator[Concern]:
@@ -177,7 +188,7 @@ def _without_card_key(state: StoreState) -> Iterator[Concern]:
         waiting = [key for key in state.keys if key.state in ("generated", "prepublished")]
         if any("card" in key.roles for key in waiting):
             message += " until the next one is active; with roots, once they have listed it"
-        yield Concern("doctor.no_active_key", "alarm", message)
+        yield make_concern("doctor.no_active_key", "error", message)
 
 
 def _no_card_key(state: StoreState) -> bool:
@@ -195,8 +206,8 @@ def _due(
             due += max(timedelta(), timedelta(seconds=settings.rotate_every) - 2 * settings.drain)
         if due is not None and due <= now + within:
             when = "is due" if due <= now else f"will be due at {second(due)}"
-            level: Level = "alarm" if within else "note"
-            yield Concern("doctor.due", level, f"{step.what}: {when}", real=due)
+            level: Severity = "error" if within else "note"
+            yield make_concern("doctor.due", level, f"{step.what}: {when}", real=due)
 
 
 def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
@@ -205,7 +216,7 @@ def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
     if keys := [*others, *only]:
         names = ", ".join(key.named for key in keys)
         message = f"{names} may be stolen too: stored beside a stolen key, and not replaced yet"
-        yield Concern("doctor.may_be_stolen", "alarm", message)
+        yield make_concern("doctor.may_be_stolen", "error", message)
 
 
 def _standbys(state: StoreState) -> Iterator[Concern]:
@@ -227,7 +238,7 @@ def _standbys(state: StoreState) -> Iterator[Concern]:
             alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():
         what = f"after a theft of {' or '.join(keys)}, no key can take over"
-        yield Concern("doctor.no_standby", "note", f"{what}: {why}")
+        yield make_concern("doctor.no_standby", "note", f"{what}: {why}")
 
 
 def _cards(state: StoreState, now: datetime) -> Iterator[Concern]:
@@ -236,9 +247,9 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Concern]:
     late = any(time is not None and time <= now for time in stops)
     revoked = {key.kid for key in state.keys if key.state == "revoked"}
     for card in cards_to_sign(state, now):
-        level: Level = "alarm" if late or not revoked.isdisjoint(card.kids) else "note"
+        level: Severity = "error" if late or not revoked.isdisjoint(card.kids) else "note"
         message = "this published card has to be signed again"
-        yield Concern("doctor.cards_unsigned", level, message, card.url or card.name)
+        yield make_concern("doctor.cards_unsigned", level, message, card.url or card.name)
 
 
 def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Concern]:
@@ -254,7 +265,9 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             marker = find_marker(Card.from_bytes(untrusted_bytes).document)
             digest = card_digest(untrusted_bytes)
         except CardsignError as refusal:
-            yield Concern("doctor.card_ends", "alarm", f"cannot be read: {refusal.message}", place)
+            yield make_concern(
+                "doctor.card_ends", "error", f"cannot be read: {refusal.message}", place
+            )
             continue
         if marker is None or digest in seen:
             continue
@@ -268,7 +281,7 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             message = f"this extended card ends at {second(ends)}"
         else:
             continue
-        yield Concern("doctor.card_ends", "alarm", message, place, real=ends)
+        yield make_concern("doctor.card_ends", "error", message, place, real=ends)
 
 
 def _keyset(
@@ -276,13 +289,13 @@ def _keyset(
 ) -> Iterator[Concern]:
     for root in unlisted_roots(known.state, keyset):
         message = f"{root.named} is not in keyset {keyset.label}, so it counts for nothing yet"
-        yield Concern("doctor.root_unlisted", "alarm", message)
+        yield make_concern("doctor.root_unlisted", "error", message)
     if awaits_recovery(known.state, keyset):
         return  # who lost the old roots cannot sign with them
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
         message = f"too few holders of root keys are left: {left} of the {needed} that are needed"
-        yield Concern("doctor.roots_ended", "alarm", message)
+        yield make_concern("doctor.roots_ended", "error", message)
     told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
@@ -301,17 +314,17 @@ def _keyset(
             "another is drafted in its place, and all have to sign again"
         )
         real = None if _no_card_key(known.state) else min(told.ends, stale)
-        yield Concern("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
+        yield make_concern("doctor.draft_waits", "error", message, known.draft_file, real=real)
         if more := says_more(known.state, keyset, draft, now=now):
             message = (
                 f"it says what nobody here has drafted ({len(more)}): cardsign keys rotate shows it"
             )
-            yield Concern("rotate.draft_says_more", "alarm", message, known.draft_file)
+            yield make_concern("rotate.draft_says_more", "error", message, known.draft_file)
     else:
         when = "now" if told.is_due(now) else f"from {second(told.due)} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
         real = None if _no_card_key(known.state) else told.ends
-        yield Concern("doctor.keyset_due", "alarm", message, real=real)
+        yield make_concern("doctor.keyset_due", "error", message, real=real)
 
 
 def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Concern]:
@@ -321,7 +334,7 @@ def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> I
         if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
             what = f"{key.named} of {key.holder}"
             message = f"{what} counts until {second(ends)}, and keyset statements go on"
-            yield Concern("doctor.key_ends", "alarm", message, real=ends)
+            yield make_concern("doctor.key_ends", "error", message, real=ends)
 
 
 def _release(
@@ -333,19 +346,19 @@ def _release(
     if not any("release" in key.roles for key in known.state.keys):
         return  # a holder of nothing but a root key has none to renew
     if release is None:
-        yield Concern("doctor.release_due", "alarm", "there is no release; no card is current")
+        yield make_concern("doctor.release_due", "error", "there is no release; no card is current")
         return
     ends = utc(release.exp)
     what = f"release {release.seq} ends at {second(ends)}, and with it every card"
     if release.keyset.digest != keyset.digest:
         older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
-        yield Concern("doctor.release_due", "alarm", message, real=ends)
+        yield make_concern("doctor.release_due", "error", message, real=ends)
     elif release.iat <= now.timestamp() and now >= release.renew_at:
         message = f"{what}; half of its time is over, so cron has not renewed it"
-        yield Concern("doctor.release_due", "alarm", message, real=ends)
+        yield make_concern("doctor.release_due", "error", message, real=ends)
     elif within and ends <= now + within:
-        yield Concern("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
+        yield make_concern("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
 
 
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
@@ -384,9 +397,9 @@ def examine_store(
         if isinstance(store, DirectoryStore):
             found = [*_leftovers(store), *found, *_modes(store)]
         for at, finding in enumerate(found):
-            if fix and finding.fix is not None:
-                finding.fix()
-                found[at] = replace(finding, level="note", fixed=True, fix=None)
+            if fix and finding.repair is not None:
+                finding.repair()
+                found[at] = replace(finding, severity="note", fixed=True, repair=None)
     if moved:  # nothing is due here any more
         return (*moved, *found, *_log(store, Examined(state), unvouched))
     known, broken = _known(store, state, draft, cards)
@@ -420,7 +433,7 @@ def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Itera
             f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one has "
             f"signed and has a backup, destroy them: delete {where}"
         )
-    yield Concern("doctor.moved", "alarm" if private else "note", message, store.place)
+    yield make_concern("doctor.moved", "error" if private else "note", message, store.place)
 
 
 def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
@@ -440,15 +453,15 @@ def _leftovers(store: DirectoryStore) -> Iterator[Concern]:
                 # No alarm: nothing refers to it, and no later command is hindered by it.
                 message = "a killed process left this file"
                 fix = partial(remove, entry)
-                yield Concern("doctor.leftover", "note", message, str(entry), fix=fix)
+                yield make_concern("doctor.leftover", "note", message, str(entry), repair=fix)
             elif folder == store.path and entry.name not in _OURS:
                 message = "cardsign did not write this"
-                yield Concern("doctor.stranger", "note", message, str(entry))
+                yield make_concern("doctor.stranger", "note", message, str(entry))
     private = store.path / PRIVATE_DIRECTORY
     for entry in sorted(private.iterdir()) if private.is_dir() else ():
         if not PRIVATE_FILE.fullmatch(entry.name):
             message = "this is not the file of a private key"
-            yield Concern("doctor.stranger", "note", message, str(entry))
+            yield make_concern("doctor.stranger", "note", message, str(entry))
 
 
 def _unvouched(store: KeyStore) -> Iterator[Concern]:
@@ -456,7 +469,7 @@ def _unvouched(store: KeyStore) -> Iterator[Concern]:
     try:
         store.load(moved=True)
     except (StoreFault, FileFault) as fault:
-        yield Concern(fault.code, "alarm", fault.message, fault.path)
+        yield make_concern(fault.code, "error", fault.message, fault.path)
 
 
 def _private_keys(
@@ -470,31 +483,31 @@ def _private_keys(
         message = "this private key belongs to no key of the store"
         where = store.private_place(thumbprint)
         fix = partial(store.remove_private, thumbprint)
-        yield Concern("doctor.leftover", "alarm", message, where, fix=fix)
+        yield make_concern("doctor.leftover", "error", message, where, repair=fix)
     for thumbprint, key in needed.items():
         if thumbprint not in private:
             message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
             where = store.private_place(thumbprint)
-            yield Concern("doctor.private_missing", "alarm", message, where)
+            yield make_concern("doctor.private_missing", "error", message, where)
 
 
 def _modes(store: DirectoryStore) -> Iterator[Concern]:
     """Private files that others can reach, told together, and links in their places."""
     directory = store.path / PRIVATE_DIRECTORY
     private = sorted(directory.iterdir()) if directory.is_dir() else []
-    exposed: dict[Level, dict[Path, int]] = {"alarm": {}, "note": {}}
+    exposed: dict[Severity, dict[Path, int]] = {"error": {}, "note": {}}
     for entry in [store.path / AUDIT_FILE, directory, *private]:
         if entry.is_symlink():
-            yield Concern("doctor.symlink", "alarm", "this is a symbolic link", str(entry))
+            yield make_concern("doctor.symlink", "error", "this is a symbolic link", str(entry))
         elif entry.exists() and (mode := stat.S_IMODE(entry.stat().st_mode)) & _SHARED_BITS:
             # Key files are encrypted, and a checkout by git is readable by all.
-            exposed["alarm" if mode & _WRITABLE_BITS else "note"][entry] = mode
+            exposed["error" if mode & _WRITABLE_BITS else "note"][entry] = mode
     for level, modes in exposed.items():
         if modes:
             yield _too_open(level, modes)
 
 
-def _too_open(level: Level, modes: Mapping[Path, int]) -> Concern:
+def _too_open(level: Severity, modes: Mapping[Path, int]) -> Concern:
     first, *more = modes
 
     def fix() -> None:
@@ -506,19 +519,19 @@ def _too_open(level: Level, modes: Mapping[Path, int]) -> Concern:
     if more:
         others = "another file" if len(more) == 1 else f"{len(more)} other files"
         message += f", and {others} of the key store"
-    return Concern("doctor.permissions", level, message, str(first), fix=fix)
+    return make_concern("doctor.permissions", level, message, str(first), repair=fix)
 
 
 def _log(store: KeyStore, known: Examined, unvouched: Iterable[Concern]) -> Iterator[Concern]:
     try:
         _, aborted = verify_log(store, known.state, known.release)
     except (StoreFault, FileFault) as fault:
-        yield Concern(fault.code, "alarm", fault.message, fault.path)
+        yield make_concern(fault.code, "error", fault.message, fault.path)
         return
     yield from unvouched
     if aborted:
         message = f"lines of attempts that came to nothing are in the log: {aborted}"
-        yield Concern("doctor.audit_aborted", "note", message, store.log_place)
+        yield make_concern("doctor.audit_aborted", "note", message, store.log_place)
 
 
 def _known(
@@ -535,5 +548,5 @@ def _known(
             str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in cards if one.is_file()
         }
     except (StoreFault, FileFault) as fault:
-        return Examined(state), (Concern(fault.code, "alarm", fault.message, fault.path),)
+        return Examined(state), (make_concern(fault.code, "error", fault.message, fault.path),)
     return Examined(state, keyset, release, waiting, str(draft or ""), signed), ()

@@ -14,18 +14,20 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import offsets
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
+from cardsign.findings import Place
 from cardsign.lint import contract, meaning, portability
 from cardsign.lint import security as security  # its rules bind themselves, as those of the others
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
-    Finding,
+    LintFinding,
     LintSettings,
     Rule,
     Subject,
     Tokens,
     add_rule,
-    asked,
-    listed,
+    apply_rules,
+    cap_lint_findings,
+    group_of,
     rules_of,
 )
 from cardsign.lint.rules import RULES as RULES
@@ -57,14 +59,14 @@ class CardReport:
 
     Attributes:
         name: The file or URL.
-        findings: In the order of the groups, then of the rules, as :func:`listed` lists them.
+        findings: In the order of the groups, then of the rules; a bounded number.
         waived: Findings that a waiver accepts, each with the reason.
         document: The card; None where it cannot be read in one way.
     """
 
     name: str
-    findings: tuple[Finding, ...]
-    waived: tuple[tuple[Finding, str], ...] = ()
+    findings: tuple[LintFinding, ...]
+    waived: tuple[tuple[LintFinding, str], ...] = ()
     document: Mapping[str, Json] | None = None
 
 
@@ -99,7 +101,7 @@ def lint_card(
 
 def lint_document(
     document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
-) -> tuple[Finding, ...]:
+) -> tuple[LintFinding, ...]:
     """The findings of a card that could be read, before ignoring, weighing and waiving.
 
     Args:
@@ -108,7 +110,7 @@ def lint_document(
     """
     subject = Subject(document, settings)
     chosen = settings.groups
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for group in GROUPS:
         if chosen is not None and group not in chosen:
             continue
@@ -119,23 +121,23 @@ def lint_document(
             found += of_group if chosen is not None else _not_said(of_group, found, subject)
             continue
         for one in rules_of(group):
-            found += asked((one,), subject)
+            found += apply_rules((one,), subject)
     return tuple(dict.fromkeys(found))
 
 
 def _not_said(
-    findings: Iterable[Finding], before: Sequence[Finding], subject: Subject
-) -> Iterator[Finding]:
+    findings: Iterable[LintFinding], before: Sequence[LintFinding], subject: Subject
+) -> Iterator[LintFinding]:
     """Those that say more than what the groups before have said of the same place."""
-    said = {(one.rule.id, one.tokens) for one in before}
+    said = {(one.code, one.tokens) for one in before}
     for one in findings:
         places = {one.tokens}
-        if one.rule.id in _OF_THE_OLD_VERSION:
+        if one.code in _OF_THE_OLD_VERSION:
             if subject.a2a_version != "1.0":
                 continue
             if one.tokens[0] == "securitySchemes":  # of a flat scheme it is said of the type
                 places.add((*one.tokens[:2], "type"))
-        if said.isdisjoint((_ECHOES.get(one.rule.id), tokens) for tokens in places):
+        if said.isdisjoint((_ECHOES.get(one.code), tokens) for tokens in places):
             yield one
 
 
@@ -152,25 +154,25 @@ def check_settings(settings: LintSettings) -> None:
     named = [*settings.ignore, *settings.severities, *(one.rule for one in settings.waivers)]
     for name in named:
         if name not in RULES and name not in GROUPS:
-            hint = "`cardsign lint --explain all` lists the rules."
+            hint = "Run: cardsign help codes"
             message = f"there is no rule {name!r}{closest(name, RULES)}"
             raise UsageFault("usage.conflict", message, hint=hint)
 
 
 def _sorted_out(
     name: str,
-    findings: Iterable[Finding],
+    findings: Iterable[LintFinding],
     settings: LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
     """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
-    left: list[Finding] = []
-    waived: dict[str, list[Finding]] = {}
+    left: list[LintFinding] = []
+    waived: dict[str, list[LintFinding]] = {}
     for one in findings:
-        if settings.ignore & {one.rule.id, one.rule.group}:
+        if settings.ignore & {one.code, group_of(one.code)}:
             continue
-        severity = settings.severities.get(one.rule.id)
-        finding = one if severity is None else replace(one, set_severity=severity)
+        severity = settings.severities.get(one.code)
+        finding = one if severity is None else replace(one, severity=severity)
         reason, ended = _waiver(finding, settings)
         if reason is not None:
             waived.setdefault(reason, []).append(finding)
@@ -179,15 +181,17 @@ def _sorted_out(
             left.append(replace(finding, message=message))
         else:
             left.append(finding)
-    accepted = ((one, reason) for reason, found in waived.items() for one in listed(found))
-    return CardReport(name, listed(left), tuple(accepted), document)
+    accepted = (
+        (one, reason) for reason, found in waived.items() for one in cap_lint_findings(found)
+    )
+    return CardReport(name, cap_lint_findings(left), tuple(accepted), document)
 
 
-def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
+def _waiver(finding: LintFinding, settings: LintSettings) -> tuple[str | None, str]:
     """Why a finding is accepted, or when that ended."""
     ended = ""
     for one in settings.waivers:
-        if one.rule != finding.rule.id or (one.path and one.path != finding.pointer):
+        if one.rule != finding.code or (one.path and one.path != finding.path):
             continue
         if one.expires is None or settings.today is None or settings.today < one.expires:
             return one.reason, ""
@@ -195,7 +199,7 @@ def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
     return None, ended
 
 
-def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
+def placed(findings: Sequence[LintFinding], data: bytes) -> tuple[LintFinding, ...]:
     """The findings with line and column of their members, in a text that was read strictly."""
     wanted = {one.tokens for one in findings}
     if not wanted:
@@ -210,76 +214,21 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     for one in findings:
         if (found := places.get(one.tokens)) is not None:
             line, at = found
-            one = replace(one, line=line, column=at - starts[line - 1] + 1)
+            one = replace(one, place=Place(one.path, line, at - starts[line - 1] + 1))
         placed_findings.append(one)
     return tuple(placed_findings)
 
 
 # Cards that speak of one another.
 
-_SPECIALISTS: Final = add_rule(
-    "contract.reference",
-    "error",
-    "A card names another agent that is not among the cards, or that does not name it back.",
-    "A foreman that delegates to nobody fails at the first task.",
-    "Correct the name in `metadata`, or add the card of that agent.",
-    "row B28",
-)
-_SAME_NAME: Final = add_rule(
-    "meaning.same-name",
-    "warning",
-    "Two cards have the same name and no URL in common.",
-    "Callers know an agent by the name of its card.",
-    "Give each agent a name of its own.",
-    "row B2",
-)
-NOT_READ: Final = add_rule(
-    "json.not-read",
-    "error",
-    "A file of the folder cannot be read.",
-    "Nothing is known of it.",
-    "Give leave to read it, or remove it.",
-)
-NO_CARD: Final = add_rule(
-    "contract.no-card",
-    "error",
-    "The folder of an agent has no card, where its neighbours have one.",
-    "The agent promises nothing, and nobody finds it.",
-    "Write .well-known/agent-card.json there.",
-    "row B2",
-)
-UNTRACKED: Final = add_rule(
-    "contract.untracked",
-    "warning",
-    "The card's file is not under version control.",
-    "A contract that is made at run time has no history that a reviewer could see.",
-    "Add it: git add FILE.",
-    "row B4",
-)
-NO_CONSTANT: Final = add_rule(
-    "contract.path-constant",
-    "note",
-    "agent.py next to the card does not name AGENTCARD_PATH.",
-    "The standard wants the code to say which contract it implements.",
-    "Add AGENTCARD_PATH to agent.py.",
-    "row B5",
-)
-APP_VERSION: Final = add_rule(
-    "contract.app-version",
-    "note",
-    "The card's version is not that of the application next to it.",
-    "The standard wants the card's version to follow the application's.",
-    "Raise the one that was forgotten.",
-    "row B36",
-)
-NOT_ADVERTISED: Final = add_rule(
-    "meaning.not-advertised",
-    "warning",
-    "forge.yaml next to the card enforces a provider for which the card has no scheme.",
-    "A client that follows the card sends no such credential, and may be refused.",
-    "Write a scheme of that name into `securitySchemes` by hand, or remove the provider.",
-    "row F23",
-)
+_SPECIALISTS: Final = add_rule("contract.reference", "error")
+_SAME_NAME: Final = add_rule("meaning.same-name", "warning")
+NOT_READ: Final = add_rule("json.not-read", "error")
+NO_CARD: Final = add_rule("contract.no-card", "error")
+UNTRACKED: Final = add_rule("contract.untracked", "warning")
+NO_CONSTANT: Final = add_rule("contract.path-constant", "note")
+APP_VERSION: Final = add_rule("contract.app-version", "note")
+NOT_ADVERTISED: Final = add_rule("meaning.not-advertised", "warning")
 
 
 def lint_references(
@@ -302,7 +251,7 @@ def lint_references(
 
 
 def with_findings(
-    report: CardReport, more: Iterable[Finding], settings: LintSettings
+    report: CardReport, more: Iterable[LintFinding], settings: LintSettings
 ) -> CardReport:
     """A report with what was found around the card, by the same settings."""
     added = _sorted_out(report.name, more, settings, report.document)
@@ -314,7 +263,7 @@ def _references(
     report: CardReport,
     cards: Mapping[str, CardReport],
     namesakes: Mapping[Json, Mapping[frozenset[str], str]],
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     document = report.document
     if document is None:
         return
@@ -324,7 +273,7 @@ def _references(
     others = (file for urls, file in same_name.items() if urls != own and own.isdisjoint(urls))
     other = next(others, None)
     if other is not None:
-        yield Finding(_SAME_NAME, ("name",), f"{other[-80:]} has the same name")
+        yield _SAME_NAME.find(("name",), f"{other[-80:]} has the same name")
     tokens, metadata = contract_member(document, "metadata")
     if not isinstance(metadata, dict):
         return
@@ -338,14 +287,14 @@ def _references(
 
 def _named(
     other: str, name: str, back: str, place: Tokens, cards: Mapping[str, CardReport]
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     report = cards.get(other)
     if report is None or report.document is None:
-        yield Finding(_SPECIALISTS, place, f"there is no card of {other[:60]!r}")
+        yield _SPECIALISTS.find(place, f"there is no card of {other[:60]!r}")
         return
     said = members_of(contract_member(report.document, "metadata")[1]).get(back)
     if said is not None and name not in (said if isinstance(said, list) else [said]):
-        yield Finding(_SPECIALISTS, place, f"{other[:60]!r} does not name this agent as {back}")
+        yield _SPECIALISTS.find(place, f"{other[:60]!r} does not name this agent as {back}")
 
 
 def _urls(document: Mapping[str, Json]) -> frozenset[str]:
@@ -373,8 +322,8 @@ class FixResult:
     """
 
     document: bytes
-    fixed: tuple[Finding, ...]
-    left: tuple[Finding, ...]
+    fixed: tuple[LintFinding, ...]
+    left: tuple[LintFinding, ...]
     signatures_removed: int
 
 
@@ -395,14 +344,14 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     """
     card = Card.from_bytes(untrusted_bytes)
     document: Mapping[str, Json] = card.document
-    fixed: tuple[Finding, ...] = ()
+    fixed: tuple[LintFinding, ...] = ()
     left = _unfit(document)
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
     while fixable := tuple(one for one in left if one.fixable):
         fixed += fixable
         # Of two findings at one place, what is dropped need not be renamed.
-        by_place = sorted(fixable, key=lambda one: one.rule.id != _RENAMED)
-        rules = {one.tokens: one.rule for one in by_place}
+        by_place = sorted(fixable, key=lambda one: one.code != _RENAMED)
+        rules = {one.tokens: RULES[one.code] for one in by_place}
         document = members_of(_fixed(unsigned(document), (), rules))
         left = _unfit(document)
     if not fixed:
@@ -410,10 +359,10 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     return FixResult(render(document), fixed, left, len(card.signatures))
 
 
-def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
+def _unfit(document: Mapping[str, Json]) -> tuple[LintFinding, ...]:
     subject = Subject(document, DEFAULT_SETTINGS)
     repairing = tuple(rule for rule in RULES.values() if rule.repair)
-    return (*portability.find_unportable(subject), *asked(repairing, subject))
+    return (*portability.find_unportable(subject), *apply_rules(repairing, subject))
 
 
 def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
@@ -426,7 +375,7 @@ def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
             rule = rules.get(place := (*tokens, name))
             if rule is None or rule.repair:
                 kept[name] = _fixed(child, place, rules)
-            elif rule.id == _RENAMED:
+            elif rule.code == _RENAMED:
                 kept[camel_case(name)] = _fixed(child, place, rules)
         value = kept
     rule = rules.get(tokens)

@@ -15,8 +15,7 @@ from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_sche
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
-from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
+from cardsign.lint.rules import Found, Subject, Tokens, card_rule
 from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
 
 _IN: Final = "/skills/0/input_schema"
@@ -49,16 +48,7 @@ def is_contract(document: Mapping[str, Json]) -> bool:
 # What has to be there.
 
 
-@card_rule(
-    "contract.required",
-    "error",
-    summary="A contract card lacks name, version or skills.",
-    why="Without them nobody knows whose contract it is, which one, or what is promised.",
-    fix="Add it.",
-    reference="rows B1, B21, B32",
-    bad=Example({"/version": ...}, "contract"),
-    good=Example({}, "contract"),
-)
+@card_rule("contract.required", "error")
 def required(subject: Subject) -> Iterator[Found]:
     """Layer 2 of the standard."""
     for name in ("name", "version", "skills"):
@@ -66,16 +56,7 @@ def required(subject: Subject) -> Iterator[Found]:
             yield (), f"{name!r} is missing"
 
 
-@card_rule(
-    "contract.strict",
-    "error",
-    summary="A contract card lacks description, spiffe_id or authentication (with --strict).",
-    why="The standard's quick reference calls them required, and its checks do not.",
-    fix="Add it, or leave out --strict.",
-    reference="row B32",
-    bad=Example({"/authentication": ...}, "contract", settings={"strict": True}),
-    good=Example({"/authentication": ...}, "contract"),
-)
+@card_rule("contract.strict", "error")
 def strictly_required(subject: Subject) -> Iterator[Found]:
     """Security schemes of A2A stand for `authentication`."""
     for name in _STRICT if subject.settings.strict else ():
@@ -84,16 +65,7 @@ def strictly_required(subject: Subject) -> Iterator[Found]:
             yield (), f"{name!r} is missing"
 
 
-@card_rule(
-    "contract.skill",
-    "error",
-    summary="A skill of a contract lacks its id, name, description or a schema.",
-    why="The id and both schemas are the contract; a caller cannot form a task without them.",
-    fix="Add it. In a card of A2A the schemas stand in the `params` of an extension.",
-    reference="row B7",
-    bad=Example({_IN: ...}, "contract"),
-    good=Example({"/skills/0/tags": ["sea"]}, "contract"),
-)
+@card_rule("contract.skill", "error")
 def skill_members(subject: Subject) -> Iterator[Found]:
     """The schemas may stand in an extension."""
     given = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
@@ -109,16 +81,7 @@ def skill_members(subject: Subject) -> Iterator[Found]:
                 yield tokens, f"{kind!r} is missing"
 
 
-@card_rule(
-    "contract.skill-id",
-    "error",
-    summary="A skill's id is not department.verb_noun in lower case.",
-    why="Callers route by the department, and find a skill by its verb.",
-    fix="Rename the skill; keep the old one, marked as deprecated, until the next major version.",
-    reference="rows B6, B20",
-    bad=Example({"/skills/0/skill_id": "checkTides"}, "contract"),
-    good=Example({"/skills/0/skill_id": "iam_sea.check_tides"}, "contract"),
-)
+@card_rule("contract.skill-id", "error")
 def skill_id(subject: Subject) -> Iterator[Found]:
     """Known prefixes are the settings', else the card's own department."""
     prefixes = subject.settings.prefixes
@@ -133,16 +96,7 @@ def skill_id(subject: Subject) -> Iterator[Found]:
             yield tokens, f"{found['prefix'][:40]!r} is none of {', '.join(prefixes)}"
 
 
-@card_rule(
-    "contract.verb",
-    "note",
-    summary="A skill's verb is none of those that the standard lists.",
-    why="The standard's own examples use others, so this is information only.",
-    fix="Nothing, or choose one of check, run, create, aggregate, analyze.",
-    reference="row B6 as corrected",
-    bad=Example({"/skills/0/skill_id": "iam.watch_tides"}, "contract"),
-    good=Example({"/skills/0/skill_id": "iam.run_tides"}, "contract"),
-)
+@card_rule("contract.verb", "note")
 def verb(subject: Subject) -> Iterator[Found]:
     """Of ids in the right form."""
     for tokens, skill in subject.skills:
@@ -151,16 +105,7 @@ def verb(subject: Subject) -> Iterator[Found]:
             yield tokens, f"the verb is {found['verb'][:40]!r}"
 
 
-@card_rule(
-    "contract.skill-count",
-    "note",
-    summary="A contract card has fewer than 2 skills or more than 5.",
-    why="The standard recommends 2 to 5: one agent, one job.",
-    fix="Nothing, or divide the agent.",
-    reference="row B13",
-    bad=Example({"/skills/1": ..., "/metadata": {}}, "contract"),
-    good=Example({}, "contract"),
-)
+@card_rule("contract.skill-count", "note")
 def skill_count(subject: Subject) -> Iterator[Found]:
     """Of the skills that are objects."""
     if subject.skills and not 2 <= len(subject.skills) <= 5:
@@ -194,16 +139,7 @@ def _all_places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json], 
         yield from _places(one.tokens, one.schema)
 
 
-@card_rule(
-    "contract.schema",
-    "error",
-    summary="A skill's schema is no JSON Schema of draft 7 or later.",
-    why="No validator can hold a task against it.",
-    fix="Correct it at the place named.",
-    reference="row B8; JSON Schema 2020-12",
-    bad=Example({_IN: {"type": "strnig"}}, "contract"),
-    good=Example({_IN: _SOUND}, "contract"),
-)
+@card_rule("contract.schema", "error")
 def schema(subject: Subject) -> Iterator[Found]:
     """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
@@ -230,16 +166,7 @@ def schema(subject: Subject) -> Iterator[Found]:
             yield (*one.tokens, *fault[0]), fault[1]
 
 
-@card_rule(
-    "contract.empty-schema",
-    "error",
-    summary="A skill's schema says nothing: it is {} or an object without properties.",
-    why="Every task fits it, so it is no contract.",
-    fix="List the properties; a `$comment` that says why justifies an open schema.",
-    reference="row B11 as corrected",
-    bad=Example({_IN: {"type": "object"}}, "contract"),
-    good=Example({_IN: {"type": "object", "$comment": "any settings of the tool"}}, "contract"),
-)
+@card_rule("contract.empty-schema", "error")
 def empty_schema(subject: Subject) -> Iterator[Found]:
     """The whole schema of an input or output."""
     for one in skill_schemas(subject.document):
@@ -257,18 +184,7 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
     )
 
 
-@card_rule(
-    "contract.open-object",
-    "warning",
-    summary="A field of a schema is an object without properties, or of any type.",
-    why="What stands in it is no part of the contract.",
-    fix="List its properties; a `$comment` that says why justifies it.",
-    reference="row B11 as corrected",
-    bad=Example(
-        {f"{_IN}/properties/harbour": {"type": "object", "description": "Its piers"}}, "contract"
-    ),
-    good=Example({f"{_IN}/properties/harbour": {"type": "string", "enum": ["a"]}}, "contract"),
-)
+@card_rule("contract.open-object", "warning")
 def open_object(subject: Subject) -> Iterator[Found]:
     """Below the whole; the whole has a rule of its own."""
     for at, one, is_field in _all_places(subject):
@@ -281,16 +197,7 @@ def open_object(subject: Subject) -> Iterator[Found]:
             yield at, "an object without properties"
 
 
-@card_rule(
-    "contract.field-type",
-    "error",
-    summary="A field of a schema has no type.",
-    why="A caller does not know what to put there, and no validator minds.",
-    fix="Add `type`; `enum`, `const`, `$ref` or a combinator says it as well.",
-    reference="row B9",
-    bad=Example({f"{_IN}/properties/harbour": {"description": "Its name"}}, "contract"),
-    good=Example({f"{_IN}/properties/harbour": {"enum": ["north", "south"]}}, "contract"),
-)
+@card_rule("contract.field-type", "error")
 def field_type(subject: Subject) -> Iterator[Found]:
     """Properties and list elements, at every depth."""
     for at, one, is_field in _all_places(subject):
@@ -298,16 +205,7 @@ def field_type(subject: Subject) -> Iterator[Found]:
             yield at, "has no type"
 
 
-@card_rule(
-    "contract.undescribed",
-    "note",
-    summary="A schema has no `required`, or a field no description.",
-    why="A caller has to guess what must be there and what it means.",
-    fix="Add `required` (an empty list says that nothing is) and a description.",
-    reference="row B10",
-    bad=Example({f"{_IN}/required": ...}, "contract"),
-    good=Example({f"{_IN}/required": []}, "contract"),
-)
+@card_rule("contract.undescribed", "note")
 def undescribed(subject: Subject) -> Iterator[Found]:
     """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
     for one in skill_schemas(subject.document):
@@ -323,16 +221,7 @@ def undescribed(subject: Subject) -> Iterator[Found]:
                     yield (*one.tokens, "properties", name), "has no description"
 
 
-@card_rule(
-    "contract.vague",
-    "warning",
-    summary='A description says nothing, such as "input data".',
-    why="A caller learns nothing from it.",
-    fix="Say what stands there, in which unit or form.",
-    reference="row B11",
-    bad=Example({f"{_IN}/properties/harbour/description": "input data"}, "contract"),
-    good=Example({f"{_IN}/properties/harbour/description": "Name of a harbour"}, "contract"),
-)
+@card_rule("contract.vague", "warning")
 def vague(subject: Subject) -> Iterator[Found]:
     """Of schemas, fields and skills."""
     texts = [(at, one.get("description")) for at, one, _ in _all_places(subject)]
@@ -342,19 +231,7 @@ def vague(subject: Subject) -> Iterator[Found]:
             yield (*at, "description"), f"{text.strip()[:40]!r} says nothing"
 
 
-@card_rule(
-    "contract.names",
-    "note",
-    summary="Field names of the card's schemas are in two styles.",
-    why="Callers mistype them.",
-    fix="Choose snake_case or camelCase for all.",
-    reference="row B36",
-    bad=Example(
-        {f"{_IN}/properties/{name}": {"enum": ["north"]} for name in ("harbourName", "pier_name")},
-        "contract",
-    ),
-    good=Example({}, "contract"),
-)
+@card_rule("contract.names", "note")
 def names(subject: Subject) -> Iterator[Found]:
     """Names of one word are in both styles."""
     styles: dict[str, str] = {}
@@ -372,16 +249,7 @@ def names(subject: Subject) -> Iterator[Found]:
 # Identity, and what A2A says in another place.
 
 
-@card_rule(
-    "contract.spiffe",
-    "error",
-    summary="The SPIFFE ID is malformed, or does not name this card's agent and version.",
-    why="A workload identity that names another agent lets that one speak for this.",
-    fix="Write spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION, with the card's name and version.",
-    reference="row B24; SPIFFE ID 2",
-    bad=Example({"/spiffe_id": "spiffe://tides.example/agent/other/dev/north/1.2.0"}, "contract"),
-    good=Example({"/spiffe_id": ...}, "contract"),
-)
+@card_rule("contract.spiffe", "error")
 def spiffe(subject: Subject) -> Iterator[Found]:
     """At the top, or in an extension."""
     tokens, value = contract_member(subject.document, "spiffe_id")
@@ -397,16 +265,7 @@ def spiffe(subject: Subject) -> Iterator[Found]:
             yield tokens, f"it names the {part} {found[part][:40]!r}, the card {own[:40]!r}"
 
 
-@card_rule(
-    "contract.authentication",
-    "error",
-    summary="`authentication` is of a type that A2A's security schemes cannot say.",
-    why="A reader of A2A does not see the member, and takes the agent to be open.",
-    fix="Declare `securitySchemes` and require them.",
-    reference="rows B25, B33",
-    bad=Example({"/authentication": {"type": "secret-handshake"}}, "contract"),
-    good=Example({"/authentication": {"type": "bearer"}}, "contract"),
-)
+@card_rule("contract.authentication", "error")
 def authentication(subject: Subject) -> Iterator[Found]:
     """By the table that `build` maps it with."""
     value = subject.document.get("authentication")

@@ -11,58 +11,51 @@ from semver import Version
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.schema import snake
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused, InputRefused
-from cardsign.lint.rules import Example, Finding, Found, Rule, Subject, Tokens, add_rule, card_rule
-from cardsign.reasons import REASONS
+from cardsign.lint.rules import (
+    Found,
+    LintFinding,
+    Subject,
+    Tokens,
+    add_rule,
+    card_rule,
+)
 from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
 
-_GOOD: Final = Example({}, written=b"{}")
+_JSON_CODES: Final = (
+    "json.too_large",
+    "json.too_many_values",
+    "json.not_utf8",
+    "json.bom",
+    "json.syntax",
+    "json.duplicate_member",
+    "json.number",
+    "json.integer_range",
+    "json.surrogate",
+    "json.depth",
+    "json.trailing",
+    "json.not_object",
+)
 # Of a flat scheme, `type` alone is reported.
 _FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openIdConnectUrl")
-_A2A: Final = "A2A 1.0 4.4, 0.3 5.5"
 
-# What the strict reader refuses: one rule for each of its codes, in the words of the registry.
+# What the strict reader refuses is a rule of the same code; what it refuses of JSON that could be
+# read is about members.
 
-_UNREADABLE: Final[dict[str, bytes]] = {
-    "json.too_large": b" " * (MAX_CARD_BYTES + 1),
-    "json.too_many_values": b'{"a": [' + b"0, " * 20_000 + b"0]}",
-    "json.not_utf8": b'{"name": "\xff"}',
-    "json.bom": b'\xef\xbb\xbf{"name": "a"}',
-    "json.syntax": b"{'name': 1}",
-    "json.duplicate_member": b'{"name": "a", "name": "b"}',
-    "json.number": b'{"a": NaN}',
-    "json.integer_range": b'{"a": 9007199254740993}',
-    "json.surrogate": b'{"a": "\\ud800"}',
-    "json.depth": b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
-    "json.trailing": b"{} {}",
-    "json.not_object": b"[]",
-    "card.two_spellings": b'{"iconUrl": "a", "icon_url": "b"}',
-    "card.signatures_shape": b'{"signatures": {}}',
-    "card.signatures_too_many": b'{"signatures": [' + b"{}, " * 16 + b"{}]}",
+_READING: Final = {
+    **{code: add_rule(code, "error") for code in _JSON_CODES},
+    "card.two_spellings": add_rule("members.two-spellings", "error"),
+    "card.signatures_shape": add_rule("members.signatures-shape", "error"),
+    "card.signatures_too_many": add_rule("members.signatures-too-many", "error"),
 }
-_JSON_WHY: Final = (
-    "Readers disagree about such bytes or refuse them. They are neither signed nor verified."
-)
 
 
-def _read_rule(code: str, bad: bytes) -> Rule:
-    known = REASONS[code]
-    # What is refused of JSON that could be read is about members.
-    name = code if code.startswith("json.") else code.replace("card.", "members.").replace("_", "-")
-    texts = known.meaning, _JSON_WHY, known.hint, "RFC 8259, 7493"
-    return add_rule(name, "error", *texts, bad=Example({}, written=bad), good=_GOOD)
-
-
-_READING: Final = {code: _read_rule(code, bad) for code, bad in _UNREADABLE.items()}
-
-
-def unreadable(refusal: InputRefused) -> Finding:
+def unreadable(refusal: InputRefused) -> LintFinding:
     """What the strict reader says of bytes, as a finding."""
     rule = _READING[refusal.code]
     tokens = tuple(split(refusal.path)) if refusal.path.startswith("/") else ()
-    return Finding(rule, tokens, refusal.message, line=refusal.line, column=refusal.column)
+    return rule.find(tokens, refusal.message, line=refusal.line, column=refusal.column)
 
 
 # What the schema of the card's A2A version asks for.
@@ -70,16 +63,7 @@ def unreadable(refusal: InputRefused) -> Finding:
 _ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
 
 
-@card_rule(
-    "members.missing",
-    "error",
-    summary="A REQUIRED member is missing.",
-    why="A2A calls it REQUIRED. SDKs refuse the card, or fill in an empty value.",
-    fix="Add the member. Whatever the card's source calls optional, A2A decides.",
-    reference=_A2A,
-    bad=Example({"/description": ...}),
-    good=Example({"/provider": ...}),
-)
+@card_rule("members.missing", "error")
 def missing(subject: Subject) -> Iterator[Found]:
     """Absent, or null, under the name that the schema gives it."""
     groups = subject.settings.groups
@@ -96,17 +80,7 @@ def missing(subject: Subject) -> Iterator[Found]:
             yield tokens, problem.message + hint
 
 
-@card_rule(
-    "members.type",
-    "error",
-    summary="A member of the A2A schema has the wrong JSON type.",
-    why="SDKs refuse the card, convert the value, or read it as empty.",
-    fix="Give the member the type that A2A names. What A2A has no place for goes into the `params` "
-    "of an extension.",
-    reference=_A2A,
-    bad=Example({"/capabilities": ["streaming"]}),
-    good=Example({"/capabilities": {"streaming": True}}),
-)
+@card_rule("members.type", "error")
 def wrong_type(subject: Subject) -> Iterator[Found]:
     """Held against the schema of the card's version; of both where it is of both."""
     for problem in subject.problems:
@@ -114,17 +88,7 @@ def wrong_type(subject: Subject) -> Iterator[Found]:
             yield problem.tokens, problem.message
 
 
-@card_rule(
-    "members.empty",
-    "warning",
-    summary="A REQUIRED text or list is empty.",
-    why="A2A wants at least one element in a REQUIRED list (1.0 5.7), and an empty text says "
-    "nothing. The conformance kit of 0.3 and a2a-inspector refuse an agent without skills.",
-    fix="Fill it in.",
-    reference="A2A 1.0 5.7",
-    bad=Example({"/skills": []}),
-    good=Example({"/skills/0/examples": ["When?"]}),
-)
+@card_rule("members.empty", "warning")
 def empty(subject: Subject) -> Iterator[Found]:
     """In either version's sense."""
     for spot in subject.spots:
@@ -135,18 +99,7 @@ def empty(subject: Subject) -> Iterator[Found]:
             yield spot.tokens, "is empty"
 
 
-@card_rule(
-    "members.version",
-    "error",
-    summary="A member of one A2A version in a card of the other.",
-    why="Readers of the card's version do not know the member. A requirement of callers that is "
-    "written so is not seen at all.",
-    fix="Write it as the card's version does. A card for clients of both versions needs interfaces "
-    "of both: cardsign build CARD --a2a both.",
-    reference=_A2A,
-    bad=Example({"/security": [{"harbour": []}]}),
-    good=Example({}, "0.3"),
-)
+@card_rule("members.version", "error")
 def of_the_other_version(subject: Subject) -> Iterator[Found]:
     """Only where the card is plainly of one version."""
     if subject.a2a_version not in ("1.0", "0.3"):
@@ -195,16 +148,7 @@ def _urls(subject: Subject) -> Iterator[tuple[Interface, Url]]:
                 continue
 
 
-@card_rule(
-    "meaning.no-interface",
-    "error",
-    summary="The card names no endpoint.",
-    why="Nobody can call the agent. Neither `supportedInterfaces` (1.0) nor `url` (0.3) is there.",
-    fix='Add `supportedInterfaces` with `url`, `protocolBinding` and `protocolVersion` ("1.0").',
-    reference="A2A 1.0 8.3",
-    bad=Example({"/supportedInterfaces": ...}),
-    good=Example({}, "0.3"),
-)
+@card_rule("meaning.no-interface", "error")
 def no_interface(subject: Subject) -> Iterator[Found]:
     """None in either version's form."""
     if not any(interfaces_of(subject.document)):
@@ -213,17 +157,7 @@ def no_interface(subject: Subject) -> Iterator[Found]:
         yield (), f"neither supportedInterfaces nor url is there{hint}"
 
 
-@card_rule(
-    "meaning.url",
-    "error",
-    summary="An interface's url is not one that can be compared and called.",
-    why="URL parsers disagree about such a text. A verifier refuses the card, because it could "
-    "lead past the origins that it allows.",
-    fix="Write https://host, https://host:port or https://host/path in lower case.",
-    reference="A2A 1.0 4.4.6, RFC 3986",
-    bad=Example({_URL: "tides.example/a2a"}),
-    good=Example({_URL: "https://tides.example:8443/a2a"}),
-)
+@card_rule("meaning.url", "error")
 def url_form(subject: Subject) -> Iterator[Found]:
     """Held against the strict grammar of :mod:`cardsign.urls`."""
     for one in interfaces_of(subject.document):
@@ -234,16 +168,7 @@ def url_form(subject: Subject) -> Iterator[Found]:
                 yield one.tokens, refusal.message
 
 
-@card_rule(
-    "meaning.placeholder",
-    "error",
-    summary="An interface's url is a placeholder of a template or of a manual.",
-    why="The agent cannot be called there, and example.com belongs to nobody.",
-    fix="Put in the real address.",
-    reference="RFC 2606",
-    bad=Example({_URL: "https://example.com/a2a"}),
-    good=Example({_URL: "https://tides.example/a2a"}),
-)
+@card_rule("meaning.placeholder", "error")
 def placeholder(subject: Subject) -> Iterator[Found]:
     """A host of examples, or braces that were to be replaced."""
     for one in interfaces_of(subject.document):
@@ -254,16 +179,7 @@ def placeholder(subject: Subject) -> Iterator[Found]:
             yield one.tokens, f"{url.origin.host} is a host of examples"
 
 
-@card_rule(
-    "meaning.http",
-    "error",
-    summary="An interface is called over plain HTTP.",
-    why="Anybody on the way reads and changes what is said, credentials included.",
-    fix="Serve it over https.",
-    reference="A2A 1.0 7.1",
-    bad=Example({_URL: "http://tides.example/a2a"}),
-    good=Example({_URL: "https://tides.example/a2a"}),
-)
+@card_rule("meaning.http", "error")
 def plain_http(subject: Subject) -> Iterator[Found]:
     """This machine's own addresses are left to the secrets group."""
     for one, url in _urls(subject):
@@ -277,19 +193,7 @@ def _in_its_letters(value: Json) -> Json:
     return folded if folded in _BINDINGS else value
 
 
-@card_rule(
-    "meaning.binding",
-    "warning",
-    summary="An interface names a binding that A2A does not define.",
-    why="Clients choose an interface by its binding, in exactly these letters. They pass over one "
-    "that they do not know.",
-    fix="Write JSONRPC, GRPC or HTTP+JSON; a binding of your own is a URI. --fix changes the case "
-    "of letters, and nothing else.",
-    repair=_in_its_letters,
-    reference="A2A 1.0 4.4.6, 5.2",
-    bad=Example({"/supportedInterfaces/0/protocolBinding": "JSON-RPC"}),
-    good=Example({"/supportedInterfaces/0/protocolBinding": "HTTP+JSON"}),
-)
+@card_rule("meaning.binding", "warning", repair=_in_its_letters)
 def binding(subject: Subject) -> Iterator[Found]:
     """A URI names a binding of one's own."""
     for one in interfaces_of(subject.document):
@@ -302,16 +206,7 @@ def binding(subject: Subject) -> Iterator[Found]:
             yield place, f"{str(one.binding)[:40]!r} is no binding of A2A{hint}"
 
 
-@card_rule(
-    "meaning.protocol-version",
-    "warning",
-    summary="An A2A version is not written as its specification asks.",
-    why="Clients compare it as a text: 1.0 wants Major.Minor, 0.3 the three numbers of 0.3.0.",
-    fix='Write "1.0" in an interface of 1.0, and "0.3.0" in a card of 0.3.',
-    reference="A2A 1.0 3.6",
-    bad=Example({"/supportedInterfaces/0/protocolVersion": "v1"}),
-    good=Example({"/supportedInterfaces/0/protocolVersion": "0.3"}),
-)
+@card_rule("meaning.protocol-version", "warning")
 def protocol_version(subject: Subject) -> Iterator[Found]:
     """The patch number is no part of it in 1.0."""
     for one in interfaces_of(subject.document):
@@ -325,23 +220,7 @@ def protocol_version(subject: Subject) -> Iterator[Found]:
         yield ("protocolVersion",), f"{version} is claimed in a card that is written as 0.3"
 
 
-@card_rule(
-    "meaning.same-interface",
-    "warning",
-    summary="Two interfaces say the same, or different things of one url.",
-    why="A client cannot tell which one is meant. In 0.3 the transport of the main url must be "
-    "`preferredTransport`.",
-    fix="Keep one of them.",
-    reference="A2A 0.3 5.6.2",
-    bad=Example(
-        {"/additionalInterfaces": [{"url": "https://tides.example/old", "transport": "GRPC"}]},
-        "0.3",
-    ),
-    good=Example(
-        {"/additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "GRPC"}]},
-        "0.3",
-    ),
-)
+@card_rule("meaning.same-interface", "warning")
 def same_interface(subject: Subject) -> Iterator[Found]:
     """The main url of 0.3 may be named once more, with its own transport."""
     seen: dict[str, Json] = {}
@@ -381,19 +260,7 @@ def _as_media_type(value: Json) -> Json:
     return bare if _MEDIA_TYPE.fullmatch(bare) else value
 
 
-@card_rule(
-    "meaning.media-type",
-    "warning",
-    summary="An input or output mode is no media type.",
-    why="Clients compare modes with the media types that they have. A word like `text` matches "
-    "none of them.",
-    fix="Write text/plain for `text`, application/json for `data`. --fix does that for `text`, "
-    "`json` and `markdown`, and removes white space around a media type.",
-    repair=_as_media_type,
-    reference="A2A 1.0 4.4.1, RFC 6838",
-    bad=Example({"/defaultInputModes": ["text"]}),
-    good=Example({"/defaultInputModes": ["text/markdown"]}),
-)
+@card_rule("meaning.media-type", "warning", repair=_as_media_type)
 def media_type(subject: Subject) -> Iterator[Found]:
     """Of the card and of its skills."""
     for tokens, modes in _lists(subject, _MODES):
@@ -417,17 +284,7 @@ def _has_repeats(value: Json) -> bool:
     )
 
 
-@card_rule(
-    "meaning.repeated",
-    "note",
-    summary="A list of tags or modes says one thing twice.",
-    why="It is a set: readers take each of them once, and a person wonders which other one was "
-    "meant.",
-    fix="Keep the first. --fix does that.",
-    repair=_once_each,
-    bad=Example({"/skills/0/tags": ["sea", "tides", "sea"]}),
-    good=Example({"/skills/0/tags": ["sea", "tides", "Sea"]}),
-)
+@card_rule("meaning.repeated", "note", repair=_once_each)
 def repeated(subject: Subject) -> Iterator[Found]:
     """In the same letters."""
     for tokens, texts in _lists(subject, (*_MODES, "tags")):
@@ -435,16 +292,7 @@ def repeated(subject: Subject) -> Iterator[Found]:
             yield tokens, f"{len(texts) - len(set(map(str, texts)))} of {len(texts)} are repeated"
 
 
-@card_rule(
-    "meaning.skill-id",
-    "error",
-    summary="Two skills have the same id.",
-    why="A caller that names the id gets either.",
-    fix="Give each skill an id of its own.",
-    reference="A2A 1.0 4.4.5",
-    bad=Example({"/skills/1": {"id": "tides", "name": "n", "description": "d", "tags": ["t"]}}),
-    good=Example({"/skills/1": {"id": "berths", "name": "n", "description": "d", "tags": ["t"]}}),
-)
+@card_rule("meaning.skill-id", "error")
 def skill_id(subject: Subject) -> Iterator[Found]:
     """Under either of its names."""
     seen: set[str] = set()
@@ -458,16 +306,7 @@ def skill_id(subject: Subject) -> Iterator[Found]:
                 break
 
 
-@card_rule(
-    "meaning.version",
-    "warning",
-    summary="The card's version is no semantic version, or is the 0.0.0 of a tool.",
-    why="`cardsign diff` and callers cannot tell whether a change breaks them.",
-    fix="Write MAJOR.MINOR.PATCH, such as 1.2.0.",
-    reference="SemVer 2.0.0; row B16",
-    bad=Example({"/version": "2.1"}),
-    good=Example({"/version": "2.1.0-rc.1"}),
-)
+@card_rule("meaning.version", "warning")
 def version(subject: Subject) -> Iterator[Found]:
     """A leading `v` is none of SemVer's."""
     value = subject.document.get("version")
@@ -482,20 +321,7 @@ def version(subject: Subject) -> Iterator[Found]:
 # The extended card, extensions, what other formats call a signature.
 
 
-@card_rule(
-    "meaning.extended-open",
-    "warning",
-    summary="An extended card is announced, and no security scheme is declared.",
-    why="An extended card is for authenticated callers. Nothing here says how a caller would "
-    "authenticate.",
-    fix="Declare a scheme and require it, or do not announce an extended card.",
-    reference="A2A 1.0 13.3",
-    bad=Example(
-        {"/capabilities/extendedAgentCard": True, "/securitySchemes": ...}
-        | {"/securityRequirements": ...}
-    ),
-    good=Example({"/capabilities/extendedAgentCard": True}),
-)
+@card_rule("meaning.extended-open", "warning")
 def extended_open(subject: Subject) -> Iterator[Found]:
     """Whatever spells the announcement."""
     announced = declares_extended_card(subject.document, any_spelling=True)
@@ -503,33 +329,14 @@ def extended_open(subject: Subject) -> Iterator[Found]:
         yield (), "an extended card is announced, and there is no security scheme"
 
 
-@card_rule(
-    "meaning.extended-spelling",
-    "warning",
-    summary="The announcement of an extended card is in no version's spelling.",
-    why="Clients look for `capabilities.extendedAgentCard` (1.0) or "
-    "`supportsAuthenticatedExtendedCard` (0.3). They do not see this one.",
-    fix="Use the spelling of the card's A2A version.",
-    reference="row G13",
-    bad=Example({"/supportsExtendedAgentCard": True}),
-    good=Example({"/capabilities/extendedAgentCard": True}),
-)
+@card_rule("meaning.extended-spelling", "warning")
 def extended_spelling(subject: Subject) -> Iterator[Found]:
     """The third spelling, which old examples have."""
     if subject.document.get("supportsExtendedAgentCard") is True:
         yield ("supportsExtendedAgentCard",), "no A2A version defines this member"
 
 
-@card_rule(
-    "meaning.extended-marker",
-    "error",
-    summary="The marker of an extended card is malformed, or out of its place.",
-    why="A verifier refuses the card: it cannot tell for whom it is.",
-    fix="Remove it. Signing for an audience writes it.",
-    reference="docs/reference/formats.md",
-    bad=Example({"/name": "urn:uuid:46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"}),
-    good=Example({"/name": "Tides"}),
-)
+@card_rule("meaning.extended-marker", "error")
 def marker(subject: Subject) -> Iterator[Found]:
     """Read as a verifier reads it."""
     try:
@@ -538,16 +345,7 @@ def marker(subject: Subject) -> Iterator[Found]:
         yield tuple(split(refusal.path)), refusal.message
 
 
-@card_rule(
-    "meaning.extension",
-    "error",
-    summary="An extension has no URI, or one that is listed twice.",
-    why="An extension is known by its URI alone.",
-    fix="Give it the URI of its specification, once.",
-    reference="A2A 1.0 4.4.4",
-    bad=Example({"/capabilities/extensions": [{"uri": "tides"}]}),
-    good=Example({"/capabilities/extensions": [{"uri": "https://tides.example/ext"}]}),
-)
+@card_rule("meaning.extension", "error")
 def extension(subject: Subject) -> Iterator[Found]:
     """Its form alone; nothing is asked."""
     seen: set[Json] = set()
@@ -562,32 +360,14 @@ def extension(subject: Subject) -> Iterator[Found]:
             seen.add(uri)
 
 
-@card_rule(
-    "meaning.extensions-place",
-    "error",
-    summary="Extensions stand at the top of the card.",
-    why="A2A knows them in `capabilities.extensions` alone, so no client sees these.",
-    fix="Move them there.",
-    reference="row G10",
-    bad=Example({"/extensions": [{"uri": "https://tides.example/ext"}]}),
-    good=Example({"/capabilities/extensions": [{"uri": "https://tides.example/ext"}]}),
-)
+@card_rule("meaning.extensions-place", "error")
 def extensions_place(subject: Subject) -> Iterator[Found]:
     """A list or object of that name."""
     if isinstance(subject.document.get("extensions"), list | dict):
         yield ("extensions",), "extensions belong in capabilities.extensions"
 
 
-@card_rule(
-    "meaning.legacy-path",
-    "warning",
-    summary="The date on which the legacy path was to be switched off has passed.",
-    why="The alias /.well-known/agent.json was announced to end then.",
-    fix="Serve with `--no-legacy`, or set `legacy_sunset` anew.",
-    reference="row F5, RFC 8594",
-    bad=Example({}, settings={"legacy_sunset": "2026-01-01", "today": "2026-02-01"}),
-    good=Example({}, settings={"legacy_sunset": "2026-03-01", "today": "2026-02-01"}),
-)
+@card_rule("meaning.legacy-path", "warning")
 def legacy_path(subject: Subject) -> Iterator[Found]:
     """By the settings of the project alone."""
     end, today = subject.settings.legacy_sunset, subject.settings.today

@@ -1,14 +1,14 @@
-"""Lint rules: what each finds, why it matters, what to do; the source of docs/reference/lint.md.
+"""Lint rules: what each of them checks, and what it finds.
 
-A rule's texts, its two examples and its check stand together, bound by :func:`rule` (asked about
-every value of a card) or :func:`card_rule` (asked once about a card). The examples are its tests.
+A check is bound to its rule by :func:`rule` (asked about every value of a card) or
+:func:`card_rule` (asked once about a card). ``codes.toml`` has the texts of each rule, and two
+examples, which are its tests.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -17,8 +17,9 @@ from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
-from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, split, value_at
-from cardsign.reasons import Severity
+from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, value_at
+from cardsign.codes import describe_code
+from cardsign.findings import MAX_OF_CODE, Finding, Place, Severity
 
 Tokens: TypeAlias = tuple[str, ...]
 #: A place of a card, and what is wrong there, without a final period.
@@ -29,151 +30,100 @@ CardCheck: TypeAlias = "Callable[[Subject], Iterator[Found]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A card that a rule is shown on: one of :data:`BASES`, and what is put where.
-
-    Attributes:
-        changes: Values by JSON pointer; `...` takes the member away.
-        base: Of :data:`BASES`.
-        written: The card as bytes, where it is one of no JSON value; else empty.
-        settings: What the project asks.
-    """
-
-    changes: Mapping[str, Any]
-    base: str = "1.0"
-    written: bytes = b""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def data(self) -> bytes:
-        """The whole card as bytes."""
-        return self.written or json.dumps(self.document(), ensure_ascii=False).encode()
-
-    def document(self) -> dict[str, Any]:
-        """The whole card."""
-        document: dict[str, Any] = json.loads(json.dumps(BASES[self.base]))
-        for where, value in self.changes.items():
-            *above, last = split(where)
-            owner: Any = value_at(document, above)
-            if value is ...:
-                del owner[int(last) if isinstance(owner, list) else last]
-            elif isinstance(owner, list):
-                owner.insert(int(last), value)
-            else:
-                owner[last] = value
-        return document
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. A rule, once released, keeps its id and what it means.
+    """One rule. A rule, once released, keeps its code and what it means.
+
+    Its texts and examples are in ``codes.toml``.
 
     Attributes:
-        id: ``group.name``.
+        code: ``group.name``.
         severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
             should be fixed. ``note``: worth knowing. A project may set another one.
-        summary: What it finds; one sentence.
-        why: What follows from that, and for whom.
-        fix: What a person can do about it.
-        reference: Where it comes from; may be empty.
-        bad: A card that breaks it.
-        good: A card close to that which does not.
         fixable: Whether :func:`cardsign.lint.cards.fix` fixes it, because that loses no meaning.
         repair: What should stand at the place in place of its value; the value itself where no
             single answer is certain. What it returns needs no further repair.
     """
 
-    id: str
+    code: str
     severity: Severity
-    summary: str
-    why: str
-    fix: str
-    reference: str = ""
-    bad: Example | None = field(default=None, compare=False)
-    good: Example | None = field(default=None, compare=False)
     on_spot: SpotCheck | None = field(default=None, compare=False)
     on_card: CardCheck | None = field(default=None, compare=False)
     fixable: Callable[[Spot], bool] | None = field(default=None, compare=False)
     repair: Callable[[Json], Json] | None = field(default=None, compare=False)
 
-    @property
-    def group(self) -> str:
-        """What can be chosen by ``--group``."""
-        return self.id.partition(".")[0]
+    def find(
+        self,
+        tokens: Tokens,
+        message: str,
+        *,
+        fixable: bool = False,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> LintFinding:
+        """Return what the rule finds at a place of a card.
+
+        Args:
+            tokens: The reference tokens (RFC 6901) of the member or element; () for the card.
+            message: What is the case there, without a final period; cut where it is long.
+            fixable: :func:`cardsign.lint.cards.fix` fixes it.
+            line: Of the place in the input, from 1, where it is known.
+            column: In characters, from 1, likewise.
+        """
+        place = Place(pointer(*tokens), line, column)
+        message = cut(message, MAX_MESSAGE)
+        return LintFinding(self.code, self.severity, message, place, tokens=tokens, fixable=fixable)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that lint or check reports.
+class LintFinding(Finding):
+    """What a rule finds in a card.
 
     Attributes:
-        rule: The rule, which says why and how to fix it.
-        tokens: The reference tokens (RFC 6901) of the member or element; () for the whole card.
-        message: What was found there, without a final period; cut where it is long.
+        tokens: The reference tokens (RFC 6901) of the place; () for the whole card.
         fixable: :func:`cardsign.lint.cards.fix` fixes it.
-        set_severity: What the project's settings say of the rule.
-        line: Line of the place in the input, from 1; None where it is not known.
-        column: Column in characters, from 1.
-        count: How many findings it stands for: over 1 in place of those that are not listed.
     """
 
-    rule: Rule
-    tokens: Tokens
-    message: str
+    tokens: Tokens = ()
     fixable: bool = False
-    set_severity: Severity | None = None
-    line: int | None = None
-    column: int | None = None
-    count: int = 1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
-
-    @property
-    def severity(self) -> Severity:
-        """How much it weighs."""
-        return self.set_severity or self.rule.severity
-
-    @property
-    def pointer(self) -> str:
-        """The place as a JSON pointer, cut where it is long; made anew each time."""
-        return pointer(*self.tokens)
-
-    def to_json(self) -> dict[str, Json]:
-        """The finding for programs, with all that its rule says."""
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON object of a finding, with why it matters."""
         return {
-            "rule": self.rule.id,
-            "severity": self.severity,
-            "path": self.pointer,
-            "line": self.line,
+            **super(LintFinding, self).to_json(),
             "message": self.message,
-            "why": self.rule.why,
-            "fix": self.rule.fix,
+            "line": self.place.line,
+            "column": self.place.column,
+            "why": describe_code(self.code).why,
             "fixable": self.fixable,
         }
 
 
+def group_of(code: str) -> str:
+    """Return the group of a rule, which ``--group`` chooses."""
+    return code.partition(".")[0]
+
+
 #: Findings of one rule that a report of one card lists, and of all rules.
-MAX_OF_RULE: Final = 50
 MAX_FINDINGS: Final = 200
 
 
-def listed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def cap_lint_findings(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
     """Return the findings that a report lists, in order; at the end the number of the others.
 
     The first of each rule is listed, however many there are of other rules.
     """
-    kept: list[Finding] = []
+    kept: list[LintFinding] = []
     counts: dict[tuple[str, bool], int] = {}
-    left_out: dict[tuple[str, bool], Finding] = {}
-    for one in findings:
-        kind = one.rule.id, one.fixable
-        counts[kind] = counts.get(kind, 0) + one.count
-        if counts[kind] == 1 or (counts[kind] <= MAX_OF_RULE and len(kept) < MAX_FINDINGS):
-            kept.append(one)
+    left_out: dict[tuple[str, bool], LintFinding] = {}
+    for finding in findings:
+        kind = finding.code, finding.fixable
+        counts[kind] = counts.get(kind, 0) + finding.count
+        if counts[kind] == 1 or (counts[kind] <= MAX_OF_CODE and len(kept) < MAX_FINDINGS):
+            kept.append(finding)
             continue
-        count = one.count + (left_out[kind].count if kind in left_out else 0)
-        left_out[kind] = Finding(
-            one.rule, (), f"{count:,} more", one.fixable, one.set_severity, count=count
+        count = finding.count + (left_out[kind].count if kind in left_out else 0)
+        left_out[kind] = replace(
+            finding, message=f"{count:,} more", place=Place(), tokens=(), count=count
         )
     return (*kept, *left_out.values())
 
@@ -279,114 +229,49 @@ def always(_: Spot) -> bool:
     return True
 
 
-def rule(name: str, severity: Severity, **texts: Any) -> Callable[[SpotCheck], SpotCheck]:
-    """Make a check of one value the check of a new rule; the texts are those of :class:`Rule`."""
+def rule(code: str, severity: Severity, **options: Any) -> Callable[[SpotCheck], SpotCheck]:
+    """Make a check of one value the check of a new rule; the options are those of :class:`Rule`."""
 
     def bind(check: SpotCheck) -> SpotCheck:
-        add_rule(name, severity, on_spot=check, **texts)
+        add_rule(code, severity, on_spot=check, **options)
         return check
 
     return bind
 
 
-def card_rule(name: str, severity: Severity, **texts: Any) -> Callable[[CardCheck], CardCheck]:
-    """Make a check of a card the check of a new rule; the texts are those of :class:`Rule`."""
+def card_rule(code: str, severity: Severity, **options: Any) -> Callable[[CardCheck], CardCheck]:
+    """Make a check of a card the check of a new rule; the options are those of :class:`Rule`."""
 
     def bind(check: CardCheck) -> CardCheck:
-        add_rule(name, severity, on_card=check, **texts)
+        add_rule(code, severity, on_card=check, **options)
         return check
 
     return bind
 
 
-def add_rule(
-    name: str,
-    severity: Severity,
-    summary: str,
-    why: str,
-    fix: str,
-    reference: str = "",
-    **more: Any,
-) -> Rule:
+def add_rule(code: str, severity: Severity, **options: Any) -> Rule:
     """Make a rule whose check is elsewhere, such as one about several cards."""
-    RULES[name] = Rule(name, severity, summary, why, fix, reference, **more)
-    return RULES[name]
+    RULES[code] = Rule(code, severity, **options)
+    return RULES[code]
 
 
 def rules_of(group: str) -> tuple[Rule, ...]:
-    """The rules of one group, in the order in which they were bound."""
-    return tuple(one for one in RULES.values() if one.group == group)
+    """Return the rules of one group, in the order in which they were bound."""
+    return tuple(one for one in RULES.values() if group_of(one.code) == group)
 
 
-def asked(rules: tuple[Rule, ...], subject: Subject) -> Iterator[Finding]:
-    """What breaks some rules: of each value in document order, then of the whole card."""
+def apply_rules(rules: tuple[Rule, ...], subject: Subject) -> Iterator[LintFinding]:
+    """Yield what breaks some rules: of each value in document order, then of the whole card."""
     of_values = [(one, one.on_spot, one.fixable) for one in rules if one.on_spot]
     for spot in subject.spots if of_values else ():
         for one, check, fixable in of_values:
             if (message := check(spot)) is not None:
-                yield Finding(one, spot.tokens, message, fixable is not None and fixable(spot))
+                can_fix = fixable is not None and fixable(spot)
+                yield one.find(spot.tokens, message, fixable=can_fix)
     for one in rules:
         for tokens, message in one.on_card(subject) if one.on_card else ():
-            fixable_here = False
+            can_fix = False
             if one.repair is not None:
                 value = value_at(subject.document, tokens)
-                fixable_here = one.repair(value) != value
-            yield Finding(one, tokens, message, fixable_here)
-
-
-# The cards that examples change: those of A2A are without any finding.
-
-_COMMON: Final[dict[str, Any]] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
-}
-_MODERN: Final[dict[str, Any]] = _COMMON | {
-    "supportedInterfaces": [
-        {
-            "url": "https://tides.example/a2a",
-            "protocolBinding": "JSONRPC",
-            "protocolVersion": "1.0",
-        }
-    ],
-    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-}
-_OLD: Final[dict[str, Any]] = _COMMON | {
-    "protocolVersion": "0.3.0",
-    "url": "https://tides.example/old",
-    "preferredTransport": "JSONRPC",
-    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
-    "security": [{"harbour": ["read"]}],
-}
-SOUND_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["harbour"],
-    "properties": {"harbour": {"type": "string", "description": "Name of the harbour"}},
-}
-_CONTRACT: Final[dict[str, Any]] = {
-    "name": "iam-tides",
-    "version": "1.2.0",
-    "description": "Says when the water comes",
-    "spiffe_id": "spiffe://tides.example/agent/iam-tides/dev/north/1.2.0",
-    "capabilities": {"streaming": True},
-    "skills": [
-        {
-            "skill_id": f"iam.check_{noun}",
-            "name": noun,
-            "description": f"Look at the {noun} of a harbour",
-            "input_schema": SOUND_SCHEMA,
-            "output_schema": SOUND_SCHEMA,
-        }
-        for noun in ("tides", "berths")
-    ],
-    "authentication": {"type": "bearer"},
-    "metadata": {"department": "iam", "role": "specialist"},
-}
-#: By name: a card of A2A 1.0, one of 0.3, and a contract card.
-BASES: Final = {"1.0": _MODERN, "0.3": _OLD, "contract": _CONTRACT}
+                can_fix = one.repair(value) != value
+            yield one.find(tokens, message, fixable=can_fix)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cardsign.card.schema import fold
@@ -21,7 +21,7 @@ from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry
-from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule, rule
+from cardsign.lint.rules import Found, Subject, Tokens, card_rule, rule
 from cardsign.urls import is_this_machine, parse_url
 
 _NEEDED: Final[dict[str, tuple[str, ...]]] = {
@@ -45,35 +45,12 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 _KEYS_IN_HEADER: Final = ("jku", "jwk", "x5u", "x5c")
 #: How the signatures begin that A2A's specification shows; nobody has the key.
 _SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9",)
-_HARBOUR: Final = "/securitySchemes/harbour"
-_ISSUING: Final = "https://l.example/t"
-
-
-def _with_login(url: str) -> Example:
-    return Example({_HARBOUR: {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}})
-
-
-def _declares(kind: str, **members: Any) -> Example:
-    return Example({_HARBOUR: {"type": kind, **members}}, "0.3")
-
-
-def _flow(**scopes: str) -> dict[str, Any]:
-    return {"clientCredentials": {"tokenUrl": _ISSUING, "scopes": scopes}}
 
 
 # Schemes.
 
 
-@card_rule(
-    "meaning.scheme",
-    "error",
-    summary="A security scheme is of no known type, or lacks what its type needs.",
-    why="A client does not know which credential to send, or where.",
-    fix="Name one of apiKey, http, oauth2, openIdConnect and mutualTLS, with its REQUIRED members.",
-    reference="A2A 1.0 4.5, 0.3 5.5.3",
-    bad=Example({_HARBOUR: {"type": "bearer"}}, "0.3"),
-    good=Example({_HARBOUR: {"type": "apiKey", "in": "header", "name": "X-Key"}}, "0.3"),
-)
+@card_rule("meaning.scheme", "error")
 def scheme(subject: Subject) -> Iterator[Found]:
     """In either version's form; the members of 1.0 are also held against its schema."""
     for problem in security_problems(subject.document):
@@ -96,16 +73,7 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
         yield name, members_of(flow)
 
 
-@card_rule(
-    "meaning.scheme-url",
-    "error",
-    summary="An address that a scheme names is no https URL.",
-    why="A client sends its secret to the token endpoint.",
-    fix="Name an https URL.",
-    reference="RFC 6749 3.2",
-    bad=_with_login(f"login.example{_DISCOVERY}"),
-    good=_with_login(f"https://login.example{_DISCOVERY}"),
-)
+@card_rule("meaning.scheme-url", "error")
 def scheme_url(subject: Subject) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
     for name, one in subject.schemes.items():
@@ -124,16 +92,7 @@ def _is_https(text: str) -> bool:
     return origin.scheme == "https" or is_this_machine(origin.host)
 
 
-@card_rule(
-    "meaning.discovery-url",
-    "warning",
-    summary="`openIdConnectUrl` is no discovery document.",
-    why="Clients read the endpoints from it; an issuer's bare URL answers something else.",
-    fix=f"Add {_DISCOVERY} to the issuer.",
-    reference="OpenID Connect Discovery 4; row F19",
-    bad=_declares("openIdConnect", openIdConnectUrl="https://login.example"),
-    good=_declares("openIdConnect", openIdConnectUrl=f"https://login.example{_DISCOVERY}"),
-)
+@card_rule("meaning.discovery-url", "warning")
 def discovery_url(subject: Subject) -> Iterator[Found]:
     """By its path; OAuth's own discovery document is taken, too."""
     for name, one in subject.schemes.items():
@@ -143,17 +102,7 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
             yield ("securitySchemes", name), f"{url:.80} does not lead to {_DISCOVERY}"
 
 
-@card_rule(
-    "meaning.old-flow",
-    "warning",
-    summary="A scheme offers the implicit or the password flow of OAuth.",
-    why="Both are deprecated in A2A 1.0 and gone from OAuth 2.1: tokens leak through URLs, and "
-    "passwords go to the client.",
-    fix="Offer authorizationCode with PKCE, or clientCredentials.",
-    reference="A2A 1.0 4.5.7, RFC 9700; row G17",
-    bad=_declares("oauth2", flows={"password": _flow(read="Read")["clientCredentials"]}),
-    good=_declares("oauth2", flows=_flow(read="Read")),
-)
+@card_rule("meaning.old-flow", "warning")
 def old_flow(subject: Subject) -> Iterator[Found]:
     """By the flow's name."""
     for name, one in subject.schemes.items():
@@ -165,16 +114,7 @@ def old_flow(subject: Subject) -> Iterator[Found]:
 # Requirements.
 
 
-@card_rule(
-    "meaning.requirement-form",
-    "error",
-    summary="A requirement of callers is not in the form of its A2A version.",
-    why="Clients cannot read it. Those that skip it call without credentials.",
-    fix='1.0: [{"schemes": {"NAME": {"list": []}}}]. 0.3: [{"NAME": []}].',
-    reference="A2A 1.0 4.5.1; row G9",
-    bad=Example({"/security": ["harbour"]}, "0.3"),
-    good=Example({"/security": [{"harbour": []}]}, "0.3"),
-)
+@card_rule("meaning.requirement-form", "error")
 def requirement_form(subject: Subject) -> Iterator[Found]:
     """Names in place of objects, mostly."""
     for one in subject.requirements:
@@ -182,16 +122,7 @@ def requirement_form(subject: Subject) -> Iterator[Found]:
             yield one.tokens, one.problem
 
 
-@card_rule(
-    "meaning.requirement",
-    "error",
-    summary="A requirement names a scheme that the card does not declare.",
-    why="No client can meet it.",
-    fix="Declare the scheme in `securitySchemes`, or name one that is there.",
-    reference="A2A 1.0 4.5.1",
-    bad=Example({"/securityRequirements": [{"schemes": {"pier": {"list": ["read"]}}}]}),
-    good=Example({"/securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}]}),
-)
+@card_rule("meaning.requirement", "error")
 def requirement(subject: Subject) -> Iterator[Found]:
     """Of the card and of each skill."""
     for one in subject.requirements:
@@ -199,17 +130,7 @@ def requirement(subject: Subject) -> Iterator[Found]:
             yield one.tokens, one.problem
 
 
-@card_rule(
-    "meaning.no-requirement",
-    "warning",
-    summary="Schemes are declared, and nothing requires one of them.",
-    why="A client that reads the card calls without credentials and is refused, or is let in.",
-    fix="Add `securityRequirements` (1.0) or `security` (0.3); an alternative without schemes, {}, "
-    "says that credentials are optional.",
-    reference="A2A 1.0 4.4.1; row F23",
-    bad=Example({"/securityRequirements": ...}),
-    good=Example({"/securityRequirements": ..., "/securitySchemes": ...}),
-)
+@card_rule("meaning.no-requirement", "warning")
 def no_requirement(subject: Subject) -> Iterator[Found]:
     """A requirement of any skill is enough."""
     owners = [owner for _, owner in subject.owners]
@@ -220,16 +141,7 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
         yield ("securitySchemes",), "no requirement names a scheme"
 
 
-@card_rule(
-    "meaning.open-door",
-    "warning",
-    summary="One alternative among the requirements asks for nothing.",
-    why="Requirements are alternatives: a caller may choose the one that asks for nothing.",
-    fix="Remove it, unless callers without credentials are meant to be let in.",
-    reference="A2A 1.0 4.5.1; row F46",
-    bad=Example({"/security": [{"harbour": ["read"]}, {}]}, "0.3"),
-    good=Example({"/security": [{"harbour": ["read"]}]}, "0.3"),
-)
+@card_rule("meaning.open-door", "warning")
 def open_door(subject: Subject) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
     for one in subject.requirements:
@@ -237,16 +149,7 @@ def open_door(subject: Subject) -> Iterator[Found]:
             yield one.tokens, "an alternative without schemes lets everybody in"
 
 
-@card_rule(
-    "meaning.scope",
-    "warning",
-    summary="A requirement asks for a scope that the scheme does not offer.",
-    why="The authorization server refuses a token for it.",
-    fix="Add the scope to the flow, or require one that is there.",
-    reference="A2A 1.0 4.5.8",
-    bad=_declares("oauth2", flows=_flow(write="Write")),
-    good=Example({}, "0.3"),
-)
+@card_rule("meaning.scope", "warning")
 def requirement_scope(subject: Subject) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
@@ -263,16 +166,6 @@ def requirement_scope(subject: Subject) -> Iterator[Found]:
 
 # Signatures.
 
-_PROTECTED: Final = base64url.encode(b'{"alg":"ES256","kid":"key-1","typ":"JOSE"}')
-_ENTRY: Final = {"protected": _PROTECTED, "signature": base64url.encode(b"s" * 64)}
-
-
-def _entry(header: str) -> dict[str, Any]:
-    return {**_ENTRY, "protected": base64url.encode(header.encode())}
-
-
-_SOUND: Final = Example({"/signatures": [_ENTRY]})
-
 
 def _entries(subject: Subject) -> Iterator[tuple[Tokens, Json]]:
     for index, entry in enumerate(elements_of(subject.document.get("signatures"))):
@@ -288,16 +181,7 @@ def _refused(subject: Subject) -> Iterator[tuple[Tokens, SignatureRefused]]:
             yield tokens, refusal
 
 
-@card_rule(
-    "meaning.signature",
-    "error",
-    summary="An entry of `signatures` cannot be read.",
-    why="No verifier accepts it, and some refuse the whole card for it.",
-    fix="Remove the entry and sign again.",
-    reference="RFC 7515, A2A 1.0 8.4.2",
-    bad=Example({"/signatures": [{"protected": "!", "signature": "x"}]}),
-    good=_SOUND,
-)
+@card_rule("meaning.signature", "error")
 def signature(subject: Subject) -> Iterator[Found]:
     """Read as a verifier reads it; an algorithm or kid has a rule of its own."""
     for tokens, refusal in _refused(subject):
@@ -305,16 +189,7 @@ def signature(subject: Subject) -> Iterator[Found]:
             yield tokens, refusal.message
 
 
-@card_rule(
-    "meaning.signature-alg",
-    "error",
-    summary="A signature is by an algorithm that no verifier should accept.",
-    why="`none` is no signature, and with HMAC anyone who can verify can also sign.",
-    fix="Sign with ES256, RS256 or EdDSA.",
-    reference="RFC 8725 3.1",
-    bad=Example({"/signatures": [_entry('{"alg":"HS256","kid":"key-1"}')]}),
-    good=_SOUND,
-)
+@card_rule("meaning.signature-alg", "error")
 def signature_alg(subject: Subject) -> Iterator[Found]:
     """By the closed list of the verifier."""
     for tokens, refusal in _refused(subject):
@@ -322,16 +197,7 @@ def signature_alg(subject: Subject) -> Iterator[Found]:
             yield (*tokens, "protected"), refusal.message
 
 
-@card_rule(
-    "meaning.signature-kid",
-    "error",
-    summary="A signature does not name its key.",
-    why="A verifier with several keys does not know which one to take. SDKs refuse the entry.",
-    fix="Sign again; `cardsign sign` names the key.",
-    reference="RFC 7515 4.1.4, A2A 1.0 8.4.2",
-    bad=Example({"/signatures": [_entry('{"alg":"ES256"}')]}),
-    good=_SOUND,
-)
+@card_rule("meaning.signature-kid", "error")
 def signature_kid(subject: Subject) -> Iterator[Found]:
     """In the protected header, where A2A wants it."""
     for tokens, refusal in _refused(subject):
@@ -339,17 +205,7 @@ def signature_kid(subject: Subject) -> Iterator[Found]:
             yield (*tokens, "protected"), refusal.message
 
 
-@card_rule(
-    "meaning.signature-key",
-    "warning",
-    summary="A signature brings its own key, or says where to get it.",
-    why="Anyone who changes the card can name a key as well. A verifier that follows `jku` trusts "
-    "the signer, and asks a host that a stranger chose.",
-    fix="Leave out jku, jwk, x5u and x5c. Publish the key set where verifiers expect it.",
-    reference="RFC 8725 3.10",
-    bad=Example({"/signatures": [_entry('{"alg":"ES256","kid":"k","jku":"https://e.example/j"}')]}),
-    good=_SOUND,
-)
+@card_rule("meaning.signature-key", "warning")
 def signature_key(subject: Subject) -> Iterator[Found]:
     """In either header; cardsign's verifier follows none of them."""
     for tokens, entry in _entries(subject):
@@ -363,16 +219,7 @@ def signature_key(subject: Subject) -> Iterator[Found]:
                 yield tokens, f"the header holds {name}"
 
 
-@card_rule(
-    "meaning.signature-copied",
-    "error",
-    summary="A signature is copied from the specification's example.",
-    why="Nobody has the key of that example, so the card only looks signed.",
-    fix="Remove it. Then sign: `cardsign sign CARD`.",
-    reference="A2A 1.0 8.4.2",
-    bad=Example({"/signatures": [{**_ENTRY, "signature": _SHOWN_SIGNATURES[0] + "AA"}]}),
-    good=_SOUND,
-)
+@card_rule("meaning.signature-copied", "error")
 def signature_copied(subject: Subject) -> Iterator[Found]:
     """By how the signature begins."""
     for tokens, entry in _entries(subject):
@@ -381,16 +228,7 @@ def signature_copied(subject: Subject) -> Iterator[Found]:
             yield (*tokens, "signature"), "is the example of A2A's specification"
 
 
-@card_rule(
-    "meaning.foreign-signature",
-    "error",
-    summary="The card has a block that looks like a signature and is none of A2A's.",
-    why="No A2A verifier looks at it. It has no protected header, so it cannot be converted.",
-    fix="Remove it and sign the card: `cardsign sign CARD` writes `signatures`.",
-    reference="A2A 1.0 8.4; row G11",
-    bad=Example({"/signature": {"algorithm": "RS256", "keyId": "key-001", "value": "AAAA"}}),
-    good=_SOUND,
-)
+@card_rule("meaning.foreign-signature", "error")
 def foreign_signature(subject: Subject) -> Iterator[Found]:
     """At the top of the card, by the names in use."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
@@ -461,16 +299,7 @@ def _text(spot: Spot) -> str:
     return spot.value if isinstance(spot.value, str) else ""
 
 
-@rule(
-    "secrets.private-key",
-    "error",
-    summary="A private key stands in the card.",
-    why="Anyone who has the card can sign in the owner's name.",
-    fix="Remove it, and revoke the key: it is known now.",
-    reference="RFC 7518 6.2.2",
-    bad=Example({"/key": {"kty": "oct", "k": "c2VjcmV0"}}),
-    good=Example({"/key": {"kty": "EC", "x": "AA", "y": "AA"}}),
-)
+@rule("secrets.private-key", "error")
 def private_key(spot: Spot) -> str | None:
     """As PEM, or as a JWK with its private member."""
     if _PRIVATE_KEY.search(_text(spot)):
@@ -481,16 +310,7 @@ def private_key(spot: Spot) -> str | None:
     return None
 
 
-@rule(
-    "secrets.token",
-    "error",
-    summary="A credential of a known form stands in the card.",
-    why="A card is public, and is copied by registries and caches.",
-    fix="Remove it, and revoke it: it is known now.",
-    reference="A2A 0.3 5.4",
-    bad=Example({_NAME: "AKIA" + "IOSFODNN7EXAMPLE"}),
-    good=Example({_NAME: "Set AWS_ACCESS_KEY_ID"}),
-)
+@rule("secrets.token", "error")
 def token(spot: Spot) -> str | None:
     """By the form that its issuer gives it."""
     text = _text(spot)
@@ -499,16 +319,7 @@ def token(spot: Spot) -> str | None:
     return " and ".join(name for name, form in _TOKENS.items() if form.search(text)) or None
 
 
-@rule(
-    "secrets.password",
-    "error",
-    summary="A member with the name of a secret holds a text that looks like one.",
-    why="A card is public, and is copied by registries and caches.",
-    fix="Remove it. A card says how to authenticate, never with what.",
-    reference="A2A 0.3 5.4",
-    bad=Example({"/clientSecret": "qv81-Xw0-plo9"}),
-    good=Example({"/clientSecret": "<your secret>"}),
-)
+@rule("secrets.password", "error")
 def password(spot: Spot) -> str | None:
     """Letters and digits without white space, under such a name; no name of A2A's is one."""
     text = _text(spot)
@@ -520,16 +331,7 @@ def password(spot: Spot) -> str | None:
     return None if is_url_or_word else f"{spot.name[:40]} holds a text"
 
 
-@rule(
-    "secrets.url",
-    "error",
-    summary="A URL holds a credential.",
-    why="A card is public; and URLs end up in logs.",
-    fix="Remove the user and password, or the parameter, and revoke what stood there.",
-    reference="RFC 9110 4.2.4",
-    bad=Example({"/documentationUrl": "https://tides.example/d?api_key=qv81Xw0plo9"}),
-    good=Example({"/documentationUrl": "https://tides.example/d?page=2"}),
-)
+@rule("secrets.url", "error")
 def url(spot: Spot) -> str | None:
     """A password, a user over HTTP, or a parameter of query or fragment named as a secret."""
     text = _text(spot)
@@ -549,17 +351,7 @@ def url(spot: Spot) -> str | None:
     return None
 
 
-@rule(
-    "secrets.internal-address",
-    "warning",
-    summary="An address of a private network, or of this machine.",
-    why="Nobody outside can call it, and it tells how the network is built. Clients that follow "
-    "it can be led to their own machines.",
-    fix="Name the public address. A card for a company network alone needs a waiver.",
-    reference="RFC 1918; A2A 0.3 5.4; row F10",
-    bad=Example({"/supportedInterfaces/0/url": "https://10.1.2.3/a2a"}),
-    good=Example({"/supportedInterfaces/0/url": "https://192.0.2.3/a2a"}),
-)
+@rule("secrets.internal-address", "warning")
 def internal_address(spot: Spot) -> str | None:
     """In a URL or by itself, in any text."""
     text = _text(spot)
@@ -579,30 +371,13 @@ def _is_internal(host: str) -> bool:
     return not documentation and (address.is_private or address.is_link_local)
 
 
-@rule(
-    "secrets.local-path",
-    "warning",
-    summary="A path of somebody's machine.",
-    why="It tells user names and how machines are set up, and means nothing to a caller.",
-    fix="Remove it.",
-    bad=Example({_NAME: "see file:///srv/agent/README"}),
-    good=Example({_NAME: "see /docs/agent"}),
-)
+@rule("secrets.local-path", "warning")
 def local_path(spot: Spot) -> str | None:
     """Home folders, drives, file URLs."""
     return "a path of a machine" if _LOCAL_PATH.search(_text(spot)) else None
 
 
-@rule(
-    "secrets.internal-member",
-    "error",
-    summary="A setting of the agent that is no business of its callers.",
-    why="It tells an attacker what is allowed, what is guarded, or what the agent was told.",
-    fix="Remove it. Only members of A2A belong into a card.",
-    reference="row F26, L3, L23",
-    bad=Example({"/deniedTools": ["shell"]}),
-    good=Example({"/toolsOffered": ["shell"]}),
-)
+@rule("secrets.internal-member", "error")
 def internal_member(spot: Spot) -> str | None:
     """By its name, wherever it stands."""
     if spot.name is None or spot.field or spot.old_field or not spot.value:

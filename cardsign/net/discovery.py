@@ -15,11 +15,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
+from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.connection import Clock, Deadline, in_thread
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
-from cardsign.reasons import Reason
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -118,7 +118,7 @@ def _ask_jwks(url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool)
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
-        reason = Reason.of(code, f"there is no key set at {url}")
+        reason = Finding.of(code, f"there is no key set at {url}")
     return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
@@ -220,7 +220,7 @@ class Refresher:
             [(*flight, True)] if fresh else [(*flight, True), (*flight, False)],
             refreshed,
             kept=kept,
-            lost=Refreshed(NO_STATEMENTS, (Reason.of("refresh.no_answer", why),), 0),
+            lost=Refreshed(NO_STATEMENTS, (Finding.of("refresh.no_answer", why),), 0),
         )
 
 
@@ -261,7 +261,7 @@ class _Question:
     historic: bool
     now: datetime
 
-    def no_verdict(self, url: str, owner: TrustedIssuer | None, reason: Reason) -> Discovery:
+    def no_verdict(self, url: str, owner: TrustedIssuer | None, reason: Finding) -> Discovery:
         """What is told where there is no card to judge."""
         name = owner.name if owner is not None else url
         report = Report(
@@ -388,7 +388,7 @@ class Discoverer:
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
             what = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
             _LOG.error(what, exc_info=crash)
-            return question.no_verdict(url, None, Reason.of("peer.not_examined", what))
+            return question.no_verdict(url, None, Finding.of("peer.not_examined", what))
         return found
 
     # ------------------------------------------------------------------ one look
@@ -405,10 +405,10 @@ class Discoverer:
         )
         if answer.outcome != "found" and not answer.is_stale:
             failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-            reason = Reason.from_error(failure)
+            reason = failure.finding
             if answer.outcome == "absent" and answer.url in seen:
                 gone = f"a trusted card was seen at {answer.url}, and now there is none"
-                reason = Reason.of("card.vanished", gone)
+                reason = Finding.of("card.vanished", gone)
             return question.no_verdict(answer.url, owner, reason)
         expect = question.expect or CardUrl(answer.url)
         if (found := self._owner(expect)) is not owner:
@@ -435,10 +435,10 @@ class Discoverer:
             self._remember(owner, known, answer.url)
         if answer.url != card_url(question.url):
             message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
-            notes += (Reason.of("card.legacy_path", message),)
+            notes += (Finding.of("card.legacy_path", message),)
         if answer.is_stale and answer.failure is not None:
             before = f"{answer.failure.message}; what it gave before was judged"
-            notes += (Reason.of("fetch.stale", before),)
+            notes += (Finding.of("fetch.stale", before),)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
         return Discovery(
             answer.url, replace(report, reasons=reasons), answer.untrusted_body, supplied
@@ -468,7 +468,9 @@ class Discoverer:
             return expect
         return here
 
-    def _recall(self, owner: TrustedIssuer | None) -> tuple[IssuerState | None, tuple[Reason, ...]]:
+    def _recall(
+        self, owner: TrustedIssuer | None
+    ) -> tuple[IssuerState | None, tuple[Finding, ...]]:
         if owner is None or owner.is_holder:
             return None, ()
         with self._states.of(owner) as state:

@@ -63,7 +63,7 @@ class GuardRefused(httpx.TransportError):
     Its ``__cause__`` is the :class:`cardsign.errors.FetchFailed`.
 
     Attributes:
-        reason: The code, from :mod:`cardsign.reasons`.
+        reason: The code, from ``codes.toml``.
     """
 
     def __init__(self, failure: FetchFailed, request: httpx.Request) -> None:

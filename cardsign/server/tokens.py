@@ -154,7 +154,7 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
     Raises:
         FileFault, ServeFault: As :meth:`TokenTable.read`.
     """
-    from cardsign.keys.doctor import Concern  # which serving does not need
+    from cardsign.keys.doctor import make_concern  # which serving does not need
 
     for one in TokenTable.read(file).entries:
         if one.expires is not None and one.expires <= before:
@@ -165,7 +165,7 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
                 f"{one.audience} --token-file {file} makes another; then cardsign tokens revoke "
                 f"{name} --token-file {file}"
             )
-            yield Concern("doctor.token_ends", "alarm", message, str(file), real=one.expires)
+            yield make_concern("doctor.token_ends", "error", message, str(file), real=one.expires)
 
 
 def without_token(data: bytes, digest: str, path: str = "FILE") -> bytes:

@@ -22,7 +22,7 @@ from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card, render
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
 from cardsign.card.tree import Listed, listed
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.sign.plan import payloads_to_sign
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
@@ -66,14 +66,14 @@ def signed_payloads(
         )
 
 
-def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> Iterator[Reason]:
+def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> Iterator[Finding]:
     """What SDKs do not check, in one note for all that do not check the same."""
     readers: dict[str, list[str]] = {}
     for payload, one in zip(made, told, strict=True):
         if one.compat and (lost := _shown(payload)):
             readers.setdefault(lost, []).extend(one.verifiers)
     for lost, names in readers.items():
-        yield Reason.of(
+        yield Finding.of(
             "sign.compat_lossy",
             f"these do not notice a change of {lost}: {'; '.join(names) or 'SDKs'}",
         )
@@ -94,7 +94,7 @@ def _shown(payload: Payload) -> str:
 
 def who_refuses(
     card: Card, payloads: Payloads, made: Sequence[Payload], compat: Compat, file: str
-) -> Iterator[Reason]:
+) -> Iterator[Finding]:
     """Each SDK that can use the card and will refuse it, with the ways out."""
     signed = {one.data for one in made}
     file = shlex.quote(file)
@@ -110,7 +110,7 @@ def who_refuses(
         loses = _shown(payload)
         opens = f". It then does not notice a change of {loses}" if loses else ""
         pause = "," if "," in verifier.name else ""
-        yield Reason.of(
+        yield Finding.of(
             "sign.sdk_refuses",
             f"{verifier.name}{pause} will refuse this card. {lint}To sign for it all the same: "
             f"`--compat all`{opens}",

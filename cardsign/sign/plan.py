@@ -20,8 +20,8 @@ from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import VERIFIERS
 from cardsign.errors import CanonicalizationError, SigningRefused, UsageFault
+from cardsign.findings import Finding
 from cardsign.jose.jws import Signer
-from cardsign.reasons import Reason
 
 #: What ``compat`` takes.
 COMPAT: Final[tuple[Compat, ...]] = get_args(Compat)
@@ -48,7 +48,7 @@ def check_compat(compat: Compat) -> None:
 
 
 def payloads_to_sign(
-    card: Card, payloads: Payloads, compat: Compat, notes: list[Reason]
+    card: Card, payloads: Payloads, compat: Compat, notes: list[Finding]
 ) -> list[Payload]:
     """Each distinct payload that gets a signature, in the order of the signatures.
 
@@ -66,7 +66,7 @@ def payloads_to_sign(
         if isinstance(payload, CanonicalizationError):
             # js-instance may have no payload for this card; that is no error.
             if name in DEFAULT_PROFILES:
-                notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
+                notes.append(Finding.of("sign.profile_skipped", payload.message, payload.path))
             continue
         if payload.data in claimed:
             continue
@@ -83,14 +83,14 @@ def _profiles_to_try(card: Card, compat: Compat) -> Sequence[ProfileName]:
     return tuple(PROFILES) if compat == "all" or card.a2a_version == "0.3" else DEFAULT_PROFILES
 
 
-def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Reason]) -> bool:
+def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) -> bool:
     """Whether a compat signature serves its readers, and safely."""
     if payload.names_an_endpoint:
         return compat == "all" or is_safe(card, payload)
     if payload.profile in DEFAULT_PROFILES:
         readers = " and ".join(sdk.name for sdk in VERIFIERS if sdk.profile == payload.profile)
         text = f"this card has no endpoint for {readers}, so nothing was signed for it"
-        notes.append(Reason.of("sign.compat_no_endpoint", text))
+        notes.append(Finding.of("sign.compat_no_endpoint", text))
     return False
 
 
@@ -122,7 +122,7 @@ def _matters(part: Uncovered) -> bool:
 
 
 def within_the_limit(
-    plan: Sequence[Payload], signers: Sequence[Signer], kept: int, notes: list[Reason]
+    plan: Sequence[Payload], signers: Sequence[Signer], kept: int, notes: list[Finding]
 ) -> list[tuple[Signer, Payload]]:
     """The signatures to make, in their order; `kept` is how many of others stay.
 
@@ -140,7 +140,7 @@ def within_the_limit(
         ]
         if len(fewer) < len(chosen):
             dropped = f"no signature for js-instance by {signer.public.kid!r}: the limit of "
-            notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
+            notes.append(Finding.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
         chosen = fewer
     total = len(chosen) + kept
     if total > MAX_SIGNATURES:

@@ -28,6 +28,7 @@ from cardsign.card.members import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
+from cardsign.findings import Finding, cap_findings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     TYP_COMPAT,
@@ -39,7 +40,6 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.jose.keys import PublicKey
-from cardsign.reasons import Reason, listed
 from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
 from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
 from cardsign.trust.policy import Extended, Holder, Policy
@@ -102,7 +102,7 @@ class SignedCard:
     document: bytes
     changed: bool
     payloads: tuple[SignedPayload, ...]
-    notes: tuple[Reason, ...]
+    notes: tuple[Finding, ...]
 
     @property
     def profiles(self) -> tuple[ProfileName, ...]:
@@ -118,7 +118,7 @@ class _Signed:
     card: Card
     payloads: Payloads
     made: tuple[Payload, ...]
-    notes: tuple[Reason, ...]
+    notes: tuple[Finding, ...]
 
 
 def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> bytes:
@@ -170,7 +170,7 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     _holder(tuple(signer.public for signer in signers))
     given = Card.from_bytes(document)
     card, payloads, marker = _marked(given, options.extended)
-    notes = list(listed(_check_card(card, payloads, options)))
+    notes = list(cap_findings(_check_card(card, payloads, options)))
     kept = _foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     chosen = within_the_limit(plan, signers, len(kept), notes)
@@ -200,7 +200,7 @@ def _marked(
 # ------------------------------------------------------------------ is it a card?
 
 
-def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Reason]:
+def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Finding]:
     document = card.document
     problems: list[tuple[str, str, str]] = []
     if document.get("name") is None or not card.has_endpoint:
@@ -223,18 +223,16 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
             raise CardRefused(code, message + more, path=path)
         # It did not stop the signing: an error stands only where something was refused.
-        yield replace(
-            Reason.of(code, f"signed all the same, because it was forced: {message}", path),
-            severity="warning",
-        )
+        forced = Finding.of(code, f"signed all the same, because it was forced: {message}", path)
+        yield replace(forced, severity="warning")
     for problem in members:
         if problem.missing:
             if options.strict:
                 raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
-            yield Reason.of("card.missing_required", problem.message, problem.pointer)
+            yield Finding.of("card.missing_required", problem.message, problem.pointer)
     if card.a2a_version == "mixed":
         dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
-        yield Reason.of("sign.dual_document", dual)
+        yield Finding.of("sign.dual_document", dual)
 
 
 # ------------------------------------------------------------------ signatures already there
@@ -245,7 +243,7 @@ def _foreign(
     payloads: Payloads,
     signers: Sequence[Signer],
     options: SigningOptions,
-    notes: list[Reason],
+    notes: list[Finding],
 ) -> list[Json]:
     """The signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
@@ -271,11 +269,11 @@ def _foreign(
             hint = "Ask that signer to sign the new card."
             if is_garbage:
                 why, hint = "", "Nothing is lost: it was no signature by RFC 7515."
-            notes.append(Reason.of("sign.foreign", f"{what} was dropped{why}", path, hint=hint))
+            notes.append(Finding.of("sign.foreign", f"{what} was dropped{why}", path, fix=hint))
             continue
         if fits is None:
             hint = "Drop it with --drop-foreign if you do not know it."
-            notes.append(Reason.of("sign.foreign", f"{what} was kept unchecked", path, hint=hint))
+            notes.append(Finding.of("sign.foreign", f"{what} was kept unchecked", path, fix=hint))
         kept.append(untrusted_entry)
     return kept
 
@@ -349,7 +347,7 @@ def self_check(
     try:
         card = Card.from_bytes(signed)
     except InputRefused as refusal:
-        first = Reason.from_error(refusal)
+        first = refusal.finding
         message = again.format("invalid", first.message)
         raise SigningRefused(first.code, message, path=first.path) from refusal
     report = verdict_on(card, Payloads(card), expect, policy, trust, _ANY_TIME)

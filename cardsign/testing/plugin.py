@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cardsign.reasons import Severity
+    from cardsign.findings import Severity
     from cardsign.testing.fake_issuer import FakeIssuer
     from cardsign.trust.policy import Policy
 
@@ -42,8 +42,8 @@ def assert_card_valid(
     found = []
     for one in lint_card(data).findings:
         if one.severity in heavy:
-            where = one.pointer or "the card"
-            text = f"{one.severity}: {one.rule.id}: {where}: {one.message}. {one.rule.fix}"
+            where = one.path or "the card"
+            text = f"{one.severity}: {one.code}: {where}: {one.message}. {one.hint}"
             # For a terminal, and for a log of GitHub Actions, which obeys ``##[``.
             shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
             found.append(shown.replace("##[", "#\\x23["))

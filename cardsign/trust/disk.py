@@ -203,7 +203,7 @@ class PolicyFile:
         try:
             return self.policy.issuer(name)
         except UsageFault as fault:
-            fault.path = str(self.path)
+            fault.finding = fault.finding.at(str(self.path))
             raise
 
     def edit(

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault
 from cardsign.files import read_bytes, read_toml, write_atomic
+from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.reasons import Reason
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER
@@ -99,7 +99,7 @@ def propose_published(
         first = walk.from_anchor(None, None, receive(supplied.untrusted_keysets, ())[0])
         reasons += walk.reasons
     except StatementRefused as refusal:
-        first, reasons = None, (*reasons, Reason.from_error(refusal))
+        first, reasons = None, (*reasons, refusal.finding)
     if first is None and not reasons and not supplied.untrusted_keysets and not roots:
         return _propose_published_keys(origin, fetch)
     if first is None:
@@ -133,7 +133,7 @@ def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
     return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
 
 
-def _nothing_published(origin: Origin, why: str, cause: Reason | None) -> FetchFailed:
+def _nothing_published(origin: Origin, why: str, cause: Finding | None) -> FetchFailed:
     hint = (
         "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither of them shows revocation."
     )

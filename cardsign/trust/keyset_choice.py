@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeVar
 
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     Envelope,
@@ -52,7 +52,7 @@ def receive(
     untrusted_keysets: Iterable[bytes],
     untrusted_releases: Iterable[bytes],
     remembered: KeysetStatement | None = None,
-) -> tuple[tuple[KeysetStatement, ...], tuple[ReleaseStatement, ...], tuple[Reason, ...]]:
+) -> tuple[tuple[KeysetStatement, ...], tuple[ReleaseStatement, ...], tuple[Finding, ...]]:
     """Read statements as they came.
 
     Nothing in them raises; what is malformed is reported and left out, and so is what is
@@ -65,7 +65,7 @@ def receive(
     Returns:
         The well-formed keysets and releases, each once, and why others were left out.
     """
-    reasons: list[Reason] = []
+    reasons: list[Finding] = []
     keysets = tuple(_read(untrusted_keysets, read_keyset, reasons, remembered))
     releases = tuple(_read(untrusted_releases, read_release, reasons, None))
     return (
@@ -75,9 +75,9 @@ def receive(
     )
 
 
-def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Reason:
+def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Finding:
     """Why a statement was left, with its name."""
-    return Reason.of(refusal.code, f"{name_of(statement)}: {refusal.message}", hint=refusal.hint)
+    return Finding.of(refusal.code, f"{name_of(statement)}: {refusal.message}", fix=refusal.hint)
 
 
 def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
@@ -90,7 +90,7 @@ def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
 def _read(
     untrusted: Iterable[bytes],
     read: Callable[[bytes], _Statement],
-    reasons: list[Reason],
+    reasons: list[Finding],
     remembered: KeysetStatement | None,
 ) -> Iterator[_Statement]:
     total = 0
@@ -99,7 +99,7 @@ def _read(
             total += max(len(untrusted_bytes), _LEAST_BYTES)
         if total > MAX_CHAIN_BYTES:
             beyond = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left"
-            reasons.append(Reason.of("statement.too_many", beyond))
+            reasons.append(Finding.of("statement.too_many", beyond))
             return
         if remembered is not None and is_no_newer(untrusted_bytes, remembered):
             continue
@@ -107,7 +107,7 @@ def _read(
             yield read(untrusted_bytes)
         except StatementRefused as refusal:
             message = f"statement {index}: {refusal.message}"
-            reasons.append(Reason.of(refusal.code, message, hint=refusal.hint))
+            reasons.append(Finding.of(refusal.code, message, fix=refusal.hint))
 
 
 @dataclass(slots=True)
@@ -125,11 +125,11 @@ class Walk:
     skew: timedelta
     keep: Callable[[KeysetStatement], None]
     floor: RollbackFloor = field(default_factory=RollbackFloor)
-    _findings: list[Reason] = field(default_factory=list)
-    _refused: dict[Envelope, Reason] = field(default_factory=dict)
+    _findings: list[Finding] = field(default_factory=list)
+    _refused: dict[Envelope, Finding] = field(default_factory=dict)
 
     @property
-    def reasons(self) -> tuple[Reason, ...]:
+    def reasons(self) -> tuple[Finding, ...]:
         """What was found on the way; what came to be accepted later is not among it."""
         return (*self._findings, *self._refused.values())
 
@@ -165,7 +165,7 @@ class Walk:
         if lawful:
             return self._kept(_only(lawful, "statements that the anchor means"))
         if others and pin is not None:
-            self._findings.append(Reason.of("statement.anchor", _another(pin, statements)))
+            self._findings.append(Finding.of("statement.anchor", _another(pin, statements)))
         return None
 
     def onwards(
@@ -185,13 +185,13 @@ class Walk:
         beyond = [one for one in statements if one.number > held.number]
         if steps >= MAX_STEPS and beyond:
             more = f"{MAX_STEPS} steps were made, to {name_of(held)}; the rest is left"
-            self._findings.append(Reason.of("statement.too_many", more))
+            self._findings.append(Finding.of("statement.too_many", more))
             beyond = []
         unexplained = [one for one in beyond if one.envelope not in self._refused]
         if unexplained:
             nearest = min(unexplained, key=attrgetter("number"))
             missing = f"{name_of(nearest)} is here; what leads to it from {name_of(held)} is not"
-            self._findings.append(Reason.of("statement.gap", missing))
+            self._findings.append(Finding.of("statement.gap", missing))
         least = self.floor.keyset
         if least is not None and held.number < least.number:
             raise StatementRefused(
@@ -271,10 +271,10 @@ class Walk:
             )
             if len(signed) >= held.root.threshold:
                 both = f"{name_of(held)} is {held.digest} here and {statement.digest} there"
-                self._findings.append(Reason.of("statement.fork", f"{both}; the one held stays"))
+                self._findings.append(Finding.of("statement.fork", f"{both}; the one held stays"))
             else:
                 forged = f"another {name_of(held)} is not signed by the root that is trusted"
-                self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
+                self._refused[statement.envelope] = Finding.of("statement.unsigned", forged)
 
 
 def _another(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) -> str:
@@ -312,8 +312,8 @@ class Chosen:
 
     release: ReleaseStatement | None
     denied: frozenset[str]
-    contested: Reason | None
-    reasons: tuple[Reason, ...]
+    contested: Finding | None
+    reasons: tuple[Finding, ...]
 
 
 def choose_release(
@@ -339,7 +339,7 @@ def choose_release(
     Returns:
         The choice. The times of a release are not asked, but that it is not of the future.
     """
-    reasons: list[Reason] = []
+    reasons: list[Finding] = []
     base = frozenset[str]()
     if held is not None and held.keyset.digest == keyset.digest:
         base = held.revoked
@@ -361,7 +361,7 @@ def choose_release(
                 lawful[release.digest] = release
         if len(lawful) > 1:
             both = f"two releases {release.seq}: {' and '.join(sorted(lawful))}"
-            contested = Reason.of("statement.fork", f"{both}; neither is accepted")
+            contested = Finding.of("statement.fork", f"{both}; neither is accepted")
             reasons.append(contested)
         elif lawful:
             held, contested = next(iter(lawful.values())), None
@@ -372,7 +372,7 @@ def _rightful(
     offered: Iterable[ReleaseStatement],
     keyset: KeysetStatement,
     revoked: frozenset[str],
-    reasons: list[Reason],
+    reasons: list[Finding],
     *,
     now: datetime,
     skew: timedelta,

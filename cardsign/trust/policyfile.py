@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from datetime import date, time
 from inspect import cleandoc
 from typing import Annotated, Any, Final, TypeAlias
@@ -595,6 +595,7 @@ class _Reading:
             code = problem.get("ctx", {}).get("code", "policy.malformed")
             faults.append(UsageFault(code, message, path=source, line=line, hint=hint))
         if len(placed) > len(faults):
-            faults[-1].message += f" (and {len(placed) - len(faults)} more)"
+            more = f"{faults[-1].message} (and {len(placed) - len(faults)} more)"
+            faults[-1].finding = replace(faults[-1].finding, message=more)
         faults[0].more = tuple(faults[1:])
         return faults[0]

@@ -17,8 +17,8 @@ from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
-from cardsign.reasons import Reason
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
@@ -80,25 +80,25 @@ class IssuerTrust:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     release_ends: int | None = None
-    found: tuple[tuple[Weight, Reason], ...] = ()
+    found: tuple[tuple[Weight, Finding], ...] = ()
     reserved: tuple[Place, ...] = ()
     state: IssuerState | None = None
 
-    def _of(self, weight: Weight) -> tuple[Reason, ...]:
+    def _of(self, weight: Weight) -> tuple[Finding, ...]:
         return tuple(reason for its_weight, reason in self.found if its_weight == weight)
 
     @cached_property
-    def blocks(self) -> tuple[Reason, ...]:
+    def blocks(self) -> tuple[Finding, ...]:
         """Why nothing can be trusted, whatever the policy waives."""
         return self._of("blocks")
 
     @cached_property
-    def hindrances(self) -> tuple[Reason, ...]:
+    def hindrances(self) -> tuple[Finding, ...]:
         """Why it is not known whether a card is current."""
         return self._of("hinders")
 
     @cached_property
-    def notes(self) -> tuple[Reason, ...]:
+    def notes(self) -> tuple[Finding, ...]:
         """What else was found; it decides nothing."""
         return self._of("notes")
 
@@ -219,7 +219,7 @@ _About: TypeAlias = tuple[
     TrustedIssuer,
     RollbackFloor | None,
     IssuerState | None,
-    tuple[Reason, ...],
+    tuple[Finding, ...],
     tuple[Place, ...],
     Limits,
     SuppliedStatements,
@@ -269,7 +269,7 @@ class _Resolution:
     write: Callable[[IssuerState], None]
     historic: bool
     reserved: tuple[Place, ...]
-    found: list[tuple[Weight, Reason]] = field(default_factory=list)
+    found: list[tuple[Weight, Finding]] = field(default_factory=list)
     has_kept: bool = False
 
     def __post_init__(self) -> None:
@@ -281,7 +281,7 @@ class _Resolution:
         """Everything, from top to bottom."""
         self.weigh("notes", *self.state.notes)
         if self.historic:
-            historic = Reason.of("time.historic", f"the verdict is about {self.now.isoformat()}")
+            historic = Finding.of("time.historic", f"the verdict is about {self.now.isoformat()}")
             self.weigh("blocks", historic)
         else:
             self.check_clock()
@@ -296,12 +296,12 @@ class _Resolution:
             case KeysetAnchor(pin, issuer):
                 return self.by_keyset(pin, issuer)
 
-    def weigh(self, weight: Weight, *reasons: Reason) -> None:
+    def weigh(self, weight: Weight, *reasons: Finding) -> None:
         self.found.extend((weight, reason) for reason in reasons)
 
     def refused(self, weight: Weight, refusal: StatementRefused, what: str = "") -> None:
         message = f"{what}: {refusal.message}" if what else refusal.message
-        self.weigh(weight, Reason.of(refusal.code, message, hint=refusal.hint))
+        self.weigh(weight, Finding.of(refusal.code, message, fix=refusal.hint))
 
     def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
@@ -330,7 +330,7 @@ class _Resolution:
         try:
             origins = tuple(parse_origin(origin) for origin in keyset.origins)
         except CardRefused as refusal:
-            self.weigh("notes", Reason.of(refusal.code, refusal.message, "/origins"))
+            self.weigh("notes", Finding.of(refusal.code, refusal.message, "/origins"))
             return self._without_source("trust.no_keys", "the keyset statement names bad origins")
         # A keyset past its end is accepted no more, whatever is waived (threat 5).
         holds = self._holds(keyset, self.limits.keyset_age, "blocks", "the newest keyset statement")
@@ -338,7 +338,7 @@ class _Resolution:
         offered = self._offered_jwks()
         if self.given is None and self.issuer.floor is None:
             forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
-            self.weigh("hinders", Reason.of("state.none", forgetful))
+            self.weigh("hinders", Finding.of("state.none", forgetful))
         return self._trust(
             keyset.keys,
             offered=offered,
@@ -408,7 +408,7 @@ class _Resolution:
             self.weigh("hinders", chosen.contested)
         if release is None:
             missing = "there is no release statement, so it is unknown which cards are current"
-            self.weigh("hinders", Reason.of("trust.freshness_unknown", missing))
+            self.weigh("hinders", Finding.of("trust.freshness_unknown", missing))
             return None
         try:
             check_release_floor(release, self.floor)
@@ -444,7 +444,7 @@ class _Resolution:
                 hint += f"says of {name!r}, then: cardsign trust pin {name}"
             message = f"{holds} is wrong: it says that {message}"
         message += f", and this clock says {minute(self.now)}"
-        self.weigh("blocks", Reason.of("time.clock_behind", message, hint=hint))
+        self.weigh("blocks", Finding.of("time.clock_behind", message, fix=hint))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:
         before, pin = self.state.keyset, pin_of(self.issuer.anchor)
@@ -472,11 +472,11 @@ class _Resolution:
         try:
             return JwkSet.from_bytes(self.supplied.untrusted_jwks)
         except KeyRefused as refusal:
-            self.weigh("notes", Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+            self.weigh("notes", Finding.of(refusal.code, refusal.message, fix=refusal.hint))
             return None
 
     def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:
-        self.weigh("blocks", Reason.of(code, message, hint=hint))
+        self.weigh("blocks", Finding.of(code, message, fix=hint))
         return self._trust((), has_source=False)
 
     def _bare(self, jwks: JwkSet) -> IssuerTrust:
@@ -508,7 +508,7 @@ KEYSET_NOTICE: Final = 14 * 24 * 3600
 
 def resolve_remembered(
     issuer: TrustedIssuer, limits: Limits, state: IssuerState, *, now: datetime
-) -> tuple[IssuerTrust, tuple[Reason, ...]]:
+) -> tuple[IssuerTrust, tuple[Finding, ...]]:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.
 
     Returns:
@@ -528,5 +528,5 @@ def resolve_remembered(
             number = keyset.label
             ending.append(f"keyset {number} ends in {left / 86400:.1f} days")
     hint = "Look for a newer one: cardsign peers verify. If there is none, ask the issuer."
-    alarms += [Reason.of("peer.statement_ends", ends, hint=hint) for ends in ending]
+    alarms += [Finding.of("peer.statement_ends", ends, fix=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))

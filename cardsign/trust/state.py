@@ -34,10 +34,10 @@ from cardsign.files import (
     remove,
     write_atomic,
 )
+from cardsign.findings import Finding
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
-from cardsign.reasons import Reason
 from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
@@ -87,7 +87,7 @@ class IssuerState:
     jwks: JwkSet | None = None
     passed: tuple[KeysetId, ...] = ()
     cards: tuple[str, ...] = ()
-    notes: tuple[Reason, ...] = field(default=(), compare=False)
+    notes: tuple[Finding, ...] = field(default=(), compare=False)
 
     @classmethod
     def begin(
@@ -350,7 +350,7 @@ class DirectoryStates(IssuerStates):
                 missing = f"nothing is remembered of {issuer.name!r} under this policy"
                 raise self._fault("state.missing", issuer, missing)
             begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
-            note = Reason.of("state.created", begun)
+            note = Finding.of("state.created", begun)
             return replace(IssuerState.begin(issuer), notes=(note,))
         if not state.is_of(issuer):
             if state.origins != issuer.bound[2] or not _continues(issuer.anchor, state):

@@ -12,7 +12,7 @@ from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
-from cardsign.reasons import Reason, with_severities
+from cardsign.findings import Finding, rate_findings
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]
@@ -93,7 +93,7 @@ class SignatureReport:
     alg: str | None
     typ: str | None
     verdict: SignatureVerdict
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Finding, ...]
     profile: ProfileName | None = None
     counts: bool = False
     uncovered: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class Report:
     verdict: Verdict
     subject: str | None
     answers: Answers
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Finding, ...]
     signatures: tuple[SignatureReport, ...] = ()
     profile: ProfileName | None = None
     uncovered: tuple[str, ...] = ()
@@ -204,7 +204,7 @@ class Report:
     card: dict[str, Json] | None = None
 
     def __post_init__(self) -> None:
-        reasons = with_severities(self.reasons, trusted=self.verdict == "trusted")
+        reasons = rate_findings(self.reasons, trusted=self.verdict == "trusted")
         object.__setattr__(self, "reasons", reasons)
 
     def __bool__(self) -> NoReturn:
@@ -217,7 +217,7 @@ class Report:
     @classmethod
     def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:
         """The verdict where there is no card to look at: what came cannot be read as one."""
-        reasons = (Reason.from_error(refusal),)
+        reasons = (refusal.finding,)
         return cls("invalid", subject, Answers(integrity="no"), reasons, checked_at=now)
 
     @property

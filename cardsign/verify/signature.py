@@ -40,10 +40,10 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.security import check_security
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
+from cardsign.findings import Finding, rate_findings
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.reasons import Reason, with_severities
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
@@ -95,12 +95,12 @@ def examine_signature(
     try:
         entry = read_entry(untrusted_entry, algorithms=allowed)
     except SignatureRefused as refusal:
-        reason = Reason.from_error(refusal, path + refusal.path)
+        reason = refusal.finding.at(path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
     if entry.header.kind == "compat" and not try_compat:
         # Of one that is tried, `_why_it_may_not_count` says the same in other words.
         untried = "a compat signature is made for other SDKs, so it was not checked"
-        reason = Reason.of("sig.compat", untried, path)
+        reason = Finding.of("sig.compat", untried, path)
         return _worthless(index, entry.header, "not-tried", reason, Answers())
     # (4.2) the key that its kid names
     key = trust.find(entry.header.kid) if trust else None
@@ -110,7 +110,7 @@ def examine_signature(
     try:
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
     except SignatureRefused as refusal:
-        reason = Reason.from_error(refusal, path + refusal.path)
+        reason = refusal.finding.at(path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if payload is None:
         # Which of the three it is, `explain` searches for: a verdict does not depend on it.
@@ -118,7 +118,7 @@ def examine_signature(
             "the signature does not fit this card: changed after signing, or signed by a rule "
             "that is not known here (a2a-sdk before 1.1.4, crewAI)"
         )
-        bad = Reason.of("sig.bad", unfit, path)
+        bad = Finding.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4.4) to (4.7) its answers
     return _judge(index, entry.header, key, payload, payloads=payloads, expect=expect, trust=trust)
@@ -128,7 +128,7 @@ def _worthless(
     index: int,
     header: ProtectedHeader | None,
     verdict: SignatureVerdict,
-    reason: Reason,
+    reason: Finding,
     answers: Answers,
 ) -> SignatureReport:
     return SignatureReport(
@@ -166,7 +166,7 @@ def _without_key(
     else:
         accepted, hint = _accepted_kids(trust)
         code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
-    reason = Reason.of(code, message, f"/signatures/{index}", hint=hint)
+    reason = Finding.of(code, message, f"/signatures/{index}", fix=hint)
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
@@ -240,7 +240,7 @@ def _judge(
     is_revoked = key.public.thumbprint in trust.revoked
     if is_revoked:
         verdict = "revoked"
-        first = Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path)
+        first = Finding.of("key.revoked", f"the key {header.kid!r} is revoked", path)
     counts = may_count and not is_revoked
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, expect)
@@ -255,7 +255,7 @@ def _judge(
         open_parts = tuple(_coverage_reasons(opened, payload.profile))
         # What the policy accepts unsigned speaks against nothing.
         is_accepted = counts and not opened.fails
-        reasons.extend(with_severities(open_parts, trusted=True) if is_accepted else open_parts)
+        reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
         kid=header.kid,
@@ -281,7 +281,7 @@ def _judge(
 
 def _why_it_may_not_count(
     header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer, path: str
-) -> tuple[SignatureVerdict, Reason | None]:
+) -> tuple[SignatureVerdict, Finding | None]:
     """The first rule that refuses a signature that fits (V3), or no reason where it may count.
 
     A compat typ never counts, and JWT only for a payload without a token's claims.
@@ -289,24 +289,24 @@ def _why_it_may_not_count(
     profile = payload.profile
     if header.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
-        return "valid", Reason.of("sig.compat", never, path)
+        return "valid", Finding.of("sig.compat", never, path)
     if header.kind == "jwt" and (claims := token_claims(payload.value)):
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
-        return "refused", Reason.of("sig.typ_forbidden", jwt, path)
+        return "refused", Finding.of("sig.typ_forbidden", jwt, path)
     if profile in issuer.profiles:
         return "valid", None
     if profile not in DEFAULT_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
-        return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
+        return "other-profile", Finding.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
     return "other-profile", _why_not_accepted(payload, issuer, path)
 
 
-def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Reason:
+def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Finding:
     """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
-        return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
+        return Finding.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
     leaves = left_open(payload).listed
     if_accepted = left_open(payload, accept_lossy=True)
     unsigned = some_of(leaves.pointers, leaves.count)
@@ -316,60 +316,62 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Rea
     if if_accepted.fails:
         part = if_accepted.first[0].source.pointer
         hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
-    return Reason.of("sig.other_profile", message, path, hint)
+    return Finding.of("sig.other_profile", message, path, hint)
 
 
-def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
+def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Finding | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
-        return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
+        return Finding.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.limits.skew
     if early and not trust.clock_is_behind:  # else nothing is trusted in any case
-        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
+        return Finding.of(
+            "key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on"
+        )
     if seconds >= key.exp:
-        return Reason.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
+        return Finding.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
     return None
 
 
 def _read_marker(
     payload: Payload, expect: Expectation | None
-) -> tuple[ExtendedMarker | None, Reason | None]:
+) -> tuple[ExtendedMarker | None, Finding | None]:
     """The extended card's marker, or None for a public card; and why the card is not of the kind
     that was asked for, or None if it is (threat 12)."""
     try:
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
-        return None, Reason.of(refusal.code, refusal.message, refusal.path)
+        return None, Finding.of(refusal.code, refusal.message, refusal.path)
     if not isinstance(expect, Extended):
         if marker is None:
             return None, None
         public = f"this is the extended card of audience {marker.audience!r}, not a public one"
-        return marker, Reason.of("extended.served_as_public", public)
+        return marker, Finding.of("extended.served_as_public", public)
     if marker is None:
-        return None, Reason.of("extended.not_marked", "the card has no extended-card marker")
+        return None, Finding.of("extended.not_marked", "the card has no extended-card marker")
     if marker.audience != expect.audience:
         other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
-        return marker, Reason.of("extended.audience_mismatch", other)
+        return marker, Finding.of("extended.audience_mismatch", other)
     return marker, None
 
 
-def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Reason]:
+def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Finding]:
     """Why the payload's interfaces are not the subject's (rule V4), why it is no Agent Card
     (decision E1: whatever the typ), and why it cannot be read who may call."""
     found = []
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
     except CardRefused as refusal:
-        found.append(Reason.from_error(refusal, payload.received_at(refusal.path)))
+        found.append(refusal.finding.at(payload.received_at(refusal.path)))
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:
-        found.append(Reason.from_error(refusal))
+        found.append(refusal.finding)
     try:
         check_security(payload.value, payloads.members)
     except CardRefused as refusal:
-        found.append(Reason.from_error(refusal))
+        found.append(refusal.finding)
     return found
 
 
@@ -381,17 +383,17 @@ def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> 
     return utc(min(ends)) if ends else None
 
 
-def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Reason]:
+def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     for part in opened.first:
         where = part.source.pointer
         code, what = "coverage.uncovered", "is not signed"
         if part.security:
             code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"
-        yield Reason.of(code, f"{where} {what} ({profile} leaves it out)", where)
+        yield Finding.of(code, f"{where} {what} ({profile} leaves it out)", where)
     if opened.listed.left_out:
         more = f"{opened.listed.left_out} more places are not signed"
-        yield Reason.of("coverage.uncovered", more)
+        yield Finding.of("coverage.uncovered", more)
 
 
 # ------------------------------------------------------------------ is it current?
@@ -402,11 +404,11 @@ def _freshness(
     marker: ExtendedMarker | None,
     trust: IssuerTrust,
     expect: Expectation | None,
-) -> tuple[Answer, Reason | None]:
+) -> tuple[Answer, Finding | None]:
     """Whether a card is known to be current, and if not, why; `marker` is an extended card's."""
     if marker is not None and trust.now.timestamp() >= marker.exp:
         expired = f"the extended card expired at {minute(marker.exp)}"
-        return "no", Reason.of("extended.expired", expired)
+        return "no", Finding.of("extended.expired", expired)
     release = trust.release
     if release is None:
         return "unknown", None
@@ -424,22 +426,22 @@ def _against_public(
     release: ReleaseStatement,
     trust: IssuerTrust,
     expect: Expectation | None,
-) -> Reason | None:
+) -> Finding | None:
     digest = whole.sha256 if whole is not None else ""
     listed = [card for card in release.cards if card.payload_sha256 == digest]
     if not listed:
         missing = f"release {release.seq} does not list this card (payload {digest})"
-        return Reason.of("card.digest_unlisted", missing)
+        return Finding.of("card.digest_unlisted", missing)
     here = [card for card in listed if _is_at(card, trust, expect)]
     if not here:
         elsewhere = ", ".join(card.url for card in listed)
         message = f"release {release.seq} lists this card for {elsewhere}"
-        return Reason.of("card.listed_elsewhere", message)
+        return Finding.of("card.listed_elsewhere", message)
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
         floor = release.floor[newest.url]
         old = f"the card is of release {newest.seq}, and the oldest still accepted is {floor}"
-        return Reason.of("card.rollback", old)
+        return Finding.of("card.rollback", old)
     return None
 
 
@@ -457,12 +459,12 @@ def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> 
     return trust.may_stand_at(url)
 
 
-def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
+def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Finding | None:
     least = release.floor.get(FLOOR_EXTENDED, 0)
     if marker.seq < least:
         old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"
-        return Reason.of("extended.rollback", old)
+        return Finding.of("extended.rollback", old)
     if marker.seq > release.seq:
         ahead = f"the card is of release {marker.seq}, and the newest is {release.seq}"
-        return Reason.of("extended.ahead", ahead)
+        return Finding.of("extended.ahead", ahead)
     return None

@@ -28,7 +28,7 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.policy import (
@@ -263,7 +263,7 @@ def _with_required(
         ends = [other.ends for other in (one, *together) if other.ends is not None]
         return replace(one, ends=min(ends, default=None))
     unmet = f"the same payload is not signed by {', '.join(missing)}"
-    reason = Reason.of("threshold.unmet", unmet, f"/signatures/{one.index}")
+    reason = Finding.of("threshold.unmet", unmet, f"/signatures/{one.index}")
     return replace(one, answers=replace(one.answers, complete="no"), reasons=(reason, *one.reasons))
 
 
@@ -329,16 +329,16 @@ def _reasons(
     best: SignatureReport | None,
     trust: IssuerTrust | None,
     expect: Expectation | None,
-) -> Iterator[Reason]:
+) -> Iterator[Finding]:
     """The weightiest first; what a person should do about the card begins there."""
     if best is None:
         yield from _unsigned_reasons(card)
     if expect is None:
         nothing = "nothing says whose card this should be"
-        yield Reason.of("trust.no_expectation", nothing)
+        yield Finding.of("trust.no_expectation", nothing)
     elif trust is None:
         nobody = "the policy has no trusted issuer for this subject"
-        yield Reason.of("trust.no_anchor", nobody)
+        yield Finding.of("trust.no_anchor", nobody)
     if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
         for one in (best, *signatures):
             yield from one.reasons
@@ -353,14 +353,14 @@ def _about_signed(
     signatures: tuple[SignatureReport, ...],
     best: SignatureReport,
     trust: IssuerTrust,
-) -> Iterator[Reason]:
+) -> Iterator[Finding]:
     # Bad signatures by keys that the policy accepts.
     bad = [one for one in signatures if one.verdict == "invalid"]
     for one in bad:
         yield from one.reasons
     if bad and best.profile is not None and not _is_whole(best, payloads):
         reduced = "a signature that covers more is bad, and the good one covers less"
-        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+        yield Finding.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
     # Without a source of keys nothing else can be said.
     if not trust.has_source:
         yield from trust.blocks
@@ -390,32 +390,32 @@ def _is_whole(best: SignatureReport, payloads: Payloads) -> bool:
     return whole is not None and whole.data == best.payload
 
 
-def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
+def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Finding]:
     if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
         unseen = "revocation and rollback were not checked"
         hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
-        yield Reason.of("trust.freshness_waived", unseen, hint=hint)
+        yield Finding.of("trust.freshness_waived", unseen, fix=hint)
         yield from trust.hindrances
     elif best.answers.current == "unknown":
         nothing = "nothing shows that the card is current"
         # What blocks everything, such as a wrong clock, is no reason to waive freshness.
         hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
-        missing = Reason.of("trust.freshness_unknown", nothing, hint=hint)
+        missing = Finding.of("trust.freshness_unknown", nothing, fix=hint)
         yield from trust.hindrances or [missing]
     if best.profile not in FULL_PROFILES:
         pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
-        yield Reason.of("coverage.absence_unprovable", pruned)
+        yield Finding.of("coverage.absence_unprovable", pruned)
 
 
-def _unsigned_reasons(card: Card) -> Iterator[Reason]:
+def _unsigned_reasons(card: Card) -> Iterator[Finding]:
     if isinstance(card.document.get("keys"), list):
         hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
-        yield Reason.of("sig.none", "this is a key set (a JWK Set) and no card", hint=hint)
+        yield Finding.of("sig.none", "this is a key set (a JWK Set) and no card", fix=hint)
         return
-    yield Reason.of("sig.none", "the card has no `signatures`")
+    yield Finding.of("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
         block = "the `signature` member is not an A2A signature and was ignored"
-        yield Reason.of("card.single_signature_block", block, "/signature")
+        yield Finding.of("card.single_signature_block", block, "/signature")
 
 
 # ------------------------------------------------------------------ verdicts of before
@@ -520,14 +520,14 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
     """
     if public.card is None:  # it is not trusted
         why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
-        reason = Reason.of("extended.public_untrusted", why)
+        reason = Finding.of("extended.public_untrusted", why)
         if extended.card is None:
             return replace(extended, reasons=(*extended.reasons, reason))
     elif extended.card is None:
         return extended
     elif set(_endpoints(public.card)).isdisjoint(_endpoints(extended.card)):
         why = "the extended card shares no endpoint with the public card beside it"
-        reason = Reason.of("extended.other_agent", why)
+        reason = Finding.of("extended.other_agent", why)
     else:
         ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
         return replace(extended, valid_until=min(ends, default=None))

@@ -22,9 +22,10 @@ from typing_extensions import is_typeddict
 
 import cardsign
 from cardsign.cli.commands import command_line as cli
-from cardsign.cli.lint import shown_example
+from cardsign.codes import describe_code, list_codes
+from cardsign.findings import severity_of
 from cardsign.lint.cards import GROUPS, RULES
-from cardsign.reasons import REASONS, severity_of
+from cardsign.lint.rules import group_of
 from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import TrustFile
 
@@ -40,8 +41,8 @@ LINT_INTRODUCTION = (
     "a finding is at least a warning; `--fail-on` names another severity. Of one card 50 findings "
     "of a rule are listed, and 200 in all; the number of the others follows.",
     "`--group` chooses groups. `[lint]` in "
-    "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign lint "
-    "--explain RULE` shows a rule with its two examples, which are also its tests.",
+    "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign help "
+    "RULE` shows a rule with its two examples, which are also its tests.",
     "The rules of `portable` are exact: a card has none of their findings if and only if the four "
     "default [profiles](../concepts/profiles.md) make the same bytes of it. Random cards test that "
     "in both directions.",
@@ -105,16 +106,18 @@ def reasons() -> str:
     """docs/reference/reasons.md: each code, in its group."""
     sections = [
         NOTE,
-        "# Reason codes",
+        "# Finding codes",
         "Every error, verdict and HTTP refusal carries one of these. A code keeps its meaning "
         "for ever; none is removed. Each is an error unless it says otherwise.",
     ]
     groups: dict[str, list[str]] = {}
-    for one in REASONS.values():
-        severity = severity_of(one.code)
-        told = f" ({severity})" if severity != "error" else ""
-        line = f"- `{one.code}`{told}: {one.meaning} {one.hint}"
-        groups.setdefault(one.code.partition(".")[0], []).append(line)
+    for code in list_codes():
+        if (code in RULES and not code.startswith("json.")) or "." not in code:
+            continue
+        severity, text = severity_of(code), describe_code(code)
+        weight = f" ({severity})" if severity != "error" else ""
+        line = f"- `{code}`{weight}: {text.title} {text.fix}"
+        groups.setdefault(code.partition(".")[0], []).append(line)
     for group, lines in groups.items():
         sections.append(f"## {group}\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
@@ -129,15 +132,16 @@ def lint() -> str:
     """docs/reference/lint.md: the rules of each group."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
-        rules = [one for one in RULES.values() if one.group == name]
-        why, count = Counter(one.why for one in rules).most_common(1)[0]
+        rules = [one for one in RULES.values() if group_of(one.code) == name]
+        why, count = Counter(describe_code(one.code).why for one in rules).most_common(1)[0]
         shared = why if count > 1 else ""
         lines = []
         for one in rules:
-            texts = " ".join(text for text in (one.summary, one.why, one.fix) if text != shared)
-            bad = f" Such as `{shown_example(one.bad)}`." if one.bad else ""
-            source = f" From {one.reference}." if one.reference else ""
-            lines.append(f"- `{one.id}` ({one.severity}): {texts}{bad}{source}")
+            text = describe_code(one.code)
+            words = " ".join(part for part in (text.title, text.why, text.fix) if part != shared)
+            bad = f" Such as `{'; '.join(text.bad)}`." if text.bad else ""
+            source = f" From {text.reference}." if text.reference else ""
+            lines.append(f"- `{one.code}` ({one.severity}): {words}{bad}{source}")
         why = f" Unless a rule gives another reason: {shared}" if shared else ""
         sections.append("\n\n".join([f"## {name}", f"Of {about}.{why}", "\n".join(lines)]))
     return "\n\n".join(sections) + "\n"
@@ -200,7 +204,7 @@ def described(name: str, value: object) -> str:
         return "\n".join([f"{short}, one of:", *(f"    {one}" for one in get_args(value))])
     if not isinstance(value, type):
         if not callable(value):
-            return f"{short}: all reasons by their codes; see reasons.md"
+            return short
         return f"{signature_of(short, value)}\n\n{indented(inspect.getdoc(value))}"
     if is_typeddict(value):
         members = [f"    {one}" for one in sorted(value.__annotations__)]

@@ -106,7 +106,7 @@ def test_G2_G3_G6_G8_G10_the_seeds_example_becomes_a_card(write: Write) -> None:
 def test_G2_lint_finds_an_id_at_the_top(write: Write) -> None:
     """And none in the card that is built."""
     places = [
-        {one.pointer for one in lint_card(data).findings if one.severity == "warning"}
+        {one.path for one in lint_card(data).findings if one.severity == "warning"}
         for data in (json.dumps(GENERIC).encode(), json.dumps(card_of(write, GENERIC)).encode())
     ]
     assert ["/id" in one for one in places] == [True, False]

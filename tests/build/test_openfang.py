@@ -91,7 +91,7 @@ def test_O2_modes_that_are_no_media_types_are_found_and_fixed(build: Build, writ
     seed = card | {"defaultInputModes": ["text"], "defaultOutputModes": ["text"]}
     for document, number in ((seed, 2), (card, 0)):
         data = json.dumps(document).encode()
-        rules = [one.rule.id for one in lint_card(data).findings]
+        rules = [one.code for one in lint_card(data).findings]
         assert rules.count("meaning.media-type") == number
         assert json.loads(fix(data).document)["defaultInputModes"] == ["text/plain"]
 

@@ -156,7 +156,7 @@ def test_a_card_is_built_linted_signed_and_verified(
     path.write_text(blocks[at].text, encoding="utf-8")
     url = URL.replace("example.com", "harbour.example")
     card = built(path, url=url, a2a=version).document
-    errors = {one.rule.id for one in lint_card(card) if one.severity == "error"}
+    errors = {one.code for one in lint_card(card) if one.severity == "error"}
     assert errors <= ({"members.missing"} if version == "0.2" else set())
     verified = verify_card(sign_card(card, alice), jwks=JwkSet.of([alice.public]))
     given = json.loads(blocks[at].text)
@@ -169,7 +169,7 @@ def test_a_card_is_built_linted_signed_and_verified(
 def test_no_card_breaks_a_reader(at: tuple[str, int], blocks: dict[tuple[str, int], Block]) -> None:
     """Each as it stands in the page: lint, explain and diff answer, or say that it is no JSON."""
     given = blocks[at].text.encode()
-    rules = {one.rule.id for one in lint_card(given, LintSettings(groups=("json", "members")))}
+    rules = {one.code for one in lint_card(given, LintSettings(groups=("json", "members")))}
     assert explain_card(given, jwks=None).to_json()
     is_json = not BLOCKS[at][1].startswith(NOT_JSON)
     assert ("json.syntax" in rules) is not is_json
@@ -206,7 +206,7 @@ def test_an_envelope_is_read_by_whatever_reads_it(
     signed = sign_card(built(path).document, alice)
     card = verify_card(signed, jwks=JwkSet.of([alice.public]))
     body = blocks[at].text.encode()
-    rules = sorted({one.rule.id for one in check_envelope(body, card)})
+    rules = sorted({one.code for one in check_envelope(body, card)})
     outcome = " ".join(rules) or "kept"
     if re.search(rb'"method":', body):
         outcome = f"passed on, {outcome}"

@@ -16,11 +16,11 @@ from cardsign.contract import card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.lint.rules import Example
 from cardsign.verify.report import NotTrusted, VerifiedCard
+from tests.lint.examples import example_card
 from tests.support import PORTABLE, put
 
-CARD = {**PORTABLE, **Example({}, "contract").document()}
+CARD = {**PORTABLE, **example_card({}, "contract")}
 TASK: dict[str, Any] = {
     "skill_id": "iam.check_tides",
     "source_agent": "lead",
@@ -44,7 +44,7 @@ def verified(key: PrivateKey, card: dict[str, Any]) -> VerifiedCard:
 def found(key: PrivateKey, envelope: Any, card: dict[str, Any] = CARD) -> list[str]:
     """What is wrong with an envelope."""
     data = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
-    return [one.rule.id for one in check_envelope(data, verified(key, card))]
+    return [one.code for one in check_envelope(data, verified(key, card))]
 
 
 def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None:
@@ -55,11 +55,11 @@ def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None
     (one,) = check_envelope(
         json.dumps(put(TASK, "/input/harbour", 7)).encode(), verified(alice, CARD)
     )
-    assert one.pointer == "/input/harbour"
+    assert one.path == "/input/harbour"
     for name in ("skill_id", "source_agent", "target_agent", "input"):
         broken = {member: value for member, value in TASK.items() if member != name}
         findings = check_envelope(json.dumps(broken).encode(), verified(alice, CARD))
-        assert ("envelope.form", f"/{name}") in [(one.rule.id, one.pointer) for one in findings]
+        assert ("envelope.form", f"/{name}") in [(one.code, one.path) for one in findings]
     assert found(alice, b"{,}") == ["envelope.form"]
 
 
@@ -74,7 +74,7 @@ def test_B15_an_unknown_skill_is_told_the_known_ones(alice: PrivateKey) -> None:
     """As the standard's error says it; what no task can name is none of them."""
     task = put(TASK, "/skill_id", "iam.check_moon")
     (one,) = check_envelope(json.dumps(task).encode(), verified(alice, CARD))
-    assert one.rule.id == "envelope.unsupported-skill"
+    assert one.code == "envelope.unsupported-skill"
     assert one.message.endswith("supported_skills: iam.check_tides, iam.check_berths")
     unnamed = verified(alice, put(CARD, "/skills/0/skill_id", 7))
     (one,) = check_envelope(json.dumps(task).encode(), unnamed)
@@ -86,7 +86,7 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     assert found(alice, RESPONSE) == []
     data = json.dumps(put(RESPONSE, "/output", {})).encode()
     (one,) = check_envelope(data, verified(alice, CARD))
-    assert (one.rule.id, one.severity) == ("envelope.output", "warning")
+    assert (one.code, one.severity) == ("envelope.output", "warning")
     assert found(alice, put(TASK, "/target_agent", "other")) == ["envelope.target"]
     assert found(alice, put(RESPONSE, "/status", "done")) == ["envelope.status"]
     for status in ("ok", "error", "partial", "skipped"):
@@ -94,7 +94,7 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     assert found(alice, put(TASK, "/metadata", {})) == ["envelope.untraced"]
     at_the_top = {**put(TASK, "/metadata", {}), "trace_id": "t-1"}
     (one,) = check_envelope(json.dumps(at_the_top).encode(), verified(alice, CARD))
-    assert (one.pointer, one.message[-24:]) == ("/metadata/trace_id", "in /metadata or /context")
+    assert (one.path, one.message[-24:]) == ("/metadata/trace_id", "in /metadata or /context")
     untraced = {**TASK, "metadata": {}, "context": {"pipeline_run_id": "p"}}
     assert found(alice, untraced) == []
 

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from cardsign.cli.commands import command_line
 from cardsign.errors import CardsignError
-from cardsign.reasons import hint_for
 
 SKILL = "---\nname: tides\ndescription: Says when the tide is high\n---\n"
 URL = "https://{name}.example/a2a"
@@ -162,7 +161,7 @@ def test_a_refusal_says_what_to_type(folder: Path, words: tuple[str, ...], hint:
 def hint_of(error: object) -> str:
     """What a person is told to do."""
     assert isinstance(error, CardsignError)
-    return error.hint or hint_for(error.code)
+    return error.finding.hint
 
 
 def test_an_unknown_kind_is_told_with_those_that_there_are(folder: Path) -> None:

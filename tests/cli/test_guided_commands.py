@@ -332,7 +332,7 @@ def test_what_cron_runs_says_when_a_person_is_needed(cardsign: Cardsign) -> None
     ]
     first, *_ = asked[0].err.splitlines()
     assert first == "cardsign: not finished. Do this: cardsign keys rotate --root-keystore DIR"
-    assert "alarm: doctor." in asked[1].err
+    assert "error: doctor." in asked[1].err
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["in cardsign.toml", "in no file"])
@@ -414,7 +414,7 @@ def test_a_rotation_before_the_recovery_is_published_changes_nothing(issuer: Car
     early = issuer(*ALL_DUE)
     assert (early.status, files()) == (1, before)
     assert "Do this: cardsign keyset publish FILE" in early.err
-    alarms = [one for one in issuer("keys", "doctor", "--json").json if one["level"] == "alarm"]
+    alarms = [one for one in issuer("keys", "doctor", "--json").json if one["severity"] == "error"]
     assert [one["code"] for one in alarms] == ["doctor.root_unlisted"]
     run(issuer("keyset", "publish", "next.json"))
     run(issuer(*ALL_DUE))

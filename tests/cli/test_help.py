@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cardsign import REASONS
 from cardsign.cli.commands import command_line as cli
+from cardsign.codes import describe_code, list_codes
 from cardsign.errors import CardsignError
 from tests.cli.conftest import Cardsign
 
@@ -40,6 +40,7 @@ def test_help_loads_no_command() -> None:
         "cardsign.cli.commands",
         "cardsign.cli.talk",
         "cardsign.errors",
+        "cardsign.findings",
     }
     assert not loaded & {"json", "difflib", "unicodedata", "cryptography"}
 
@@ -265,10 +266,13 @@ def test_help_is_a_command_too(cardsign: Cardsign, words: tuple[str, ...]) -> No
 def test_help_says_what_a_code_means(cardsign: Cardsign) -> None:
     """And of a mistyped command or code what was meant."""
     told = cardsign("help", "sig.bad", "--json").json["help"]
-    assert REASONS["sig.bad"].meaning in told
+    assert describe_code("sig.bad").title in told
     assert "Did you mean 'sig.bad'" in cardsign("help", "sig.bda").err
     for code in ("members.missing", "check.unsigned", "envelope.form", "portable.default"):
-        assert cardsign("help", code).text.startswith(f"{code} (")
+        assert cardsign("help", code).text.startswith(f"{code}: ")
+    lines = cardsign("help", "meaning.http").text.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["why", "fix", "see", "bad", "good"]
+    assert len(cardsign("help", "codes").text.splitlines()) == len(list_codes())
     assert "Did you mean 'check.unsigned'" in cardsign("help", "check.unsignd").err
     assert "Did you mean 'verify'" in cardsign("help", "verfy").err
     assert cardsign("help", "verify", "x").status == 2

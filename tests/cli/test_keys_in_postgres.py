@@ -279,7 +279,7 @@ def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> Non
 
     ended = issuer("keys", "doctor", "--json")
 
-    codes = {one["code"] for one in ended.json if one["level"] == "alarm"}
+    codes = {one["code"] for one in ended.json if one["severity"] == "error"}
     assert codes == {"doctor.private_missing", "keystore.audit_broken"}
     assert ended.status == 1
 

@@ -195,7 +195,7 @@ def test_what_is_ahead_is_listed(at_once: Cardsign) -> None:
     text = at_once("keys", "list", "--ahead").text
     (step,) = at_once("keys", "list", "--ahead", "--json").json["ahead"]
 
-    why = "it is not published yet: run cardsign publish CARD"
+    why = "it is not published yet: cardsign publish SIGNED -o DIR"
     assert text == f"activate card key {second}: {why}\n"
     assert (step["action"], step["kid"]) == ("activate", second)
     assert (step["due"], step["why"]) == (None, why)
@@ -299,7 +299,7 @@ def test_a_sound_store_has_nothing_to_alarm_about(
 
     assert ended.status == 0
     assert [finding["code"] for finding in ended.json] == ["doctor.no_standby"]
-    assert {finding["level"] for finding in ended.json} == {"note"}
+    assert {finding["severity"] for finding in ended.json} == {"note"}
     assert "the key store is healthy" in cardsign("keys", "doctor").err
     asked = cardsign("keys", "doctor", "--expires-within", "9999d")
     assert (asked.status, "doctor.due" in asked.err) == (1, True)

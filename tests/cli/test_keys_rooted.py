@@ -437,7 +437,7 @@ def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
     waits = issuer("keys", "doctor", "--json")
 
     for ended, code in ((due, "doctor.keyset_due"), (waits, "doctor.draft_waits")):
-        (alarm,) = [one for one in ended.json if one["level"] == "alarm"]
+        (alarm,) = [one for one in ended.json if one["severity"] == "error"]
         assert (ended.status, alarm["code"]) == (1, code)
         assert datetime.fromisoformat(alarm["real"]) > datetime.now(UTC)
         assert alarm["hint"]

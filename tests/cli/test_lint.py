@@ -12,10 +12,9 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.jose.keys import PrivateKey
-from cardsign.lint.cards import RULES
-from cardsign.lint.rules import Example
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site
+from tests.lint.examples import example_card
 from tests.support import LAX, PORTABLE, WITH_DEFAULTS, dump, put, without
 
 WITHOUT_SCHEMES = without(PORTABLE, "/securitySchemes")
@@ -93,8 +92,8 @@ def test_findings_for_a_program(cardsign: Cardsign) -> None:
     assert ended.status == 0
     assert set(ended.json) == {"schema", "clean", "cards"}
     assert (answer["name"], ended.json["clean"]) == ("card.json", False)
-    assert (finding["rule"], finding["path"]) == ("portable.empty-value", "/iconUrl")
-    members = {"rule", "severity", "path", "line", "message", "why", "fix", "fixable"}
+    assert (finding["code"], finding["path"]) == ("portable.empty-value", "/iconUrl")
+    members = {"code", "severity", "path", "line", "column", "message", "why", "hint", "fixable"}
     assert set(finding) == members
 
 
@@ -190,20 +189,6 @@ def test_annotations_of_github(cardsign: Cardsign) -> None:
     assert lines[0].startswith("::warning file=bad.json,line=1,col=")
 
 
-def test_a_rule_is_explained(cardsign: Cardsign) -> None:
-    """With its two examples; all of them by id."""
-    shown = cardsign("lint", "--explain", "meaning.http").text
-    assert [line.split()[0] for line in shown.splitlines()][1:] == [
-        "why",
-        "fix",
-        "see",
-        "bad",
-        "good",
-    ]
-    assert len(cardsign("lint", "--explain", "all").text.splitlines()) == len(RULES)
-    assert cardsign("lint", "--explain", "meaning.htpp").status == 2
-
-
 # ------------------------------------------------------------------ folders, URLs, git
 
 
@@ -218,7 +203,7 @@ def agent(name: str, document: Any) -> Path:
 def in_folder(cardsign: Cardsign) -> dict[str, list[str]]:
     """What is found in the folder, by card."""
     answer = cardsign("lint", "repo", "--json").json
-    return {one["name"]: [f["rule"] for f in one["findings"]] for one in answer["cards"]}
+    return {one["name"]: [f["code"] for f in one["findings"]] for one in answer["cards"]}
 
 
 def test_B2_every_agent_has_a_card(cardsign: Cardsign) -> None:
@@ -261,7 +246,7 @@ def test_a_folder_of_more_cards_than_are_read_is_refused(
 
 def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
     """In a git repository alone; the twin is a tracked card."""
-    folder = agent("iam-tides", Example({}, "contract").document())
+    folder = agent("iam-tides", example_card({}, "contract"))
     (name,) = in_folder(cardsign)
     assert "contract.untracked" not in in_folder(cardsign)[name]
     for words in (["init", "-q"], ["add", "--", str(folder.relative_to("repo") / ".well-known")]):
@@ -272,23 +257,23 @@ def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
 
 def test_a_card_that_is_named_is_told_what_stands_beside_it(cardsign: Cardsign) -> None:
     """As in its folder: a pre-commit hook names files. Of other cards it cannot know."""
-    document = Example({"/metadata": {"foreman": "iam-lead"}}, "contract").document()
+    document = example_card({"/metadata": {"foreman": "iam-lead"}}, "contract")
     folder = agent("iam-tides", document)
     (folder / "agent.py").write_text("card = None\n")
     subprocess.run(["git", "init", "-q", "repo"], check=True)
     (name,) = found = in_folder(cardsign)
     assert set(found[name]) > {"contract.path-constant", "contract.untracked"}
     (alone,) = cardsign("lint", name, "--json").json["cards"]
-    rules = [one["rule"] for one in alone["findings"]]
+    rules = [one["code"] for one in alone["findings"]]
     assert rules == [one for one in found[name] if one != "contract.reference"]
     assert len(rules) == len(found[name]) - 1
     both = cardsign("lint", name, name, "--json").json["cards"]
-    assert "contract.reference" in [one["rule"] for one in both[0]["findings"]]
+    assert "contract.reference" in [one["code"] for one in both[0]["findings"]]
 
 
 def test_a_repository_starts_nothing(cardsign: Cardsign) -> None:
     """Its index is sparse, a tree is missing, and it says by which program that is to be had."""
-    agent("iam-tides", Example({}, "contract").document())
+    agent("iam-tides", example_card({}, "contract"))
     Path("repo/other").mkdir()
     Path("repo/other/file").touch()
 
@@ -316,7 +301,7 @@ def test_a_repository_starts_nothing(cardsign: Cardsign) -> None:
 
 def test_what_stands_beside_many_cards_is_read_once(cardsign: Cardsign) -> None:
     """And in linear time: a stranger's pyproject.toml of 64 KB cost a minute for each card."""
-    folder = agent("iam-tides", Example({}, "contract").document())
+    folder = agent("iam-tides", example_card({}, "contract"))
     Path("repo/pyproject.toml").write_text(".".join(["a"] * 32_000) + " = 1\n")
     (card,) = folder.glob("*/agent-card.json")
     for number in range(20):
@@ -328,7 +313,7 @@ def test_what_stands_beside_many_cards_is_read_once(cardsign: Cardsign) -> None:
 
 def test_a_link_beside_a_card_is_not_followed(cardsign: Cardsign) -> None:
     """A cloned folder may link anywhere; nothing of there is told."""
-    agent("iam-tides", Example({}, "contract").document())
+    agent("iam-tides", example_card({}, "contract"))
     Path("outside.toml").write_text('[project]\nversion = "of another project"\n')
     Path("repo/pyproject.toml").symlink_to("../outside.toml")
     assert "another project" not in cardsign("lint", "repo").text
@@ -336,7 +321,7 @@ def test_a_link_beside_a_card_is_not_followed(cardsign: Cardsign) -> None:
 
 def test_B5_B36_what_stands_beside_a_contract(cardsign: Cardsign) -> None:
     """agent.py names the card, and the application has its version."""
-    folder = agent("iam-tides", Example({}, "contract").document())
+    folder = agent("iam-tides", example_card({}, "contract"))
     (name,) = in_folder(cardsign)
     beside = {"contract.path-constant", "contract.app-version"}
     assert not beside & set(in_folder(cardsign)[name])
@@ -384,7 +369,7 @@ def test_F23_what_is_enforced_and_not_advertised_is_found(
     (folder / "forge.yaml").write_text(FORGE.replace("KIND", kind))
     for source in ("repo", "repo/tides/agent-card.json"):
         (found,) = cardsign("lint", source, "--json").json["cards"]
-        about = [one for one in found["findings"] if one["rule"] == "meaning.not-advertised"]
+        about = [one for one in found["findings"] if one["code"] == "meaning.not-advertised"]
         assert [one["message"] for one in about] == ([message] if message else [])
 
 
@@ -420,7 +405,7 @@ def test_a_url_and_a_revision(cardsign: Cardsign) -> None:
     with local_site() as site:
         site.answers["/card"] = json.dumps(put(PORTABLE, "/version", "two")).encode()
         ended = cardsign("lint", f"{site.origin}/card", "--insecure-loopback-http", "--json")
-        assert [one["rule"] for one in ended.json["cards"][0]["findings"]] == ["meaning.version"]
+        assert [one["code"] for one in ended.json["cards"][0]["findings"]] == ["meaning.version"]
     assert cardsign("lint", "HEAD:card.json").status == 2
     assert cardsign("lint", "absent.json").status == 2
 

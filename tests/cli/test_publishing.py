@@ -503,7 +503,7 @@ def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: 
         with pytest.raises(ServeFault):
             published()
         told = issuer("keys", "doctor")
-        assert (told.status, "alarm: serve.corrupt_generation" in told.err) == (1, True)
+        assert (told.status, "error: serve.corrupt_generation" in told.err) == (1, True)
         run(issuer(*words))
         assert "corrupt" not in issuer("keys", "doctor").err
         assert published().number > before.number

@@ -55,7 +55,9 @@ def published_keys() -> Path:
 def alarms(cardsign: Cardsign) -> list[str]:
     """What doctor raises an alarm for."""
     return [
-        one["code"] for one in cardsign("keys", "doctor", "--json").json if one["level"] == "alarm"
+        one["code"]
+        for one in cardsign("keys", "doctor", "--json").json
+        if one["severity"] == "error"
     ]
 
 

@@ -62,7 +62,7 @@ def test_a_checkout_signs_and_rotates(
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
     healthy = cardsign("keys", "doctor")
     others_may_write = not umask & 0o020
-    assert (healthy.status, "alarm: doctor.permissions" in healthy.err) == (
+    assert (healthy.status, "error: doctor.permissions" in healthy.err) == (
         int(others_may_write),
         others_may_write,
     )

@@ -77,7 +77,7 @@ def test_inspect_and_lint_say_that_it_cannot_be_read(
     linted = cardsign("lint", "card.json", "--json")
     assert linted.status == 1
     rules = {"meaning.requirement-form", "meaning.requirement", "meaning.scheme"}
-    assert rules & {one["rule"] for one in linted.json["cards"][0]["findings"]}
+    assert rules & {one["code"] for one in linted.json["cards"][0]["findings"]}
 
 
 @pytest.mark.parametrize("edit", UNREADABLE.values(), ids=UNREADABLE)

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.sarif import sarif_log
+from cardsign.cli.sarif import sarif_log, verdict_subject
 from cardsign.cli.views import render_verdict
+from cardsign.codes import describe_code
 from cardsign.errors import FileFault
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.reasons import REASONS, Reason
 from cardsign.verifier import Outcome
 from cardsign.verify.report import Answers, Report, SignatureReport
 from tests.cli import peer
@@ -75,8 +76,8 @@ def test_rules_are_those_that_are_used(cardsign: Cardsign, cards: list[str]) -> 
     rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
     assert len(rules) == len(run["tool"]["driver"]["rules"])
     assert set(rules) == {result["ruleId"] for result in run["results"]}
-    assert rules["sig.bad"]["shortDescription"]["text"] == REASONS["sig.bad"].meaning
-    assert rules["sig.bad"]["help"]["text"] == REASONS["sig.bad"].hint
+    assert rules["sig.bad"]["shortDescription"]["text"] == describe_code("sig.bad").title
+    assert rules["sig.bad"]["help"]["text"] == describe_code("sig.bad").fix
 
 
 def test_a_trusted_card_passes(cardsign: Cardsign, cards: list[str]) -> None:
@@ -119,7 +120,9 @@ ARTIFACTS = {
 @pytest.mark.parametrize(("name", "location"), ARTIFACTS.values(), ids=ARTIFACTS)
 def test_a_card_is_named_by_a_uri(name: str, location: dict[str, Any]) -> None:
     """RFC 3986 has it percent-encoded."""
-    (run,) = sarif_log([Outcome(name, FileFault("file.not_found", "gone"))])["runs"]
+    (run,) = sarif_log([verdict_subject(Outcome(name, FileFault("file.not_found", "gone")))], 2)[
+        "runs"
+    ]
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"] == location
 
@@ -127,8 +130,8 @@ def test_a_card_is_named_by_a_uri(name: str, location: dict[str, Any]) -> None:
 def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
     """SARIF 2.1.0 3.11.5 and 3.11.6: braces are doubled, and brackets joined by nothing."""
     hostile = "see [the fix](https://evil.example/) or {0}"
-    report = Report("invalid", None, Answers(), (Reason.of("sig.bad", hostile),))
-    (run,) = sarif_log([Outcome("a.json", report)])["runs"]
+    report = Report("invalid", None, Answers(), (Finding.of("sig.bad", hostile),))
+    (run,) = sarif_log([verdict_subject(Outcome("a.json", report))], 1)["runs"]
     text = run["results"][0]["message"]["text"]
     assert "](" not in text
     assert "{{0}}" in text
@@ -167,7 +170,7 @@ def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) 
     assert not tame(words) or "\n" in words
 
     def verdict(text: str) -> str:
-        reason = Reason.of("sig.bad", f"about {text}", f"/{text}", f"do {text}")
+        reason = Finding.of("sig.bad", f"about {text}", f"/{text}", f"do {text}")
         signature = SignatureReport(0, text, "ES256", None, "valid", (), holder=text)
         report = Report(
             "trusted",

@@ -11,8 +11,9 @@ import pytest
 from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import MAX_STEPS, Change, Work, compare_schemas
 from cardsign.lint.cards import lint_card
-from cardsign.lint.rules import Example, LintSettings
+from cardsign.lint.rules import LintSettings
 from tests.explain.test_cost import calls
+from tests.lint.examples import example_card
 
 Schema: TypeAlias = dict[str, Any]
 KINDS = ("string", "integer")
@@ -114,7 +115,9 @@ def test_lint_of_a_wide_schema_is_cheap(make: Callable[[int, int], Schema]) -> N
     """The library that knows the meta-schemas is asked only where a schema may break them."""
 
     def cost(size: int) -> int:
-        card = Example({"/skills/0/input_schema": make(size, 0)}, "contract").data()
+        card = json.dumps(
+            example_card({"/skills/0/input_schema": make(size, 0)}, "contract")
+        ).encode()
         settings = LintSettings(groups=("contract",))
         return calls(lambda: lint_card(card, settings))
 

@@ -74,7 +74,7 @@ def _read(reader: Callable[[bytes], dict[str, Any]], data: bytes) -> dict[str, A
     try:
         return reader(data)
     except JsonRefused as refused:
-        return f"{refused.code} {refused.place}"
+        return f"{refused.code} {refused.finding.place}"
 
 
 def check_entry(data: bytes) -> None:

@@ -11,10 +11,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cardsign.card.values import jcs
+from cardsign.codes import list_codes
 from cardsign.errors import SignatureRefused
 from cardsign.explain.explanation import explain_card
+from cardsign.findings import Finding
 from cardsign.jose import base64url
-from cardsign.reasons import REASONS, Reason
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.trust.keyset_choice import Walk, receive
 from cardsign.trust.policy import (
@@ -178,9 +179,9 @@ def _is_signed(payload: Any, data: bytes) -> bool:
     return False
 
 
-def _check_reasons(reasons: tuple[Reason, ...]) -> None:
+def _check_reasons(reasons: tuple[Finding, ...]) -> None:
     for reason in reasons:
-        assert reason.code in REASONS, reason.code
+        assert reason.code in list_codes(), reason.code
 
 
 def _number(memory: TransientStates, issuer: TrustedIssuer) -> tuple[int, ...]:

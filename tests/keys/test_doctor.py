@@ -14,7 +14,6 @@ from cardsign.keys import lifecycle
 from cardsign.keys.doctor import Concern, examine_store
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.directory import DirectoryStore
-from cardsign.reasons import hint_for
 from tests.keys.states import NOON, after, published
 
 
@@ -85,9 +84,9 @@ def test_what_is_safe_to_fix_is_fixed(
     (told,) = examine(store)
     (fixed,) = examine(store, fix=True)
 
-    level = "alarm" if spoil in (orphan, writable_log) else "note"
-    assert (told.code, told.level, told.path, told.fixed) == (code, level, str(path), False)
-    assert (fixed.code, fixed.level, fixed.fixed) == (code, "note", True)
+    level = "error" if spoil in (orphan, writable_log) else "note"
+    assert (told.code, told.severity, told.path, told.fixed) == (code, level, str(path), False)
+    assert (fixed.code, fixed.severity, fixed.fixed) == (code, "note", True)
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
 
@@ -99,10 +98,10 @@ def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256) -> None:
     files = [leftover(store), store.path / "statements" / f".1.1.json.{'0' * 16}.tmp"]
     files[1].write_bytes(b"{")
 
-    assert {(one.level, one.path) for one in examine(store)} == {
+    assert {(one.severity, one.path) for one in examine(store)} == {
         ("note", str(file)) for file in files
     }
-    assert all("--fix" in hint_for(one.code) for one in examine(store))
+    assert all("--fix" in one.hint for one in examine(store))
     with store.adding_statements(), pytest.raises(StoreFault) as caught:
         examine(store, fix=True)
     assert caught.value.code == "file.busy"
@@ -117,9 +116,10 @@ def test_a_fresh_store_is_healthy(store, es256) -> None:
     for span in (0, 14):
         options = {"settings": DEFAULT_SETTINGS, "expires_within": timedelta(days=span)}
         found = examine_store(DirectoryStore.open(store.path), now=after(60), **options)
-        assert {one.level for one in found} <= {"note"}
+        assert {one.severity for one in found} <= {"note"}
     late = {**options, "now": after(60 + 80 * 24 * 3600)}
-    assert "alarm" in {one.level for one in examine_store(DirectoryStore.open(store.path), **late)}
+    severities = {one.severity for one in examine_store(DirectoryStore.open(store.path), **late)}
+    assert "error" in severities
 
 
 @pytest.mark.parametrize("state", ["revoked", "active"])
@@ -172,7 +172,7 @@ def test_what_a_person_has_to_judge_is_told_and_not_fixed(
 
     findings = [finding for _ in range(2) for finding in examine(store, fix=True)]
 
-    assert {(finding.code, finding.level) for finding in findings} == {(code, "alarm")}
+    assert {(finding.code, finding.severity) for finding in findings} == {(code, "error")}
     assert sorted(store.path.rglob("*")) == before
 
 
@@ -185,7 +185,9 @@ def test_what_is_not_ours_is_left_alone(store, es256) -> None:
 
     findings = examine(store, fix=True)
 
-    assert {(finding.code, finding.level) for finding in findings} == {("doctor.stranger", "note")}
+    assert {(finding.code, finding.severity) for finding in findings} == {
+        ("doctor.stranger", "note")
+    }
     assert (store.path / "README.md").read_text() == "mine"
 
 
@@ -197,7 +199,7 @@ def test_an_attempt_that_came_to_nothing_is_a_note(store, es256) -> None:
 
     (finding,) = examine(store)
 
-    assert (finding.code, finding.level) == ("doctor.audit_aborted", "note")
+    assert (finding.code, finding.severity) == ("doctor.audit_aborted", "note")
 
 
 def test_a_clock_that_was_set_back_is_an_alarm(store, es256) -> None:
@@ -207,7 +209,7 @@ def test_a_clock_that_was_set_back_is_an_alarm(store, es256) -> None:
 
     assert examine(store, now=after(3300)) == []
     (finding,) = examine(store, now=after(3299))
-    assert (finding.code, finding.level) == ("doctor.clock", "alarm")
+    assert (finding.code, finding.severity) == ("doctor.clock", "error")
 
 
 def test_settings_below_the_defaults_are_noted(store, es256) -> None:
@@ -228,8 +230,8 @@ def test_settings_below_the_defaults_are_noted(store, es256) -> None:
 @pytest.mark.parametrize(
     ("reason", "code", "level"),
     [
-        ("compromised", "doctor.no_active_key", "alarm"),
-        ("superseded", "doctor.no_active_key", "alarm"),
+        ("compromised", "doctor.no_active_key", "error"),
+        ("superseded", "doctor.no_active_key", "error"),
         ("ceased", "doctor.ended", "note"),
     ],
 )
@@ -240,7 +242,7 @@ def test_a_store_in_which_no_key_signs_is_an_alarm(
     store.add(es256, now=NOON)
     store.apply(lifecycle.revoke, es256.public.kid, reason=reason, now=after(1))
 
-    assert [(finding.code, finding.level) for finding in examine(store)] == [(code, level)]
+    assert [(finding.code, finding.severity) for finding in examine(store)] == [(code, level)]
 
 
 def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) -> None:
@@ -258,7 +260,7 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
 
     assert due(0) == due(59) == []
     (finding,) = due(60)
-    assert (finding.code, finding.level) == ("doctor.due", "alarm")
+    assert (finding.code, finding.severity) == ("doctor.due", "error")
     assert another_es256.public.kid in finding.message
 
 
@@ -274,7 +276,7 @@ def test_the_end_of_an_issuer_leaves_no_alarm(store, es256, reason: str, alarms:
     again = DirectoryStore.open(store.path, vouched=False)
     findings = examine_store(again, settings=DEFAULT_SETTINGS, now=after(1), expires_within=span)
 
-    assert any(one.level == "alarm" for one in findings) is alarms, findings
+    assert any(one.severity == "error" for one in findings) is alarms, findings
 
 
 def test_waits_that_are_shorter_than_usual_are_noted(store, es256) -> None:

@@ -79,7 +79,7 @@ def test_a_release_that_nobody_renews_is_an_alarm(
     """With the time at which every card ends with it."""
     (finding,) = found(known(**changes), NOW + late)
 
-    assert (finding.code, finding.level) == ("doctor.release_due", "alarm")
+    assert (finding.code, finding.severity) == ("doctor.release_due", "error")
     assert words in finding.message
     assert finding.real == (NOW + 7 * DAY if changes.get("release", 1) else None)
 
@@ -90,7 +90,7 @@ def test_a_release_is_no_alarm_before_half_of_its_life_is_over() -> None:
 
     assert found(known(), early) == []
     (finding,) = found(known(), early, 14 * DAY)
-    assert (finding.code, finding.level) == ("doctor.release_due", "note")
+    assert (finding.code, finding.severity) == ("doctor.release_due", "note")
 
 
 def test_a_keyset_is_an_alarm_when_a_third_of_its_life_is_left() -> None:
@@ -103,7 +103,7 @@ def test_a_keyset_is_an_alarm_when_a_third_of_its_life_is_left() -> None:
     (soon, _) = found(known(release=fresh), NOW + 57 * DAY, 14 * DAY)
 
     for finding in (now, soon):
-        assert (finding.code, finding.level) == ("doctor.keyset_due", "alarm")
+        assert (finding.code, finding.severity) == ("doctor.keyset_due", "error")
         assert finding.real == NOW + 90 * DAY
     assert "keyset 1.2 now" in now.message
     assert "keyset 1.2 from" in soon.message
@@ -133,9 +133,9 @@ def test_a_draft_that_waits_is_an_alarm(signers: tuple[str, ...], words: str) ->
     waiting = known(state=added, untrusted_draft=data, draft_file="next.json")
     (finding,) = found(waiting, NOW + DAY)
 
-    assert (finding.code, finding.level, finding.path) == (
+    assert (finding.code, finding.severity, finding.path) == (
         "doctor.draft_waits",
-        "alarm",
+        "error",
         "next.json",
     )
     assert words in finding.message
@@ -151,11 +151,11 @@ def test_a_listed_key_that_nobody_prolongs_is_an_alarm() -> None:
         short = replace(ours, exp=int((NOW + days * DAY).timestamp()))
         listed = replace(keyset(), keys=(short, *keyset().keys[1:]))
         told = coming_findings(known(keyset=listed), DEFAULT_SETTINGS, now, timedelta(0))
-        return [(one.level, one.real) for one in told if one.code == "doctor.key_ends"]
+        return [(one.severity, one.real) for one in told if one.code == "doctor.key_ends"]
 
     assert looked(40, NOW + 26 * DAY - timedelta(seconds=1)) == []
-    assert looked(40, NOW + 26 * DAY) == [("alarm", NOW + 40 * DAY)]
-    assert looked(40, NOW + 41 * DAY) == [("alarm", NOW + 40 * DAY)]
+    assert looked(40, NOW + 26 * DAY) == [("error", NOW + 40 * DAY)]
+    assert looked(40, NOW + 41 * DAY) == [("error", NOW + 40 * DAY)]
     assert looked(90, NOW + 89 * DAY) == []
 
 
@@ -167,11 +167,11 @@ def extended(ends: datetime) -> bytes:
 
 CARDS: dict[str, tuple[int, int, bool, list[str]]] = {
     "long before its end": (90, 75, True, []),
-    "two weeks before": (90, 76, True, ["alarm"]),
+    "two weeks before": (90, 76, True, ["error"]),
     "a short one in its third quarter": (8, 5, True, []),
-    "a short one in its last": (8, 6, True, ["alarm"]),
+    "a short one in its last": (8, 6, True, ["error"]),
     "one that nobody has published": (90, 76, False, []),
-    "at its end": (90, 90, False, ["alarm"]),
+    "at its end": (90, 90, False, ["error"]),
 }
 
 
@@ -191,7 +191,7 @@ def test_an_extended_card_that_ends_is_an_alarm(
     assert [one for one in looked if one.code == "doctor.card_ends" and late == 90] == []
     looked = found(Examined(state, untrusted_cards=files), NOW + late * DAY)
     ends = [one for one in looked if one.code == "doctor.card_ends"]
-    assert [one.level for one in ends] == levels
+    assert [one.severity for one in ends] == levels
     assert all((one.path, one.real) == ("extended.json", NOW + days * DAY) for one in ends)
 
 
@@ -200,7 +200,7 @@ def test_an_extended_card_is_foreseen_by_who_asks() -> None:
     data = {"extended.json": extended(NOW + 30 * DAY)}
     assert found(Examined(STATE, untrusted_cards=data), NOW, 29 * DAY) == []
     (soon,) = found(Examined(STATE, untrusted_cards=data), NOW, 30 * DAY)
-    assert (soon.code, soon.level) == ("doctor.card_ends", "alarm")
+    assert (soon.code, soon.severity) == ("doctor.card_ends", "error")
     (broken,) = found(Examined(STATE, untrusted_cards={"x.json": b"{"}), NOW)
     assert (broken.code, broken.path) == ("doctor.card_ends", "x.json")
 
@@ -224,7 +224,7 @@ def test_a_clock_behind_a_statement_is_an_alarm() -> None:
     """By more than the skew."""
     (finding,) = found(known(), NOW - timedelta(seconds=301))
 
-    assert (finding.code, finding.level) == ("doctor.clock", "alarm")
+    assert (finding.code, finding.severity) == ("doctor.clock", "error")
     assert found(known(), NOW - timedelta(seconds=300)) == []
 
 
@@ -247,7 +247,7 @@ def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str
     looked = coming_findings(Examined(state), DEFAULT_SETTINGS, NOON, timedelta(0))
     notes = [one for one in looked if one.code == "doctor.no_standby"]
 
-    assert [(note.level, str(words) in note.message) for note in notes] == (
+    assert [(note.severity, str(words) in note.message) for note in notes] == (
         [("note", True)] if words else []
     )
 
@@ -260,13 +260,13 @@ def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -
 
     def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
         looked = found(Examined(state), after(second))
-        return [(one.level, one.path) for one in looked if one.code == "doctor.cards_unsigned"]
+        return [(one.severity, one.path) for one in looked if one.code == "doctor.cards_unsigned"]
 
     card = "https://tides.example/a2a"
     assert levels(state, 209) == []
     assert levels(active, 300) == [("note", card)]
-    assert levels(active, 470) == [("alarm", card)]
-    assert levels(revoked, 2) == [("alarm", card)]
+    assert levels(active, 470) == [("error", card)]
+    assert levels(revoked, 2) == [("error", card)]
 
 
 def test_who_holds_nothing_but_a_root_has_no_release_to_renew() -> None:

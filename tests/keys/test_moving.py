@@ -53,7 +53,7 @@ def test_the_new_place_signs_and_the_old_one_names_it(
         fault = refusal(attempt)
         assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)
     found = examine_store(store, settings=DEFAULT_SETTINGS, now=after(30), draft=Path(DRAFT_FILE))
-    assert [(one.code, one.level) for one in found] == [("doctor.moved", "alarm")]
+    assert [(one.code, one.severity) for one in found] == [("doctor.moved", "error")]
 
 
 @pytest.mark.needs_postgres
@@ -170,10 +170,10 @@ def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
     def told() -> tuple[str, str, str]:
         moved = DirectoryStore.open(store.path, vouched=False)
         (one,) = examine_store(moved, settings=DEFAULT_SETTINGS, now=after(10**9))
-        return one.code, one.level, one.message
+        return one.code, one.severity, one.message
 
     code, level, message = told()
-    assert (code, level) == ("doctor.moved", "alarm")
+    assert (code, level) == ("doctor.moved", "error")
     assert str(tmp_path / "new") in message
     assert "its private keys (1) still lie here, encrypted" in message
     assert f"delete {store.path / 'private'}/*.key" in message
@@ -240,7 +240,7 @@ def test_an_encrypted_store_works_after_a_checkout(
     changed = checked_out.change_passphrase([record], PASSPHRASE, b"another good one", now=after(9))
     assert changed == (record,)
     found = examine_store(checked_out, settings=DEFAULT_SETTINGS, now=after(10), fix=True)
-    assert not [one for one in found if one.level == "alarm" and not one.fixed]
+    assert not [one for one in found if one.severity == "error" and not one.fixed]
     assert move_store(checked_out, tmp_path / "new", now=after(11)).state.keys
 
 

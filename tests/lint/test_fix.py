@@ -124,15 +124,15 @@ def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any
     card = put(put(bare, at, value), beside, old)
     result = fix(dump(card))
 
-    assert [finding.pointer for finding in result.fixed] == ["/skills/0/input_modes"]
-    assert at in [finding.pointer for finding in result.left]
+    assert [finding.path for finding in result.fixed] == ["/skills/0/input_modes"]
+    assert at in [finding.path for finding in result.left]
 
 
 def test_a_member_of_0_3_that_is_never_rewritten() -> None:
     """The twin: beside it a null is fixed."""
     card = put(put(PORTABLE, "/iconUrl", None), "/capabilities/stateTransitionHistory", True)
 
-    assert [finding.pointer for finding in fix(dump(card)).fixed] == ["/iconUrl"]
+    assert [finding.path for finding in fix(dump(card)).fixed] == ["/iconUrl"]
 
 
 def test_the_mended_bytes() -> None:
@@ -213,7 +213,7 @@ def test_what_is_repaired(card: dict[str, Any], at: str, value: Any, expected: A
     result = fix(dump(card))
 
     assert json.loads(result.document) == put(card, at, expected)
-    assert all(one.pointer.startswith(at) and one.fixable for one in result.fixed)
+    assert all(one.path.startswith(at) and one.fixable for one in result.fixed)
     assert result.fixed
     assert fix(result.document).document == result.document
 
@@ -244,7 +244,7 @@ def test_a_repair_below_a_protobuf_spelling() -> None:
     result = fix(dump(card))
 
     assert json.loads(result.document)["defaultInputModes"] == ["a/b"]
-    assert [one.rule.id for one in result.fixed] == ["portable.snake-case", "meaning.repeated"]
+    assert [one.code for one in result.fixed] == ["portable.snake-case", "meaning.repeated"]
     assert [one for one in result.left if one.fixable] == []
 
 
@@ -270,5 +270,5 @@ def test_a_null_that_the_rewriting_reads_is_left(member: str) -> None:
 
     before = canonicalize(card, "prune-empty-upgraded").data
     assert canonicalize(json.loads(result.document), "prune-empty-upgraded").data == before
-    assert f"/{member}" in [one.pointer for one in result.left]
+    assert f"/{member}" in [one.path for one in result.left]
     assert member not in json.loads(fix(dump(put(PORTABLE, f"/{member}", None))).document)

@@ -14,13 +14,20 @@ from jsonschema import Draft202012Validator
 
 from cardsign.card.convert import convert_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.codes import describe_code
 from cardsign.errors import UsageFault
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
-from cardsign.lint.rules import Example, LintSettings, Waiver
+from cardsign.lint.rules import LintSettings, Waiver, group_of
 from tests.explain.test_cost import calls
+from tests.lint.examples import UNREADABLE, example_card, read_example
 from tests.support import DUAL, OLD, PORTABLE, put, without
 
-WITH_EXAMPLES = {name: one for name, one in RULES.items() if one.bad is not None}
+#: By rule, its bad and its good example: bytes, and the settings of lint that they want.
+EXAMPLES = {
+    code: (read_example(describe_code(code).bad), read_example(describe_code(code).good))
+    for code in RULES
+    if describe_code(code).bad and code not in UNREADABLE
+} | {code: ((data, {}), (b"{}", {})) for code, data in UNREADABLE.items()}
 #: Rules about several cards, or about what stands beside a card; each has a test of its own.
 BESIDE = {
     "contract.reference",
@@ -37,75 +44,69 @@ BESIDE = {
 def found(data: bytes | dict[str, Any], **settings: Any) -> list[str]:
     """The ids of what is found in a card."""
     written = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return [one.rule.id for one in lint_card(written, LintSettings(**settings)).findings]
+    return [one.code for one in lint_card(written, LintSettings(**settings)).findings]
 
 
-def shown(example: Example, group: str) -> list[str]:
-    """What one group finds in an example."""
-    settings = {
-        name: date.fromisoformat(value) if isinstance(value, str) else value
-        for name, value in example.settings.items()
-    }
-    return found(example.data(), groups=(group,), **settings)
+def codes_of_group(code: str, example: tuple[bytes, dict[str, Any]]) -> set[str]:
+    """What the rules of one rule's group find in an example."""
+    data, settings = example
+    group = group_of(code)
+    return {one for one in found(data, groups=(group,), **settings) if group_of(one) == group}
 
 
-@pytest.mark.parametrize("rule", WITH_EXAMPLES)
-def test_a_rule_finds_its_bad_example(rule: str) -> None:
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_finds_its_bad_example(code: str) -> None:
     """The examples of the reference page are tests; each breaks one rule of its group."""
-    bad, group = RULES[rule].bad, RULES[rule].group
-    assert bad is not None
-    assert {one for one in shown(bad, group) if RULES[one].group == group} == {rule}
+    assert codes_of_group(code, EXAMPLES[code][0]) == {code}
 
 
-@pytest.mark.parametrize("rule", WITH_EXAMPLES)
-def test_a_finding_names_a_place_that_is_there(rule: str) -> None:
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_finding_names_a_place_that_is_there(code: str) -> None:
     """Or the whole card; not so where members are missing, or the card could not be read."""
-    bad, group = RULES[rule].bad, RULES[rule].group
-    assert bad is not None
-    for one in lint_card(bad.data(), LintSettings(groups=(group,))).findings:
-        assert one.line or not one.tokens or group in ("json", "members")
+    group = group_of(code)
+    for one in lint_card(EXAMPLES[code][0][0], LintSettings(groups=(group,))).findings:
+        assert one.place.line or not one.tokens or group in ("json", "members")
 
 
-@pytest.mark.parametrize("rule", WITH_EXAMPLES)
-def test_a_rule_is_silent_on_its_good_example(rule: str) -> None:
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_is_silent_on_its_good_example(code: str) -> None:
     """The negative twin."""
-    good = RULES[rule].good
-    assert good is not None
-    assert rule not in shown(good, RULES[rule].group)
+    assert code not in codes_of_group(code, EXAMPLES[code][1])
 
 
 @pytest.mark.parametrize("base", ["1.0", "0.3"])
 def test_a_card_that_examples_change_is_sound(base: str) -> None:
     """So what is found in an example comes of the change."""
-    assert found(Example({}, base).data()) == []
+    assert found(json.dumps(example_card({}, base)).encode()) == []
 
 
 def test_every_rule_has_examples_or_a_test_of_its_own() -> None:
     """None is left out."""
-    assert set(RULES) - set(WITH_EXAMPLES) == BESIDE
+    assert set(RULES) - set(EXAMPLES) == BESIDE
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_explains_itself(rule: Any) -> None:
+@pytest.mark.parametrize("code", RULES)
+def test_a_rule_explains_itself(code: str) -> None:
     """What, why and what to do, each in whole sentences."""
-    for text in (rule.summary, rule.why, rule.fix):
-        assert text.endswith(".")
+    text = describe_code(code)
+    for words in (text.title, text.why, text.fix):
+        assert words.endswith(".")
 
 
 @pytest.mark.parametrize("card", [PORTABLE, OLD, DUAL], ids=["1.0", "0.3", "both"])
 def test_sound_cards_have_no_error_and_no_warning(card: dict[str, Any]) -> None:
     """A 0.3 card is not told to drop its url."""
     findings = lint_card(json.dumps(card).encode()).findings
-    assert [one.rule.id for one in findings if one.severity != "note"] == []
+    assert [one.code for one in findings if one.severity != "note"] == []
 
 
 def test_a_finding_knows_its_line() -> None:
     """Of the member, in the text that was given; columns from 1."""
     text = json.dumps(put(PORTABLE, "/skills/0/inputModes", ["text"]), indent=2)
     (one,) = lint_card(text.encode()).findings
-    line = text.splitlines()[(one.line or 0) - 1]
-    assert one.column is not None
-    assert line[one.column - 1 :] == '"text"'
+    line = text.splitlines()[(one.place.line or 0) - 1]
+    assert one.place.column is not None
+    assert line[one.place.column - 1 :] == '"text"'
 
 
 def test_names_that_look_like_json_do_not_mislead_the_lines() -> None:
@@ -113,7 +114,9 @@ def test_names_that_look_like_json_do_not_mislead_the_lines() -> None:
     card = {"a{[,:": 'x\\"}],', **put(PORTABLE, "/defaultInputModes", ["text"])}
     text = json.dumps(card, indent=1)
     lines = text.splitlines()
-    places = {one.pointer: lines[(one.line or 0) - 1] for one in lint_card(text.encode()).findings}
+    places = {
+        one.path: lines[(one.place.line or 0) - 1] for one in lint_card(text.encode()).findings
+    }
     assert '"text"' in places["/defaultInputModes/0"]
     assert "a{[,:" in places["/a{[,:"]
 
@@ -133,7 +136,7 @@ def test_two_tokens_in_one_text_are_both_named() -> None:
     """Each has to be revoked."""
     text = "AKIA" + "IOSFODNN7EXAMPLE" + " ghp_" + "a1B2" * 9
     (one,) = lint_card(json.dumps({**PORTABLE, "description": text}).encode()).findings
-    assert (one.rule.id, one.message) == ("secrets.token", "an AWS access key and a GitHub token")
+    assert (one.code, one.message) == ("secrets.token", "an AWS access key and a GitHub token")
 
 
 #: Made up, in the form of a JSON Web Token.
@@ -160,10 +163,10 @@ def test_many_findings_of_one_rule_hide_no_other() -> None:
     card = {**PORTABLE, "defaultInputModes": [0] * 5000, "clientSecret": "qv81-Xw0-plo9"}
     findings = lint_card(json.dumps(card).encode()).findings
     assert len(findings) < 120
-    assert "secrets.password" in {one.rule.id for one in findings}
-    types = [one for one in findings if one.rule.id == "members.type"]
+    assert "secrets.password" in {one.code for one in findings}
+    types = [one for one in findings if one.code == "members.type"]
     assert sum(one.count for one in types) == 5000
-    assert (types[-1].pointer, types[-1].message) == ("", "4,950 more")
+    assert (types[-1].path, types[-1].message) == ("", "4,950 more")
     few = lint_card(json.dumps({**PORTABLE, "defaultInputModes": [0] * 50}).encode()).findings
     assert {one.count for one in few} == {1}
 
@@ -178,7 +181,7 @@ def test_groups_can_be_chosen() -> None:
 
 def test_a_contract_is_looked_at_where_it_is_one() -> None:
     """Or where that is asked for."""
-    contract = Example({"/skills/0/input_schema": {}}, "contract").document()
+    contract = example_card({"/skills/0/input_schema": {}}, "contract")
     assert "contract.empty-schema" in found(contract)
     assert not [one for one in found(PORTABLE) if one.startswith("contract.")]
     assert "contract.skill" in found(PORTABLE, groups=("contract",))
@@ -272,7 +275,7 @@ def test_a_card_of_many_skills_is_linted_once_through() -> None:
 
 def contract(name: str, **metadata: Any) -> CardReport:
     """A sound contract card of an agent."""
-    document = Example({}, "contract").document()
+    document = example_card({}, "contract")
     document |= {"name": name, "metadata": metadata}
     document["spiffe_id"] = f"spiffe://tides.example/agent/{name}/dev/north/1.2.0"
     settings = LintSettings(groups=("contract",))
@@ -282,10 +285,10 @@ def contract(name: str, **metadata: Any) -> CardReport:
 def references(*reports: CardReport) -> list[tuple[str, str]]:
     """What one says of another."""
     return [
-        (one.rule.id, one.pointer)
+        (one.code, one.path)
         for report in lint_references(reports)
         for one in report.findings
-        if one.rule.id in BESIDE
+        if one.code in BESIDE
     ]
 
 
@@ -338,7 +341,7 @@ def test_cards_of_one_name_are_not_held_against_each_other_in_pairs() -> None:
 def contract_findings(changes: dict[str, Any], **settings: Any) -> list[str]:
     """What layers 1 to 3 find in the standard's own form of card."""
     chosen = ("json", "contract")
-    return found(Example(changes, "contract").data(), groups=chosen, **settings)
+    return found(json.dumps(example_card(changes, "contract")).encode(), groups=chosen, **settings)
 
 
 IN = "/skills/0/input_schema"
@@ -358,7 +361,7 @@ def test_B1_B32_a_contract_has_identity_skills_and_authentication() -> None:
 def test_B31_a_contract_without_url_passes_the_first_layers() -> None:
     """Layer 4, A2A itself, asks for an endpoint."""
     assert contract_findings({}) == []
-    assert "meaning.no-interface" in found(Example({}, "contract").data())
+    assert "meaning.no-interface" in found(json.dumps(example_card({}, "contract")).encode())
 
 
 def test_B6_skill_ids_are_department_verb_noun() -> None:
@@ -374,7 +377,7 @@ def test_B6_skill_ids_are_department_verb_noun() -> None:
 def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
     """In a card of A2A they stand in the params of an extension."""
     assert contract_findings({"/skills/0/output_schema": ...}) == ["contract.skill"]
-    card = Example({}, "contract").document()
+    card = example_card({}, "contract")
     kept = {
         one["skill_id"]: {"inputSchema": one["input_schema"], "outputSchema": one["output_schema"]}
         for one in card["skills"]
@@ -416,9 +419,11 @@ def test_no_pattern_of_a_schema_is_compiled(pattern: str) -> None:
 def test_of_several_faults_in_a_schema_the_first_place_is_told() -> None:
     """jsonschema gives them in an order that changes from one start of Python to the next."""
     fields = {f"{letter}{letter}": {"type": "strnig"} for letter in "hgfedcba"}
-    card = Example({IN: {"type": "object", "properties": fields}}, "contract").data()
+    card = json.dumps(
+        example_card({IN: {"type": "object", "properties": fields}}, "contract")
+    ).encode()
 
-    found = [one.pointer for one in lint_card(card).findings if one.rule.id == "contract.schema"]
+    found = [one.path for one in lint_card(card).findings if one.code == "contract.schema"]
     assert found == [f"{IN}/properties/aa/type"]
 
 
@@ -452,9 +457,10 @@ def test_a_schema_is_refused_exactly_where_the_meta_schema_refuses_it(schema: An
     said = [
         one.message
         for one in lint_card(
-            Example({IN: schema}, "contract").data(), LintSettings(groups=("contract",))
+            json.dumps(example_card({IN: schema}, "contract")).encode(),
+            LintSettings(groups=("contract",)),
         ).findings
-        if one.rule.id == "contract.schema" and "pattern" not in one.message
+        if one.code == "contract.schema" and "pattern" not in one.message
     ]
     assert (said == []) is is_sound
 
@@ -539,7 +545,7 @@ def test_B13_two_to_five_skills_are_recommended() -> None:
     """As a note."""
     assert contract_findings({"/skills/1": ...}) == ["contract.skill-count"]
     assert contract_findings({}) == []  # of two
-    (skill, *_) = Example({}, "contract").document()["skills"]
+    (skill, *_) = example_card({}, "contract")["skills"]
     for number in (5, 6):
         many = [{**skill, "skill_id": f"iam.check_tides{one}"} for one in range(number)]
         found_ones = contract_findings({"/skills": many})
@@ -557,7 +563,7 @@ def test_B16_the_version_is_semantic() -> None:
 def test_B21_the_four_layers_are_groups() -> None:
     """Syntax, then required and schemas, then A2A."""
     assert found(b"{,}", groups=("json",)) == ["json.syntax"]
-    card = Example({"/version": ..., IN: {}}, "contract").data()
+    card = json.dumps(example_card({"/version": ..., IN: {}}, "contract")).encode()
     layered = found(card, groups=("json", "contract"))
     assert layered == ["contract.required", "contract.empty-schema"]
     assert "members.missing" in found(card, groups=("members",))

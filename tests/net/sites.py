@@ -19,11 +19,11 @@ from typing import Any
 from authorities import Authority
 from peers import PATIENCE, http, read_head, speaking
 
+from cardsign.findings import Finding
 from cardsign.net.connection import IPAddress
 from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.reasons import Reason
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.state import IssuerState, IssuerStates, TransientStates
@@ -200,6 +200,6 @@ def verifier(
     return Verifier(found, memory, enrolled, clock)
 
 
-def codes(reasons: Iterable[Reason]) -> list[str]:
+def codes(reasons: Iterable[Finding]) -> list[str]:
     """Their codes."""
     return [reason.code for reason in reasons]

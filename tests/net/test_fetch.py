@@ -19,9 +19,9 @@ from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, heade
 
 import cardsign
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.codes import list_codes
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
 from cardsign.net.fetch import FetchSettings, fetch_document, user_agent
-from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"
 
@@ -157,7 +157,7 @@ def test_refused(code: str, answer: bytes) -> None:
 
     error = refused.value
     assert error.code == code
-    assert code in REASONS
+    assert code in list_codes()
     assert error.exit_status == EXIT_NO_VERDICT
     assert SECRET not in f"{error} {error.message} {error.hint}"
     assert "127.0.0.1" in error.message

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cardsign.cli.commands import command_line
-from cardsign.reasons import REASONS
+from cardsign.codes import describe_code, list_codes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -110,4 +110,5 @@ def test_a_command_that_does_not_exist_is_seen() -> None:
 
 def test_no_hint_points_into_the_source() -> None:
     """An installed package has no docs folder."""
-    assert [code for code, one in REASONS.items() if "docs/" in one.meaning + one.hint] == []
+    texts = {code: describe_code(code) for code in list_codes()}
+    assert [code for code, text in texts.items() if "docs/" in text.title + text.fix] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 from cardsign.card.canonical import canonicalize
 from cardsign.errors import FileFault
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetId
 from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, RollbackFloor, TrustedIssuer
 from cardsign.trust.resolve import IssuerTrust, resolve_issuer
@@ -121,6 +121,6 @@ def number(standing: IssuerTrust) -> tuple[int, int] | None:
     return None if standing.keyset is None else standing.keyset.number
 
 
-def codes(reasons: Iterable[Reason]) -> list[str]:
+def codes(reasons: Iterable[Finding]) -> list[str]:
     """Their codes."""
     return [reason.code for reason in reasons]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FileFault, StateFault
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
-from cardsign.reasons import Reason
 from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.policy import (
@@ -324,7 +324,7 @@ def test_without_memory_a_rollback_cannot_be_seen(anchor: KeysetAnchor, one: byt
 
 def test_what_happened_to_the_memory_is_said(anchor: KeysetAnchor, one: bytes) -> None:
     """Before anything else."""
-    memo = Notebook(blank(anchor, notes=(Reason.of("state.created", "begun from the lock"),)))
+    memo = Notebook(blank(anchor, notes=(Finding.of("state.created", "begun from the lock"),)))
 
     assert codes(stand(anchor, [one, b"junk"], memo=memo).notes) == [
         "state.created",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
-from cardsign.reasons import Reason
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.policy import KeysAnchor, Limits, Policy, RollbackFloor, TrustedIssuer
@@ -177,7 +177,7 @@ def test_a_lock_that_was_raised_is_heeded(issuer: TrustedIssuer, state: IssuerSt
     blocks = resolved(raised, state, NOW, NEWEST).blocks
     assert [one.code for one in blocks] == ["statement.rollback"]
 
-    note = Reason.of("state.created", "begun anew")
+    note = Finding.of("state.created", "begun anew")
     assert note not in resolved(issuer, state, NOW, NEWEST).notes
     assert note in resolved(issuer, replace(state, notes=(note,)), NOW, NEWEST).notes
 

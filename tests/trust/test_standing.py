@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
-from cardsign.reasons import Reason
 from cardsign.statements.keyset import IssuerKey, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.policy import KeysAnchor, Limits
@@ -38,7 +38,7 @@ def test_a_key_is_found_by_its_kid() -> None:
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
     codes = ("time.historic", "time.clock_behind")
-    behind = tuple(("blocks", Reason.of(code, "x")) for code in codes)
+    behind = tuple(("blocks", Finding.of(code, "x")) for code in codes)
 
     assert replace(PLAIN, found=behind).clock_is_behind
     assert not replace(PLAIN, found=behind[:1]).clock_is_behind
@@ -72,7 +72,7 @@ def test_deadlines_are_those_of_the_statements() -> None:
 
 def weighed(weight: Weight, code: str, message: str = "x") -> dict[str, Any]:
     """One reason of this weight."""
-    return {"found": ((weight, Reason.of(code, message)),)}
+    return {"found": ((weight, Finding.of(code, message)),)}
 
 
 DIFFERENCES: dict[str, dict[str, Any]] = {

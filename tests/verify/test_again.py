@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cardsign.reasons import Reason
+from cardsign.findings import Finding
 from cardsign.verify.report import Answers, Report, Verdict, ask_again
 
 CASES: dict[str, tuple[Verdict, str, bool]] = {
@@ -23,5 +23,5 @@ CASES: dict[str, tuple[Verdict, str, bool]] = {
 @pytest.mark.parametrize(("verdict", "code", "again"), CASES.values(), ids=CASES)
 def test_it_is_asked_again_where_that_can_help(verdict: Verdict, code: str, again: bool) -> None:
     """Once, uncached, for all three (threat 15)."""
-    report = Report(verdict, "tides", Answers(), (Reason.of(code, "so it is"),))
+    report = Report(verdict, "tides", Answers(), (Finding.of(code, "so it is"),))
     assert ask_again(report) is again

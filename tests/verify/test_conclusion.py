@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cardsign import verify_card
+from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.reasons import Reason
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -435,7 +435,7 @@ def test_what_was_found_beside_is_said_last() -> None:
     report = tides.says(keysets=[tides.one, b"junk"])
 
     assert (report.verdict, codes(report)) == ("trusted", ["statement.shape"])
-    assert all(isinstance(reason, Reason) for reason in report.reasons)
+    assert all(isinstance(reason, Finding) for reason in report.reasons)
 
 
 def test_a_pruning_profile_cannot_prove_an_absence() -> None:

@@ -28,7 +28,6 @@ from cardsign.cli.views import (
     ahead_json,
     ahead_lines,
     audit_json,
-    finding_json,
     key_json,
     say_finding,
 )
@@ -102,7 +101,7 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
 @command(example="cardsign keys doctor --expires-within 14d")
 @option("--fix", "Remove leftovers, and take access to the files from other users.")
 @option(
-    "--expires-within SPAN", "Raise an alarm for what will be due by then, such as 14d, 12h or 30m."
+    "--expires-within SPAN", "Count as an error what will be due by then, such as 14d, 12h or 30m."
 )
 @option(
     "--draft FILE",
@@ -125,7 +124,7 @@ def doctor(
     token_files: tuple[Path, ...],
     keystore: KeystoreOptions,
 ) -> int:
-    """Check the key store. Exit status 1: an alarm, so someone must act. A note is only advice.
+    """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
 
     It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
@@ -152,8 +151,8 @@ def doctor(
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
-    is_healthy = all(one.level == "note" for one in findings)
-    if not printed([finding_json(finding) for finding in findings]):
+    is_healthy = all(one.severity == "note" for one in findings)
+    if not printed([finding.to_json() for finding in findings]):
         if is_healthy:
             say("the key store is healthy")
         for finding in findings:

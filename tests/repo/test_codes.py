@@ -1,23 +1,25 @@
-"""The registry of reason codes and the code that uses them say the same."""
+"""The registry of codes and the code that uses them say the same."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from pathlib import Path
 
-from cardsign.reasons import REASONS
+from cardsign.codes import CodeText, describe_code, list_codes
 
 TESTS = Path(__file__).parents[1]
-GROUPS = {code.partition(".")[0] for code in REASONS}
-CODE = re.compile(rf"(?:{'|'.join(sorted(GROUPS))})\.[a-z0-9_]+")
+GROUPS = {code.partition(".")[0] for code in list_codes() if "." in code}
+CODE = re.compile(rf"(?:{'|'.join(sorted(GROUPS))})\.[a-z0-9_-]+")
 #: "card.json" is a file and no code.
 FILE_ENDINGS = (".json", ".jsonl", ".jwks", ".key", ".pem", ".toml", ".lock", ".md", ".py")
 
 
 #: The registry itself, and the facade, which names modules.
-NOT_USING = ("cardsign.reasons", "cardsign")
+NOT_USING = ("cardsign.findings", "cardsign")
 
 
 def codes_in(trees: Iterable[ast.Module]) -> set[str]:
@@ -40,9 +42,23 @@ def used(trees: Mapping[str, ast.Module]) -> set[str]:
 
 def test_every_code_that_is_used_is_registered(trees: Mapping[str, ast.Module]) -> None:
     """A misspelt code would have neither meaning nor hint."""
-    assert used(trees) - set(REASONS) == set()
+    assert used(trees) - set(list_codes()) == set()
 
 
 def test_every_registered_code_is_used(trees: Mapping[str, ast.Module]) -> None:
     """The registry promises nothing that the program never says."""
-    assert set(REASONS) - used(trees) == set()
+    assert set(list_codes()) - used(trees) == {"trusted"}  # no code of a reason
+
+
+def test_a_code_is_described_as_the_whole_registry_has_it() -> None:
+    """One table is parsed at a time, so its form is narrower than that of TOML."""
+    registry = tomllib.loads(files("cardsign").joinpath("codes.toml").read_text("utf-8"))
+    assert list(registry) == list(list_codes())
+    for code, members in registry.items():
+        text = describe_code(code)
+        assert {name: getattr(text, name) for name in members} == {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in members.items()
+        }
+        assert text.title.endswith(".")
+    assert describe_code("sig.no-such-code") == CodeText()

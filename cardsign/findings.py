@@ -1,0 +1,200 @@
+"""One type for everything that cardsign has to say: a code, where, what, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+Severity = Literal["error", "warning", "note"]
+#: The gravest first.
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
+
+MAX_PATH: Final = 1000  # characters of a pointer or a file's name
+MAX_MESSAGE: Final = 3000  # characters of one message
+MAX_OF_CODE: Final = 50  # findings of one code that a report lists
+
+# What a code weighs where nothing says more; every other one is an error.
+_NOTES: Final = frozenset(
+    {
+        "card.legacy_path",
+        "check.cache-unsaid",
+        "check.etag-absent",
+        "check.no-keys",
+        "check.sdk-refuses",
+        "coverage.absence_unprovable",
+        "doctor.audit_aborted",
+        "fetch.stale",
+        "sig.compat",
+        "sign.compat_lossy",
+        "state.created",
+        "trust.freshness_waived",
+        "trusted",
+    }
+)
+_WARNINGS: Final = frozenset(
+    {
+        "build.changed",
+        "build.filled",
+        "build.left_out",
+        "build.not_advertised",
+        "build.prompt",
+        "card.missing_required",
+        "card.single_signature_block",
+        "check.cache-long",
+        "check.etag-unsigned",
+        "check.partly",
+        "check.unknown-key",
+        "check.unsigned",
+        "doctor.timeline",
+        "envelope.output",
+        "envelope.unclear",
+        "envelope.untraced",
+        "gateway.names_upstream",
+        "peer.statement_ends",
+        "refresh.no_answer",
+        "sign.compat_dropped",
+        "sign.compat_no_endpoint",
+        "sign.sdk_refuses",
+        "sign.dual_document",
+        "sign.foreign",
+        "sign.profile_skipped",
+    }
+)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the text, shortened to a number of characters."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def severity_of(code: str) -> Severity:
+    """Return what a code weighs where no verdict and no setting says more."""
+    if code in _NOTES:
+        return "note"
+    return "warning" if code in _WARNINGS else "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a finding is.
+
+    Attributes:
+        path: A JSON pointer into the card, a file, a URL or a member of a header; empty for the
+            whole. Cut to :data:`MAX_PATH` characters.
+        line: Of the place in the input, from 1; None where it is not known.
+        column: In characters, from 1; None where it is not known.
+    """
+
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", cut(self.path, MAX_PATH))
+
+    def __str__(self) -> str:
+        position = "" if self.line is None else f"line {self.line}"
+        position += "" if self.line is None or self.column is None else f", column {self.column}"
+        return ", ".join(part for part in (self.path, position) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a verdict, a report or an error has to say.
+
+    Attributes:
+        code: A code of ``codes.toml``; stable, safe to match on.
+        severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
+            no action.
+        message: What is the case here, without a final period. Cut to :data:`MAX_MESSAGE`
+            characters.
+        place: Where.
+        fix: What to do next; empty where the text of ``codes.toml`` will do.
+        count: How many findings it stands for: over 1 in place of those that are not listed.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    place: Place = Place()
+    fix: str = ""
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
+
+    @classmethod
+    def of(cls, code: str, message: str, path: str = "", fix: str = "") -> Finding:
+        """Return a finding that weighs what its code weighs."""
+        return cls(code, severity_of(code), message, Place(path), fix)
+
+    @property
+    def path(self) -> str:
+        """The path of its place, as JSON output names it."""
+        return self.place.path
+
+    @property
+    def hint(self) -> str:
+        """What to do next: its own fix, or that of its code."""
+        if self.fix:
+            return self.fix
+        from cardsign.codes import describe_code  # no verdict needs the texts
+
+        return describe_code(self.code).fix
+
+    @property
+    def worded(self) -> str:
+        """The message, with the line and column of its place where they are known."""
+        line, column = self.place.line, self.place.column
+        return self.message if line is None else f"{self.message} (line {line}, column {column})"
+
+    def at(self, path: str) -> Finding:
+        """Return the finding with the path of another place."""
+        return replace(self, place=replace(self.place, path=path))
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON object that verdicts and reports carry."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.worded,
+            "path": self.path,
+            "hint": self.hint,
+        }
+
+
+def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Finding, ...]:
+    """Return the findings of one verdict with their severities.
+
+    Nothing is an error in a trusted card, whose policy accepts what its signature leaves open.
+    Of another card the first finding decides, so it is an error whatever its code.
+    """
+
+    def rated(finding: Finding) -> Finding:
+        own = severity_of(finding.code)
+        if not trusted:
+            own = "error" if finding.code == findings[0].code else own
+        elif finding.code.startswith("coverage."):
+            own = "note"
+        elif own == "error":
+            own = "warning"
+        return finding if finding.severity == own else replace(finding, severity=own)
+
+    return tuple(map(rated, findings))
+
+
+def cap_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the first :data:`MAX_OF_CODE` findings of each code, then how many more there are."""
+    counts: Counter[str] = Counter()
+    left_out: dict[str, Finding] = {}
+    for finding in findings:
+        counts[finding.code] += 1
+        if counts[finding.code] <= MAX_OF_CODE:
+            yield finding
+        else:
+            left_out.setdefault(finding.code, finding)
+    for code, first in left_out.items():
+        count = counts[code] - MAX_OF_CODE
+        yield replace(first, message=f"{count:,} more", place=Place(), count=count)

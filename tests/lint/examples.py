@@ -1,0 +1,128 @@
+"""The examples of lint rules: the cards that ``codes.toml`` shows, as cards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, Final
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.values import split, value_at
+
+# The cards that examples change: those of A2A are without any finding.
+
+_COMMON: Final[dict[str, Any]] = {
+    "name": "Tide tables",
+    "description": "Says when the water comes",
+    "version": "1.2.0",
+    "capabilities": {"streaming": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
+}
+_MODERN: Final[dict[str, Any]] = _COMMON | {
+    "supportedInterfaces": [
+        {
+            "url": "https://tides.example/a2a",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0",
+        }
+    ],
+    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
+    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
+}
+_OLD: Final[dict[str, Any]] = _COMMON | {
+    "protocolVersion": "0.3.0",
+    "url": "https://tides.example/old",
+    "preferredTransport": "JSONRPC",
+    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
+    "security": [{"harbour": ["read"]}],
+}
+SOUND_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["harbour"],
+    "properties": {"harbour": {"type": "string", "description": "Name of the harbour"}},
+}
+_CONTRACT: Final[dict[str, Any]] = {
+    "name": "iam-tides",
+    "version": "1.2.0",
+    "description": "Says when the water comes",
+    "spiffe_id": "spiffe://tides.example/agent/iam-tides/dev/north/1.2.0",
+    "capabilities": {"streaming": True},
+    "skills": [
+        {
+            "skill_id": f"iam.check_{noun}",
+            "name": noun,
+            "description": f"Look at the {noun} of a harbour",
+            "input_schema": SOUND_SCHEMA,
+            "output_schema": SOUND_SCHEMA,
+        }
+        for noun in ("tides", "berths")
+    ],
+    "authentication": {"type": "bearer"},
+    "metadata": {"department": "iam", "role": "specialist"},
+}
+#: By name: a card of A2A 1.0, one of 0.3, and a contract card.
+BASES: Final = {"1.0": _MODERN, "0.3": _OLD, "contract": _CONTRACT}
+_NAMED: Final = {
+    "a card of A2A 1.0": "1.0",
+    "a card of A2A 0.3": "0.3",
+    "a contract card": "contract",
+}
+#: Of the rules about bytes that are no JSON of a card: such bytes, which TOML cannot hold.
+UNREADABLE: Final[dict[str, bytes]] = {
+    "json.too_large": b" " * (MAX_CARD_BYTES + 1),
+    "json.too_many_values": b'{"a": [' + b"0, " * 20_000 + b"0]}",
+    "json.not_utf8": b'{"name": "\xff"}',
+    "json.bom": b'\xef\xbb\xbf{"name": "a"}',
+    "json.syntax": b"{'name': 1}",
+    "json.duplicate_member": b'{"name": "a", "name": "b"}',
+    "json.number": b'{"a": NaN}',
+    "json.integer_range": b'{"a": 9007199254740993}',
+    "json.surrogate": b'{"a": "\\ud800"}',
+    "json.depth": b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
+    "json.trailing": b"{} {}",
+    "json.not_object": b"[]",
+    "members.two-spellings": b'{"iconUrl": "a", "icon_url": "b"}',
+    "members.signatures-shape": b'{"signatures": {}}',
+    "members.signatures-too-many": b'{"signatures": [' + b"{}, " * 16 + b"{}]}",
+}
+
+
+def example_card(changes: Mapping[str, Any], base: str = "1.0") -> dict[str, Any]:
+    """Return a sound card with changes: values by JSON pointer, where `...` takes one away."""
+    document: dict[str, Any] = json.loads(json.dumps(BASES[base]))
+    for pointer, value in changes.items():
+        *above, last = split(pointer)
+        owner: Any = value_at(document, above)
+        if value is ...:
+            del owner[int(last) if isinstance(owner, list) else last]
+        elif isinstance(owner, list):
+            owner.insert(int(last), value)
+        else:
+            owner[last] = value
+    return document
+
+
+def read_example(lines: Sequence[str]) -> tuple[bytes, dict[str, Any]]:
+    """Return the card that an example of ``codes.toml`` describes, and its settings of lint.
+
+    A line is ``a contract card``, ``without POINTER``, ``POINTER: JSON`` or ``SETTING = VALUE``.
+    """
+    changes: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    base = "1.0"
+    for line in lines:
+        if line in _NAMED:
+            base = _NAMED[line]
+        elif line.startswith("without "):
+            changes[line.removeprefix("without ")] = ...
+        elif line.startswith("/"):
+            pointer, _, value = line.partition(": ")
+            changes[pointer] = json.loads(value)
+        else:
+            name, _, value = line.partition(" = ")
+            settings[name] = value == "true" or date.fromisoformat(value)
+    return json.dumps(example_card(changes, base), ensure_ascii=False).encode(), settings
