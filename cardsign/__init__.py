@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
-    from cardsign.codes import describe_code as describe_code
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from cardsign.errors import KeyRefused as KeyRefused
     from cardsign.errors import LocalFault as LocalFault
     from cardsign.findings import Finding as Finding
+    from cardsign.findings import describe_code as describe_code
     from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.keys import PrivateKey as PrivateKey
@@ -73,7 +73,7 @@ _MODULES: Final = {
     "PublicKey": "cardsign.jose.keys",
     "open_signer": "cardsign.keys.signers.registry",
     "Discoverer": "cardsign.net.discovery",
-    "describe_code": "cardsign.codes",
+    "describe_code": "cardsign.findings",
     "Finding": "cardsign.findings",
     "Policy": "cardsign.trust.policy",
     "IssuerStates": "cardsign.trust.state",

@@ -15,8 +15,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cardsign.card.strictjson import parse_object
-from cardsign.codes import list_codes
 from cardsign.errors import JsonRefused
+from cardsign.findings import list_codes
 from tests.attack_runner.corpus import (
     CORPUS,
     FORMAT,

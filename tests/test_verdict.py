@@ -11,9 +11,8 @@ import pytest
 from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
 from cardsign.card.canonical import canonicalize
-from cardsign.codes import list_codes
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.findings import Finding
+from cardsign.findings import Finding, list_codes
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PrivateKey, PublicKey

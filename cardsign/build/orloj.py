@@ -22,8 +22,8 @@ from cardsign.build.reading import (
 )
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json
-from cardsign.codes import describe_code
 from cardsign.errors import BuildRefused, CardRefused, FileFault
+from cardsign.findings import describe_code
 
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")

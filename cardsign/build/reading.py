@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json
-from cardsign.codes import describe_code
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
+from cardsign.findings import describe_code
 from cardsign.trust.policytext import Lines
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.

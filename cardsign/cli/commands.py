@@ -280,7 +280,7 @@ def help_(words: tuple[str, ...]) -> None:
 def _code_lines(code: str) -> Iterator[str]:
     """Yield what a code means, or every code with its title for ``codes``."""
     from cardsign.cli.talk import wrapped
-    from cardsign.codes import describe_code, list_codes
+    from cardsign.findings import describe_code, list_codes
 
     if code == "codes":
         yield from (f"{name}: {describe_code(name).title}" for name in list_codes())

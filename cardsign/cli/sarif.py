@@ -11,9 +11,8 @@ from urllib.parse import quote
 
 from cardsign import __version__
 from cardsign.cli.talk import safe
-from cardsign.codes import describe_code
 from cardsign.errors import LocalFault
-from cardsign.findings import Finding
+from cardsign.findings import Finding, describe_code
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome
 

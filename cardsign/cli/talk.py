@@ -206,8 +206,7 @@ def _without_passwords(value: Any) -> Any:
 
 def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
     """Yield each code, the gravest first: its places in the `whole`, then why and what to do."""
-    from cardsign.codes import describe_code
-    from cardsign.findings import SEVERITIES
+    from cardsign.findings import SEVERITIES, describe_code
 
     groups: dict[tuple[int, str], list[Finding]] = {}
     for one in findings:

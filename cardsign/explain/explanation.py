@@ -40,7 +40,6 @@ from cardsign.card.values import (
     members_of,
     value_at,
 )
-from cardsign.codes import describe_code
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -62,6 +61,7 @@ from cardsign.explain.report import (
     shown,
 )
 from cardsign.explain.spellings import SPELLINGS, find_spellings
+from cardsign.findings import describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.lint.portability import lint_portability

@@ -18,8 +18,7 @@ from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
 from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, value_at
-from cardsign.codes import describe_code
-from cardsign.findings import MAX_OF_CODE, Finding, Place, Severity
+from cardsign.findings import MAX_OF_CODE, Finding, Place, Severity, describe_code
 
 Tokens: TypeAlias = tuple[str, ...]
 #: A place of a card, and what is wrong there, without a final period.

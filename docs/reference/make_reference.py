@@ -22,8 +22,7 @@ from typing_extensions import is_typeddict
 
 import cardsign
 from cardsign.cli.commands import command_line as cli
-from cardsign.codes import describe_code, list_codes
-from cardsign.findings import severity_of
+from cardsign.findings import describe_code, list_codes, severity_of
 from cardsign.lint.cards import GROUPS, RULES
 from cardsign.lint.rules import group_of
 from cardsign.testing import FakeIssuer

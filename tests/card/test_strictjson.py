@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object, scan_object
 from cardsign.card.values import Json
-from cardsign.codes import list_codes
 from cardsign.errors import JsonRefused
+from cardsign.findings import list_codes
 
 both_readers = pytest.mark.parametrize(
     "scanned", [False, True], ids=["by the standard library", "by the scanner"]

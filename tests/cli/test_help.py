@@ -13,8 +13,8 @@ import click
 import pytest
 
 from cardsign.cli.commands import command_line as cli
-from cardsign.codes import describe_code, list_codes
 from cardsign.errors import CardsignError
+from cardsign.findings import describe_code, list_codes
 from tests.cli.conftest import Cardsign
 
 

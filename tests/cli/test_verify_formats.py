@@ -11,9 +11,8 @@ import pytest
 
 from cardsign.cli.sarif import sarif_log, verdict_subject
 from cardsign.cli.views import render_verdict
-from cardsign.codes import describe_code
 from cardsign.errors import FileFault
-from cardsign.findings import Finding
+from cardsign.findings import Finding, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.verifier import Outcome

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.document import Card as AgentCard
-from cardsign.codes import list_codes
 from cardsign.explain.explanation import MAX_LISTED, explain_card
 from cardsign.explain.report import describe_card
+from cardsign.findings import list_codes
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cardsign.codes import list_codes
 from cardsign.errors import (
     BuildRefused,
     CardRefused,
@@ -22,6 +21,7 @@ from cardsign.errors import (
     SignatureRefused,
     UsageFault,
 )
+from cardsign.findings import list_codes
 from cardsign.statements.envelope import StatementRefused
 from tests.fuzz import mutations as change
 from tests.fuzz import readers, seeds, verdicts

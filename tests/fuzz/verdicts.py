@@ -11,10 +11,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cardsign.card.values import jcs
-from cardsign.codes import list_codes
 from cardsign.errors import SignatureRefused
 from cardsign.explain.explanation import explain_card
-from cardsign.findings import Finding
+from cardsign.findings import Finding, list_codes
 from cardsign.jose import base64url
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.trust.keyset_choice import Walk, receive

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import LAX, PORTABLE, pointers, put, without
 
-from cardsign.codes import describe_code
+from cardsign.findings import describe_code
 from cardsign.lint.cards import RULES as ALL_RULES
 from cardsign.lint.portability import lint_portability
 

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 
 from cardsign.card.convert import convert_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.codes import describe_code
 from cardsign.errors import UsageFault
+from cardsign.findings import describe_code
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
 from cardsign.lint.rules import LintSettings, Waiver, group_of
 from tests.explain.test_cost import calls

@@ -19,8 +19,8 @@ from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, heade
 
 import cardsign
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.codes import list_codes
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
+from cardsign.findings import list_codes
 from cardsign.net.fetch import FetchSettings, fetch_document, user_agent
 
 SECRET = "said-by-the-peer"

@@ -14,7 +14,7 @@ from authorities import Authority
 from peers import CARD, LOCAL, PATIENCE, Answer, Names, chunks, http, read_head, serving, speaking
 from ways_to_ask import ASKERS, SOON, Ask, Refused, answer_or_refusal
 
-from cardsign.codes import list_codes
+from cardsign.findings import list_codes
 
 LIMIT = 2**18
 SAID = "said-by-the-peer"

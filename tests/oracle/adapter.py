@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import cardsign
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES
 from cardsign.card.document import Card, render
-from cardsign.codes import list_codes
+from cardsign.findings import list_codes
 from cardsign.trust.policy import Holder
 from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
 from cardsign.trust.supplied import SuppliedStatements

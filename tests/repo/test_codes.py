@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from cardsign.codes import CodeText, describe_code, list_codes
+from cardsign.findings import CodeText, describe_code, list_codes
 
 TESTS = Path(__file__).parents[1]
 GROUPS = {code.partition(".")[0] for code in list_codes() if "." in code}

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cardsign.cli.commands import command_line
-from cardsign.codes import describe_code, list_codes
+from cardsign.findings import describe_code, list_codes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
