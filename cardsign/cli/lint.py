@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,16 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import command, group
-from cardsign.cli.talk import counted, finding_lines, is_json, print_json, printed, safe, say
+from cardsign.cli.talk import (
+    counted,
+    finding_lines,
+    is_json,
+    json_text,
+    print_json,
+    printed,
+    safe,
+    say,
+)
 from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
@@ -206,7 +214,7 @@ def _text(reports: Sequence[CardReport], form: str, status: int) -> str:
         from cardsign.cli.sarif import Subject, sarif_log
 
         subjects = [Subject(one.name, one.findings, one.waived) for one in reports]
-        return json.dumps(sarif_log(subjects, status), indent=2)
+        return json_text(sarif_log(subjects, status))
     if form == "github":
         return "\n".join(_annotation(one.name, each) for one in reports for each in one.findings)
     return "\n".join(line for one in reports for line in _lines(one))
@@ -294,7 +302,7 @@ def check(
         from cardsign.cli.sarif import Subject, sarif_log
 
         log = sarif_log([Subject(report.name, report.findings)], status)
-        text = report.to_html() if form == "html" else json.dumps(log, indent=2)
+        text = report.to_html() if form == "html" else json_text(log)
         write_output(output, text.encode())
         if output != STDIO:
             say(f"wrote {safe(output)}")

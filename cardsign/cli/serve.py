@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from cardsign.cli.options import project_config
 from cardsign.cli.talk import is_json, printed, say
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
-from cardsign.files import read_bytes, write_atomic
+from cardsign.files import create_private, read_bytes, write_atomic
 from cardsign.times import day, minute
 
 
@@ -116,18 +116,25 @@ def tokens() -> None:
 )
 @option(
     "--expires DATE",
-    "The day on which it ends, at 0:00 UTC [default: never].",
+    "The last day on which it opens anything, in UTC [default: it never ends].",
     type=click.DateTime(["%Y-%m-%d"]),
 )
+@option(
+    "-o --output FILE", "Write the token to FILE, for you alone [default: print it].", type=PATH
+)
 @dry_run_option
-def create(audience: str, token_file: Path | None, expires: datetime | None) -> None:
-    """Make a token. It is printed once, on stdout, and kept nowhere."""
+def create(
+    audience: str, token_file: Path | None, expires: datetime | None, output: Path | None
+) -> None:
+    """Make a token. It is written or printed once, and kept nowhere else."""
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES, create_token
 
-    end = expires and expires.replace(tzinfo=UTC)
-    if end and end <= moment():
-        raise UsageFault("usage.invalid", f"a token until {day(end)} would open nothing")
+    end = expires and expires.replace(tzinfo=UTC) + timedelta(days=1)
+    if expires and end and end <= moment():
+        raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
+    if output is not None:
+        create_private(to_change(output), f"{token}\n".encode())
     if token_file is not None:
         present = b""
         with suppress(FileMissing):
@@ -136,7 +143,10 @@ def create(audience: str, token_file: Path | None, expires: datetime | None) -> 
         write_atomic(to_change(token_file), present + line.encode() + b"\n")
     if printed({"token": token, "line": line}):
         return
-    click.echo(token)
+    if output is None:
+        click.echo(token)
+    else:
+        say(f"{done('wrote', 'write')} the token to {output}")
     if token_file is None:
         say(f"  its line for the server's token file: {line}")
     else:

@@ -37,6 +37,7 @@ _INVISIBLE: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
+_RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
 _SURROGATE: Final = "[\ud800-\udfff]"
 _MAX_PLACES: Final = 6  # lines for one rule; --json has more
 _WIDTH: Final = 96  # columns, whatever the terminal has
@@ -47,7 +48,7 @@ def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """Foreign text for a terminal: escaped where it could deceive, shortened where long."""
     # GitHub Actions, Azure Pipelines and TeamCity take `##[`, `##vso[` and `##teamcity[` for a
     # command, wherever in a line it stands.
-    shown = re.sub(r"##(?=[A-Za-z\[])", r"#\\u{23}", _without_password(text))
+    shown = re.sub(_RUNNER_COMMAND, r"#\\u{23}", _without_password(text))
     shown = re.sub(r"^(\s*):(?=:)", r"\1\\u{3a}", shown)  # GitHub's `::name::`, after blanks too
     is_whole = len(shown) <= limit
     shown = shown[: limit + 1]
@@ -148,6 +149,11 @@ def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = Non
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
+    click.echo(json_text(value, indent=indent), file=file)
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
     import json
 
     value = _without_passwords(value)
@@ -155,7 +161,8 @@ def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = Non
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
         value = json.loads(shown)
-    click.echo(json.dumps(value, indent=indent, ensure_ascii=True), file=file)
+    # `#` is in strings alone, where the escape is the same character.
+    return re.sub(_RUNNER_COMMAND, r"#\\u0023", json.dumps(value, indent=indent))
 
 
 def print_table(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from cardsign import html
-from cardsign.cli.talk import run, safe
+from cardsign.cli.talk import json_text, run, safe
 from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
@@ -229,6 +229,9 @@ def test_safe_leaves_honest_words_alone() -> None:
     for page in (str(html.text("a\n ::stop-commands::x ##vso[task.x]")), str(html.text("##[x]"))):
         assert not any(line.strip().startswith("::") for line in page.splitlines())
         assert "##" not in page
+    hostile = {"a": "##vso[task.x] ##[x] ##teamcity[x]", "##b[": 1}
+    assert "##" not in json_text(hostile)
+    assert json.loads(json_text(hostile)) == hostile
     assert safe("std::vector ## heading") == "std::vector ## heading"
     assert safe("y" * 300, limit=10) == "y" * 7 + "..."
 

@@ -313,6 +313,20 @@ def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None
     assert loose.text.strip() not in loose.err
 
 
+def test_a_token_in_a_file_is_for_its_owner_alone(cardsign: Cardsign) -> None:
+    """Nothing of it is printed, and what is there stays."""
+    create = ("tokens", "create", "--audience", "partners", "--token-file", "tokens.txt")
+    made = cardsign(*create, "-o", "token")
+    token = Path("token")
+    assert (made.status, made.text) == (0, "")
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text().strip() not in made.err
+    before = token.read_bytes()
+    assert cardsign(*create, "-o", "token").status == 2
+    assert token.read_bytes() == before
+    assert len(Path("tokens.txt").read_text().splitlines()) == 1
+
+
 def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
     """By the beginning of their digest; never by themselves."""
     file = ("--token-file", "tokens.txt")
@@ -320,12 +334,13 @@ def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
     made = cardsign(*create, *file, "--expires", "2999-01-01", "--json").json
     tokens = Path("tokens.txt")
     fresh = cardsign("tokens", "list", *file).text
-    assert fresh == f"{made['line'][:12]} partners until 2999-01-01 00:00 UTC\n"
+    # As of a card, all of the day counts.
+    assert fresh == f"{made['line'][:12]} partners until 2999-01-02 00:00 UTC\n"
     tokens.write_text(tokens.read_text().replace("2999-", "2020-"))  # the years have passed
     cardsign(*create, *file)
     listed = cardsign("tokens", "list", *file)
     assert listed.text.splitlines()[0] == (
-        f"{made['line'][:12]} partners until 2020-01-01 00:00 UTC, expired"
+        f"{made['line'][:12]} partners until 2020-01-02 00:00 UTC, expired"
     )
     assert made["token"] not in listed.text
     assert len(cardsign("tokens", "list", *file, "--json").json) == 2
