@@ -123,10 +123,11 @@ def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
     run(issuer(*made.split()))
     run(issuer(*revoked.split()))
     assert ends() == []
-    soon, past = (f"{today + timedelta(days=days):%Y-%m-%d}" for days in (20, -2))
-    create("--expires", soon)
+    soon, kept, past = (f"{today + timedelta(days=days):%Y-%m-%d}" for days in (20, 21, -2))
+    create("--expires", soon)  # with all of that day
     assert ends() == []
-    Path("tokens").write_text(Path("tokens").read_text().replace(soon, past))
+    assert kept in Path("tokens").read_text()
+    Path("tokens").write_text(Path("tokens").read_text().replace(kept, past))
     assert len(ends()) == 1
     assert issuer("keys", "doctor").status == 0, "without the option nothing is asked of tokens"
 
