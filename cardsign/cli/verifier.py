@@ -316,9 +316,7 @@ class VerifierOptions:
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
         from cardsign.net.credentials import Credential
 
-        if (gone := user_folder("CONFIG") / "credentials.toml").exists():
-            hint = "Give --credential env:NAME or file:PATH, and remove the file."
-            raise UsageFault("usage.conflict", f"{gone} is no longer read", hint=hint)
+        _refuse_credentials_file()
         if self.credential is None and self.client_id is not None:
             what = "--client-id says whose secret --credential is: name both"
             raise UsageFault("usage.conflict", what)
@@ -331,6 +329,17 @@ class VerifierOptions:
         public = verifier.look_up(url)
         keep_lock(verifier)
         return verifier, public, credential
+
+
+def _refuse_credentials_file() -> None:
+    """Refuse a file of credentials from before the first release, which would do nothing."""
+    try:
+        file = user_folder("CONFIG") / "credentials.toml"
+    except UsageFault:  # no home folder
+        return
+    if file.exists():
+        hint = "Give --credential env:NAME or file:PATH, and remove the file."
+        raise UsageFault("usage.conflict", "it is no longer read", path=str(file), hint=hint)
 
 
 def _with_keys(

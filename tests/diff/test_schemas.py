@@ -278,6 +278,12 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     ),
     "everything was taken": (True, TEXT, ["breaking"], ["additive"]),
     "nothing was taken": (False, TEXT, ["additive"], ["breaking"]),
+    "a member without a schema is optional": (
+        {"type": "object", "required": ["a"]},
+        {"type": "object"},
+        ["additive"],
+        ["breaking"],
+    ),
 }
 
 
