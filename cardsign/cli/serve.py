@@ -133,15 +133,17 @@ def create(
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
-    if output is not None:
-        create_private(to_change(output), f"{token}\n".encode())
-    if token_file is not None:
-        present = b""
+    present = b""
+    if token_file is not None:  # read before anything is written
         with suppress(FileMissing):
             present = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
         present += b"" if present.endswith(b"\n") or not present else b"\n"
+    if output is not None:
+        create_private(to_change(output), f"{token}\n".encode())
+    if token_file is not None:
         write_atomic(to_change(token_file), present + line.encode() + b"\n")
-    if printed({"token": token, "line": line}):
+    shown = {"token": token} if output is None else {"output": str(output)}
+    if printed({**shown, "line": line}):
         return
     if output is None:
         click.echo(token)

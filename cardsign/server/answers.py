@@ -180,7 +180,7 @@ class Call:
 
 
 #: What is said of a long body that asks for a card.
-TOO_LONG: Final = "a request longer than 64 KiB must not name a card method"
+TOO_LONG: Final = "a request for a card has at most 64 KiB"
 
 
 def read_call(untrusted_body: bytes) -> Call:

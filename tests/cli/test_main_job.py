@@ -325,6 +325,12 @@ def test_a_token_in_a_file_is_for_its_owner_alone(cardsign: Cardsign) -> None:
     assert cardsign(*create, "-o", "token").status == 2
     assert token.read_bytes() == before
     assert len(Path("tokens.txt").read_text().splitlines()) == 1
+    told = cardsign(*create, "-o", "other", "--json")
+    assert set(told.json) == {"output", "line"}
+    assert Path("other").read_text().strip() not in told.text + told.err
+    Path("tokens").mkdir()  # cannot be read: no token is left without its digest
+    assert cardsign(*create[:-1], "tokens", "-o", "third").status == 2
+    assert not Path("third").exists()
 
 
 def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
