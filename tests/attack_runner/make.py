@@ -7,7 +7,6 @@ cardsign's signer refuses to make. Keys are made anew each time and thrown away.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,13 +109,6 @@ def sign_statement(payload: Json, typ: str, *keys: Key) -> Json:
         for head, key in zip(heads, keys, strict=True)
     ]
     return {"statement": {"payload": json.loads(data), "signatures": signatures}}
-
-
-def pin_statement(description: Json) -> Json:
-    """Return the number and the digest of a keyset statement, as policies and releases name it."""
-    payload = description["statement"]["payload"]
-    digest = hashlib.sha256(rfc8785.dumps(payload)).hexdigest()
-    return {"epoch": payload["epoch"], "version": payload["version"], "digest": digest}
 
 
 def _changed(members: Json, changes: Mapping[str, Any]) -> Json:

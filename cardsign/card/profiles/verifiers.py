@@ -23,7 +23,6 @@ class SdkVerifier:
 
     Attributes:
         name: The package, the versions that behave alike, and the path where it has several.
-        package: The package alone.
         checked: The version that the tests ask.
         profile: What it verifies by.
         wants_typ: It refuses a header without `typ`.
@@ -34,7 +33,6 @@ class SdkVerifier:
     """
 
     name: str
-    package: str
     checked: str
     profile: ProfileName
     wants_typ: bool = False
@@ -47,7 +45,6 @@ class SdkVerifier:
 VERIFIERS: Final = (
     SdkVerifier(
         "a2a-sdk 1.1.4 to 1.3.0",
-        "a2a-sdk",
         "1.3.0",
         "prune-empty-upgraded",
         wants_content=True,
@@ -55,7 +52,6 @@ VERIFIERS: Final = (
     ),
     SdkVerifier(
         "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
-        "@a2a-js/sdk",
         "1.3.0",
         "prune-empty",
         wants_typ=True,
@@ -64,14 +60,12 @@ VERIFIERS: Final = (
     ),
     SdkVerifier(
         "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver",
-        "@a2a-js/sdk",
         "1.3.0",
         "js-instance",
         wants_typ=True,
     ),
     SdkVerifier(
         "RFC 8785 of the card as served, by hand",
-        "joserfc",
         "1.8.0",
         "served-as-is",
         any_library=True,
