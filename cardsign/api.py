@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
     from cardsign.build.reading import SourceDocument
     from cardsign.explain.report import Explanation
+    from cardsign.findings import Finding
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
-    from cardsign.lint.rules import LintFinding, LintSettings
+    from cardsign.lint.rules import LintSettings
     from cardsign.net.fetch import FetchSettings
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
@@ -262,7 +263,7 @@ def explain_card(
     return explain(data, jwks=None if jwks is None else JwkSet.read(jwks))
 
 
-def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[LintFinding, ...]:
+def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Finding, ...]:
     """List what is wrong with a card, why, and how to fix it.
 
     It says nothing about whether the card is true, or whether its signatures hold. Bytes that

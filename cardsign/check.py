@@ -24,9 +24,10 @@ from cardsign.card.values import Json, jcs
 from cardsign.errors import CanonicalizationError, CardsignError, InputRefused, KeyRefused
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import Explanation
-from cardsign.findings import SEVERITIES, Finding
+from cardsign.findings import SEVERITIES, Finding, Place
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import lint_card
+from cardsign.lint.rules import describe_finding
 from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
@@ -67,7 +68,7 @@ class CheckReport:
         return {
             "schema": SCHEMA,
             "name": self.name,
-            "findings": [one.to_json() for one in self.findings],
+            "findings": [describe_finding(one) for one in self.findings],
             "signatures": [_signature(one) for one in asdict(self.explanation)["signatures"]],
             "clients": [asdict(one) for one in self.explanation.predictions],
             "asked": list(self.asked),
@@ -137,24 +138,24 @@ def _covers_all(verdict: str, profiles: Iterable[str]) -> bool:
 def _of_signatures(explanation: Explanation, jwks: JwkSet | None) -> Iterator[Finding]:
     signatures = explanation.signatures
     if not signatures:
-        yield Finding.of("check.unsigned", "there is no signature")
+        yield Finding("check.unsigned", "there is no signature")
         return
     if jwks is None:
         return
     for one in signatures:
         place = f"/signatures/{one.index}"
         if one.verdict == "invalid":
-            yield Finding.of("check.invalid", "it fits no payload of the card", place)
+            yield Finding("check.invalid", "it fits no payload of the card", Place(place))
         if one.verdict == "unknown-key":
             message = "its key is not in the key set"
-            yield Finding.of("check.unknown-key", message, place)
+            yield Finding("check.unknown-key", message, Place(place))
     valid = [one for one in signatures if one.profiles]
     if valid and not any(_covers_all(one.verdict, one.profiles) for one in valid):
-        yield Finding.of("check.partly", "each signature leaves something open")
+        yield Finding("check.partly", "each signature leaves something open")
     if valid:
         for client in explanation.predictions:
             if client.outcome == "refused":
-                yield Finding.of("check.sdk-refuses", f"{client.verifier}: {client.because}")
+                yield Finding("check.sdk-refuses", f"{client.verifier}: {client.because}")
 
 
 # Of a URL: what its origin says around the card.
@@ -215,28 +216,26 @@ def _keys(url: str, fetch: FetchSettings, asked: list[str]) -> tuple[JwkSet | No
         answer = fetch_document(url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
         return JwkSet.read(answer.untrusted_body), []
     except KeyRefused as refusal:
-        return None, [Finding.of("check.bad-keys", refusal.message)]
+        return None, [Finding("check.bad-keys", refusal.message)]
     except CardsignError as failure:
-        return None, [Finding.of("check.no-keys", failure.message)]
+        return None, [Finding("check.no-keys", failure.message)]
 
 
 def _of_headers(headers: Headers, body: bytes, now: datetime) -> Iterator[Finding]:
     said = values(headers, "cache-control")
     if not said:
-        yield Finding.of("check.cache-unsaid", "there is no Cache-Control")
+        yield Finding("check.cache-unsaid", "there is no Cache-Control")
     else:
         kept = freshness(headers, asked_at=now, answered_at=now, ceiling=400 * 24 * 3600)
         if kept.seconds > MAX_AGE:
-            yield Finding.of("check.cache-long", f"for {kept.seconds} s")
+            yield Finding("check.cache-long", f"for {kept.seconds} s")
     tags = values(headers, "etag")
     if not tags:
-        yield Finding.of("check.etag-absent", "there is no ETag")
+        yield Finding("check.etag-absent", "there is no ETag")
     elif tags[0].startswith("W/"):
-        yield Finding.of("check.etag-unsigned", "the ETag is weak")
+        yield Finding("check.etag-unsigned", "the ETag is weak")
     elif _is_of_unsigned(tags[0].strip('"'), body):
-        yield Finding.of(
-            "check.etag-unsigned", "the ETag is a digest of the card without signatures"
-        )
+        yield Finding("check.etag-unsigned", "the ETag is a digest of the card without signatures")
 
 
 def _is_of_unsigned(tag: str, body: bytes) -> bool:
@@ -278,5 +277,5 @@ def _of_extended(
             continue  # refused, as it should be; or nobody answers
         card = _document(body)
         if card is not None and "skills" in card:
-            yield Finding.of("check.extended-open", f"{endpoint.url} answered it to a stranger")
+            yield Finding("check.extended-open", f"{endpoint.url} answered it to a stranger")
             return

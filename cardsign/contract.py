@@ -22,7 +22,7 @@ from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import Change, Work, compare_schemas, listed
 from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import leads_outside, outside, write_atomic
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
@@ -59,7 +59,7 @@ def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _found(rule: str, tokens: Tokens, message: str) -> Finding:
-    return Finding.of(rule, message, pointer(*tokens))
+    return Finding(rule, message, Place(pointer(*tokens)))
 
 
 def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:

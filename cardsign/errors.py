@@ -42,7 +42,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from cardsign.findings import Finding, Place, severity_of
+from cardsign.findings import Finding, Place
 
 EXIT_OK: Final = 0
 EXIT_NOT_TRUSTED: Final = 1
@@ -71,7 +71,7 @@ class CardsignError(Exception):
         hint: str = "",
     ) -> None:
         super().__init__(message)
-        self.finding = Finding(code, severity_of(code), message, Place(path, line, column), hint)
+        self.finding = Finding(code, message, Place(path, line, column), hint)
 
     @property
     def code(self) -> str:

@@ -138,11 +138,13 @@ class Place:
             whole. Cut to :data:`MAX_PATH` characters.
         line: Of the place in the input, from 1; None where it is not known.
         column: In characters, from 1; None where it is not known.
+        tokens: The whole reference tokens (RFC 6901) of a member that lint looks at.
     """
 
     path: str = ""
     line: int | None = None
     column: int | None = None
+    tokens: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", cut(self.path, MAX_PATH))
@@ -159,29 +161,28 @@ class Finding:
 
     Attributes:
         code: A code of ``codes.toml``; stable, safe to match on.
-        severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
-            no action.
         message: What is the case here, without a final period. Cut to :data:`MAX_MESSAGE`
             characters.
         place: Where.
         fix: What to do next; empty where the text of ``codes.toml`` will do.
+        severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
+            no action. Where it is not named it is that of the code.
         count: How many findings it stands for: over 1 in place of those that are not listed.
+        fixable: `cardsign lint --fix` repairs it.
     """
 
     code: str
-    severity: Severity
     message: str
     place: Place = Place()
     fix: str = ""
+    severity: Severity = ""  # type: ignore[assignment]  # that of the code
     count: int = 1
+    fixable: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
-
-    @classmethod
-    def of(cls, code: str, message: str, path: str = "", fix: str = "") -> Finding:
-        """Return a finding that weighs what its code weighs."""
-        return cls(code, severity_of(code), message, Place(path), fix)
+        if self.severity not in SEVERITIES:
+            object.__setattr__(self, "severity", severity_of(self.code))
 
     @property
     def path(self) -> str:

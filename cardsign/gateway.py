@@ -20,7 +20,7 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.tree import Source
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, UsageFault
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import read_stamp, stamp
@@ -169,7 +169,7 @@ def resign_card(
         data = previous
     signed = sign_with_notes(data, signers, options or SigningOptions())
     notes = (
-        Finding.of("gateway.names_upstream", f"this still names {host}", source.pointer)
+        Finding("gateway.names_upstream", f"this still names {host}", Place(source.pointer))
         for source, host in _named(made, hosts, Source())
     )
     return signed, tuple(notes)

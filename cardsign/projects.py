@@ -18,11 +18,12 @@ from cardsign.card.security import PROVIDERS, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes
+from cardsign.findings import Finding
 from cardsign.inputs import ask_git, load_card
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.contract import is_contract
-from cardsign.lint.rules import LintFinding, LintSettings
+from cardsign.lint.rules import LintSettings
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.programs import ProgramError, run
 
@@ -145,7 +146,7 @@ def _beside(
     folder: Path,
     tracked: _Index,
     read: _Reader,
-) -> Iterator[LintFinding]:
+) -> Iterator[Finding]:
     """What the project says around a card, most of it around a contract card."""
     if report.document is None:
         return

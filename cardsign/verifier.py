@@ -211,7 +211,7 @@ class Verifier:
         """Without a policy, say first that this is what is missing."""
         if self.policy.issuers or self.file is not None or report.verdict != "indeterminate":
             return report
-        missing = Finding.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
+        missing = Finding("trust.no_anchor", "there is no policy, so no issuer is trusted")
         others = (one for one in report.reasons if one.code != missing.code)
         return replace(report, reasons=(missing, *others))
 

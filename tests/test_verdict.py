@@ -214,7 +214,7 @@ EXITS: dict[Verdict, int] = {
 @pytest.mark.parametrize(("verdict", "status"), EXITS.items())
 def test_exit_status(verdict: Verdict, status: int) -> None:
     """0, 1, 1 and 3; the error that carries the report exits alike, and its class says which."""
-    report = Report(verdict, None, Answers(), (Finding.of("sig.none", "unsigned"),))
+    report = Report(verdict, None, Answers(), (Finding("sig.none", "unsigned"),))
 
     assert report.exit_status == status
     assert VerificationError.of(report).exit_status == status
@@ -308,7 +308,7 @@ def test_a_better_signature(better: SignatureReport, worse: SignatureReport) -> 
 def test_nothing_is_an_error_in_a_trusted_card_and_what_decides_is_one() -> None:
     """What the policy accepts is a note; a code that is a note may decide against a card."""
     codes_of = ("sig.compat", "sig.bad", "coverage.uncovered", "trust.freshness_waived")
-    reasons = tuple(Finding.of(code, "x") for code in codes_of)
+    reasons = tuple(Finding(code, "x") for code in codes_of)
 
     trusted = Report("trusted", "x", Answers(), reasons)
     untrusted = Report("untrusted", "x", Answers(), reasons)

@@ -116,7 +116,7 @@ def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
     settings = LintSettings(groups=("secrets",))
     given: dict[str, Json] = {"metadata": members}
     found = lint_document(given, settings)
-    told = {name for one in found for name in one.tokens[1:2]}
+    told = {name for one in found for name in one.place.tokens[1:2]}
     kept: dict[str, Json] = {}
     for name, value in members.items():
         plain = isinstance(value, str | int | float)

@@ -25,7 +25,7 @@ from cardsign.card.values import Json
 from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]
@@ -198,7 +198,7 @@ class Draft:
 
     def warn(self, code: str, message: str, place: SourcePlace) -> None:
         """Note what a person has to know before signing."""
-        self.reasons.append(Finding.of(code, message, str(place)))
+        self.reasons.append(Finding(code, message, Place(str(place))))
 
     def leave_out(self, refused: BuildRefused | FileFault | FetchFailed) -> None:
         """Raise what was refused; with `keep_going`, note it and go on without it."""
@@ -206,7 +206,7 @@ class Draft:
             raise refused
         place = SourcePlace(refused.path, refused.line or 0)
         message = f"{refused.code}: {refused.message}"
-        self.reasons.append(Finding.of("build.refused", message, str(place), refused.hint))
+        self.reasons.append(Finding("build.refused", message, Place(str(place)), refused.hint))
 
     def has(self, *target: str) -> bool:
         """Whether something was taken for a member, or below it."""

@@ -35,7 +35,7 @@ from cardsign.card.security import (
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 
 CardForm = Literal["0.2", "0.3", "1.0"]
 
@@ -133,7 +133,7 @@ class _Upgrade:
         self.names: dict[str, list[str]] = {}
 
     def change(self, message: str, path: str) -> None:
-        self.changes.append(Finding.of("build.changed", message, path))
+        self.changes.append(Finding("build.changed", message, Place(path)))
 
     def made(self) -> dict[str, Json]:
         document, card, kept = self.document, self.card, self.kept

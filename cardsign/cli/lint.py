@@ -39,7 +39,7 @@ from cardsign.files import read_bytes
 from cardsign.findings import SEVERITIES, Finding, Severity
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, CardReport, FixResult, fix, lint_card
-from cardsign.lint.rules import LintSettings, cap_lint_findings
+from cardsign.lint.rules import LintSettings, cap_lint_findings, describe_finding
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
 
@@ -194,16 +194,14 @@ def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str
         "cards": [
             {
                 "name": one.name,
-                "findings": [finding.to_json() for finding in one.findings],
-                "waived": [
-                    {**finding.to_json(), "reason": reason} for finding, reason in one.waived
-                ],
+                "findings": [describe_finding(finding) for finding in one.findings],
+                "waived": [{**describe_finding(it), "reason": why} for it, why in one.waived],
             }
             for one in reports
         ],
     }
     if fixed is not None:
-        answer["fixed"] = [finding.to_json() for finding in cap_lint_findings(fixed.fixed)]
+        answer["fixed"] = [describe_finding(finding) for finding in cap_lint_findings(fixed.fixed)]
         answer["signatures_removed"] = fixed.signatures_removed
     return answer
 

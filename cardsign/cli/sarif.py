@@ -63,7 +63,7 @@ def sarif_log(subjects: Iterable[Subject], status: int) -> dict[str, Any]:
     faults: list[dict[str, Any]] = []
     for subject in subjects:
         if subject.passed:
-            passed = _result(Finding.of("trusted", subject.passed), subject.name)
+            passed = _result(Finding("trusted", subject.passed), subject.name)
             results.append(passed | {"kind": "pass", "level": "none"})
         for finding in subject.findings:
             result = _result(finding, subject.name)

@@ -61,11 +61,10 @@ from cardsign.explain.report import (
     shown,
 )
 from cardsign.explain.spellings import SPELLINGS, find_spellings
-from cardsign.findings import describe_code
+from cardsign.findings import Finding, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.lint.portability import lint_portability
-from cardsign.lint.rules import LintFinding
 from cardsign.trust.policy import Holder, Limits, Policy
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.supplied import NO_STATEMENTS
@@ -288,20 +287,18 @@ def _differing(one: Any, other: Any, at: Source) -> Iterator[Source]:
         yield from _differing(before, after, Source(at, token))
 
 
-def _findings_about(
-    places: Set[_Tokens], findings: Iterable[LintFinding]
-) -> dict[_Tokens, LintFinding]:
+def _findings_about(places: Set[_Tokens], findings: Iterable[Finding]) -> dict[_Tokens, Finding]:
     """What lint says of each place, else of something inside it, else of what it stands in."""
     lengths = {len(tokens) for tokens in places}
     above = {tokens[:length] for tokens in places for length in range(len(tokens))}
-    at: dict[_Tokens, LintFinding] = {}
-    inside: dict[_Tokens, LintFinding] = {}
+    at: dict[_Tokens, Finding] = {}
+    inside: dict[_Tokens, Finding] = {}
     for one in findings:
-        if one.tokens in places or one.tokens in above:
-            at.setdefault(one.tokens, one)
+        if one.place.tokens in places or one.place.tokens in above:
+            at.setdefault(one.place.tokens, one)
         for length in lengths:
-            if length < len(one.tokens) and one.tokens[:length] in places:
-                inside.setdefault(one.tokens[:length], one)
+            if length < len(one.place.tokens) and one.place.tokens[:length] in places:
+                inside.setdefault(one.place.tokens[:length], one)
     found = {}
     for tokens in places:
         around = (at.get(tokens[:length]) for length in range(len(tokens)))

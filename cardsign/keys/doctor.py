@@ -95,7 +95,7 @@ def make_concern(
     real: datetime | None = None,
 ) -> Concern:
     """Return a concern; the arguments are as the attributes."""
-    return Concern(code, severity, message, Place(path), repair=repair, real=real)
+    return Concern(code, message, Place(path), severity=severity, repair=repair, real=real)
 
 
 # What will go wrong with keys and statements if nobody acts, and from when on. Pure.

@@ -14,12 +14,11 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import offsets
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
-from cardsign.findings import Place
+from cardsign.findings import Finding
 from cardsign.lint import contract, meaning, portability
 from cardsign.lint import security as security  # its rules bind themselves, as those of the others
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
-    LintFinding,
     LintSettings,
     Rule,
     Subject,
@@ -65,8 +64,8 @@ class CardReport:
     """
 
     name: str
-    findings: tuple[LintFinding, ...]
-    waived: tuple[tuple[LintFinding, str], ...] = ()
+    findings: tuple[Finding, ...]
+    waived: tuple[tuple[Finding, str], ...] = ()
     document: Mapping[str, Json] | None = None
 
 
@@ -101,7 +100,7 @@ def lint_card(
 
 def lint_document(
     document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
-) -> tuple[LintFinding, ...]:
+) -> tuple[Finding, ...]:
     """The findings of a card that could be read, before ignoring, weighing and waiving.
 
     Args:
@@ -110,7 +109,7 @@ def lint_document(
     """
     subject = Subject(document, settings)
     chosen = settings.groups
-    found: list[LintFinding] = []
+    found: list[Finding] = []
     for group in GROUPS:
         if chosen is not None and group not in chosen:
             continue
@@ -126,17 +125,17 @@ def lint_document(
 
 
 def _not_said(
-    findings: Iterable[LintFinding], before: Sequence[LintFinding], subject: Subject
-) -> Iterator[LintFinding]:
+    findings: Iterable[Finding], before: Sequence[Finding], subject: Subject
+) -> Iterator[Finding]:
     """Those that say more than what the groups before have said of the same place."""
-    said = {(one.code, one.tokens) for one in before}
+    said = {(one.code, one.place.tokens) for one in before}
     for one in findings:
-        places = {one.tokens}
+        places = {one.place.tokens}
         if one.code in _OF_THE_OLD_VERSION:
             if subject.a2a_version != "1.0":
                 continue
-            if one.tokens[0] == "securitySchemes":  # of a flat scheme it is said of the type
-                places.add((*one.tokens[:2], "type"))
+            if one.place.tokens[0] == "securitySchemes":  # of a flat scheme it is said of the type
+                places.add((*one.place.tokens[:2], "type"))
         if said.isdisjoint((_ECHOES.get(one.code), tokens) for tokens in places):
             yield one
 
@@ -161,13 +160,13 @@ def check_settings(settings: LintSettings) -> None:
 
 def _sorted_out(
     name: str,
-    findings: Iterable[LintFinding],
+    findings: Iterable[Finding],
     settings: LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
     """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
-    left: list[LintFinding] = []
-    waived: dict[str, list[LintFinding]] = {}
+    left: list[Finding] = []
+    waived: dict[str, list[Finding]] = {}
     for one in findings:
         if settings.ignore & {one.code, group_of(one.code)}:
             continue
@@ -187,7 +186,7 @@ def _sorted_out(
     return CardReport(name, cap_lint_findings(left), tuple(accepted), document)
 
 
-def _waiver(finding: LintFinding, settings: LintSettings) -> tuple[str | None, str]:
+def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
     """Why a finding is accepted, or when that ended."""
     ended = ""
     for one in settings.waivers:
@@ -199,9 +198,9 @@ def _waiver(finding: LintFinding, settings: LintSettings) -> tuple[str | None, s
     return None, ended
 
 
-def placed(findings: Sequence[LintFinding], data: bytes) -> tuple[LintFinding, ...]:
+def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     """The findings with line and column of their members, in a text that was read strictly."""
-    wanted = {one.tokens for one in findings}
+    wanted = {one.place.tokens for one in findings}
     if not wanted:
         return ()
     text = data.decode("utf-8")
@@ -212,9 +211,10 @@ def placed(findings: Sequence[LintFinding], data: bytes) -> tuple[LintFinding, .
     }
     placed_findings = []
     for one in findings:
-        if (found := places.get(one.tokens)) is not None:
+        if (found := places.get(one.place.tokens)) is not None:
             line, at = found
-            one = replace(one, place=Place(one.path, line, at - starts[line - 1] + 1))
+            column = at - starts[line - 1] + 1
+            one = replace(one, place=replace(one.place, line=line, column=column))
         placed_findings.append(one)
     return tuple(placed_findings)
 
@@ -251,7 +251,7 @@ def lint_references(
 
 
 def with_findings(
-    report: CardReport, more: Iterable[LintFinding], settings: LintSettings
+    report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
     """A report with what was found around the card, by the same settings."""
     added = _sorted_out(report.name, more, settings, report.document)
@@ -263,7 +263,7 @@ def _references(
     report: CardReport,
     cards: Mapping[str, CardReport],
     namesakes: Mapping[Json, Mapping[frozenset[str], str]],
-) -> Iterator[LintFinding]:
+) -> Iterator[Finding]:
     document = report.document
     if document is None:
         return
@@ -287,7 +287,7 @@ def _references(
 
 def _named(
     other: str, name: str, back: str, place: Tokens, cards: Mapping[str, CardReport]
-) -> Iterator[LintFinding]:
+) -> Iterator[Finding]:
     report = cards.get(other)
     if report is None or report.document is None:
         yield _SPECIALISTS.find(place, f"there is no card of {other[:60]!r}")
@@ -322,8 +322,8 @@ class FixResult:
     """
 
     document: bytes
-    fixed: tuple[LintFinding, ...]
-    left: tuple[LintFinding, ...]
+    fixed: tuple[Finding, ...]
+    left: tuple[Finding, ...]
     signatures_removed: int
 
 
@@ -344,14 +344,14 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     """
     card = Card.from_bytes(untrusted_bytes)
     document: Mapping[str, Json] = card.document
-    fixed: tuple[LintFinding, ...] = ()
+    fixed: tuple[Finding, ...] = ()
     left = _unfit(document)
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
     while fixable := tuple(one for one in left if one.fixable):
         fixed += fixable
         # Of two findings at one place, what is dropped need not be renamed.
         by_place = sorted(fixable, key=lambda one: one.code != _RENAMED)
-        rules = {one.tokens: RULES[one.code] for one in by_place}
+        rules = {one.place.tokens: RULES[one.code] for one in by_place}
         document = members_of(_fixed(unsigned(document), (), rules))
         left = _unfit(document)
     if not fixed:
@@ -359,7 +359,7 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     return FixResult(render(document), fixed, left, len(card.signatures))
 
 
-def _unfit(document: Mapping[str, Json]) -> tuple[LintFinding, ...]:
+def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
     subject = Subject(document, DEFAULT_SETTINGS)
     repairing = tuple(rule for rule in RULES.values() if rule.repair)
     return (*portability.find_unportable(subject), *apply_rules(repairing, subject))

@@ -13,9 +13,9 @@ from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.schema import snake
 from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused, InputRefused
+from cardsign.findings import Finding
 from cardsign.lint.rules import (
     Found,
-    LintFinding,
     Subject,
     Tokens,
     add_rule,
@@ -51,7 +51,7 @@ _READING: Final = {
 }
 
 
-def unreadable(refusal: InputRefused) -> LintFinding:
+def unreadable(refusal: InputRefused) -> Finding:
     """What the strict reader says of bytes, as a finding."""
     rule = _READING[refusal.code]
     tokens = tuple(split(refusal.path)) if refusal.path.startswith("/") else ()

@@ -19,9 +19,9 @@ from typing import Final
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.spots import Spot
 from cardsign.card.values import Json
+from cardsign.findings import Finding
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
-    LintFinding,
     Subject,
     always,
     apply_rules,
@@ -184,7 +184,7 @@ _REWRITTEN: Final = frozenset(
 _DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"})
 
 
-def lint_portability(document: Mapping[str, Json]) -> tuple[LintFinding, ...]:
+def lint_portability(document: Mapping[str, Json]) -> tuple[Finding, ...]:
     """List what makes a card unportable, in document order by group of rules.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
@@ -196,7 +196,7 @@ def lint_portability(document: Mapping[str, Json]) -> tuple[LintFinding, ...]:
     return tuple(find_unportable(Subject(document, DEFAULT_SETTINGS)))
 
 
-def find_unportable(subject: Subject) -> Iterator[LintFinding]:
+def find_unportable(subject: Subject) -> Iterator[Finding]:
     """As :func:`lint_portability`, of a card that other rules look at, too."""
     findings = tuple(apply_rules(rules_of("portable"), subject))
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
@@ -208,6 +208,6 @@ def find_unportable(subject: Subject) -> Iterator[LintFinding]:
             yield finding
 
 
-def _is_of_rewriting(finding: LintFinding) -> bool:
+def _is_of_rewriting(finding: Finding) -> bool:
     """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
-    return finding.code == "portable.legacy-member" and finding.tokens[-1] in _REWRITTEN
+    return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN

@@ -58,7 +58,7 @@ class Rule:
         fixable: bool = False,
         line: int | None = None,
         column: int | None = None,
-    ) -> LintFinding:
+    ) -> Finding:
         """Return what the rule finds at a place of a card.
 
         Args:
@@ -68,33 +68,21 @@ class Rule:
             line: Of the place in the input, from 1, where it is known.
             column: In characters, from 1, likewise.
         """
-        place = Place(pointer(*tokens), line, column)
+        place = Place(pointer(*tokens), line, column, tokens)
         message = cut(message, MAX_MESSAGE)
-        return LintFinding(self.code, self.severity, message, place, tokens=tokens, fixable=fixable)
+        return Finding(self.code, message, place, severity=self.severity, fixable=fixable)
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding(Finding):
-    """What a rule finds in a card.
-
-    Attributes:
-        tokens: The reference tokens (RFC 6901) of the place; () for the whole card.
-        fixable: :func:`cardsign.lint.cards.fix` fixes it.
-    """
-
-    tokens: Tokens = ()
-    fixable: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON object of a finding, with why it matters."""
-        return {
-            **super(LintFinding, self).to_json(),
-            "message": self.message,
-            "line": self.place.line,
-            "column": self.place.column,
-            "why": describe_code(self.code).why,
-            "fixable": self.fixable,
-        }
+def describe_finding(finding: Finding) -> dict[str, object]:
+    """Return the JSON object of a finding of lint, with its line and why it matters."""
+    return {
+        **finding.to_json(),
+        "message": finding.message,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "why": describe_code(finding.code).why,
+        "fixable": finding.fixable,
+    }
 
 
 def group_of(code: str) -> str:
@@ -106,14 +94,14 @@ def group_of(code: str) -> str:
 MAX_FINDINGS: Final = 200
 
 
-def cap_lint_findings(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
+def cap_lint_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that a report lists, in order; at the end the number of the others.
 
     The first of each rule is listed, however many there are of other rules.
     """
-    kept: list[LintFinding] = []
+    kept: list[Finding] = []
     counts: dict[tuple[str, bool], int] = {}
-    left_out: dict[tuple[str, bool], LintFinding] = {}
+    left_out: dict[tuple[str, bool], Finding] = {}
     for finding in findings:
         kind = finding.code, finding.fixable
         counts[kind] = counts.get(kind, 0) + finding.count
@@ -121,9 +109,7 @@ def cap_lint_findings(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...
             kept.append(finding)
             continue
         count = finding.count + (left_out[kind].count if kind in left_out else 0)
-        left_out[kind] = replace(
-            finding, message=f"{count:,} more", place=Place(), tokens=(), count=count
-        )
+        left_out[kind] = replace(finding, message=f"{count:,} more", place=Place(), count=count)
     return (*kept, *left_out.values())
 
 
@@ -259,7 +245,7 @@ def rules_of(group: str) -> tuple[Rule, ...]:
     return tuple(one for one in RULES.values() if group_of(one.code) == group)
 
 
-def apply_rules(rules: tuple[Rule, ...], subject: Subject) -> Iterator[LintFinding]:
+def apply_rules(rules: tuple[Rule, ...], subject: Subject) -> Iterator[Finding]:
     """Yield what breaks some rules: of each value in document order, then of the whole card."""
     of_values = [(one, one.on_spot, one.fixable) for one in rules if one.on_spot]
     for spot in subject.spots if of_values else ():

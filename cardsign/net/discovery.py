@@ -118,7 +118,7 @@ def _ask_jwks(url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool)
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
-        reason = Finding.of(code, f"there is no key set at {url}")
+        reason = Finding(code, f"there is no key set at {url}")
     return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
@@ -220,7 +220,7 @@ class Refresher:
             [(*flight, True)] if fresh else [(*flight, True), (*flight, False)],
             refreshed,
             kept=kept,
-            lost=Refreshed(NO_STATEMENTS, (Finding.of("refresh.no_answer", why),), 0),
+            lost=Refreshed(NO_STATEMENTS, (Finding("refresh.no_answer", why),), 0),
         )
 
 
@@ -388,7 +388,7 @@ class Discoverer:
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
             what = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
             _LOG.error(what, exc_info=crash)
-            return question.no_verdict(url, None, Finding.of("peer.not_examined", what))
+            return question.no_verdict(url, None, Finding("peer.not_examined", what))
         return found
 
     # ------------------------------------------------------------------ one look
@@ -408,7 +408,7 @@ class Discoverer:
             reason = failure.finding
             if answer.outcome == "absent" and answer.url in seen:
                 gone = f"a trusted card was seen at {answer.url}, and now there is none"
-                reason = Finding.of("card.vanished", gone)
+                reason = Finding("card.vanished", gone)
             return question.no_verdict(answer.url, owner, reason)
         expect = question.expect or CardUrl(answer.url)
         if (found := self._owner(expect)) is not owner:
@@ -435,10 +435,10 @@ class Discoverer:
             self._remember(owner, known, answer.url)
         if answer.url != card_url(question.url):
             message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
-            notes += (Finding.of("card.legacy_path", message),)
+            notes += (Finding("card.legacy_path", message),)
         if answer.is_stale and answer.failure is not None:
             before = f"{answer.failure.message}; what it gave before was judged"
-            notes += (Finding.of("fetch.stale", before),)
+            notes += (Finding("fetch.stale", before),)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
         return Discovery(
             answer.url, replace(report, reasons=reasons), answer.untrusted_body, supplied

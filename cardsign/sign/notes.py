@@ -73,7 +73,7 @@ def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> It
         if one.compat and (lost := _shown(payload)):
             readers.setdefault(lost, []).extend(one.verifiers)
     for lost, names in readers.items():
-        yield Finding.of(
+        yield Finding(
             "sign.compat_lossy",
             f"these do not notice a change of {lost}: {'; '.join(names) or 'SDKs'}",
         )
@@ -110,7 +110,7 @@ def who_refuses(
         loses = _shown(payload)
         opens = f". It then does not notice a change of {loses}" if loses else ""
         pause = "," if "," in verifier.name else ""
-        yield Finding.of(
+        yield Finding(
             "sign.sdk_refuses",
             f"{verifier.name}{pause} will refuse this card. {lint}To sign for it all the same: "
             f"`--compat all`{opens}",

@@ -20,7 +20,7 @@ from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.profiles.rules import without_empties
 from cardsign.card.profiles.verifiers import VERIFIERS
 from cardsign.errors import CanonicalizationError, SigningRefused, UsageFault
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 from cardsign.jose.jws import Signer
 
 #: What ``compat`` takes.
@@ -66,7 +66,7 @@ def payloads_to_sign(
         if isinstance(payload, CanonicalizationError):
             # js-instance may have no payload for this card; that is no error.
             if name in DEFAULT_PROFILES:
-                notes.append(Finding.of("sign.profile_skipped", payload.message, payload.path))
+                notes.append(Finding("sign.profile_skipped", payload.message, Place(payload.path)))
             continue
         if payload.data in claimed:
             continue
@@ -90,7 +90,7 @@ def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) 
     if payload.profile in DEFAULT_PROFILES:
         readers = " and ".join(sdk.name for sdk in VERIFIERS if sdk.profile == payload.profile)
         text = f"this card has no endpoint for {readers}, so nothing was signed for it"
-        notes.append(Finding.of("sign.compat_no_endpoint", text))
+        notes.append(Finding("sign.compat_no_endpoint", text))
     return False
 
 
@@ -140,7 +140,7 @@ def within_the_limit(
         ]
         if len(fewer) < len(chosen):
             dropped = f"no signature for js-instance by {signer.public.kid!r}: the limit of "
-            notes.append(Finding.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
+            notes.append(Finding("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
         chosen = fewer
     total = len(chosen) + kept
     if total > MAX_SIGNATURES:

@@ -16,7 +16,7 @@ What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,7 +28,7 @@ from cardsign.card.members import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
-from cardsign.findings import Finding, cap_findings
+from cardsign.findings import Finding, Place, cap_findings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     TYP_COMPAT,
@@ -223,16 +223,16 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
             raise CardRefused(code, message + more, path=path)
         # It did not stop the signing: an error stands only where something was refused.
-        forced = Finding.of(code, f"signed all the same, because it was forced: {message}", path)
-        yield replace(forced, severity="warning")
+        text = f"signed all the same, because it was forced: {message}"
+        yield Finding(code, text, Place(path), severity="warning")
     for problem in members:
         if problem.missing:
             if options.strict:
                 raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
-            yield Finding.of("card.missing_required", problem.message, problem.pointer)
+            yield Finding("card.missing_required", problem.message, Place(problem.pointer))
     if card.a2a_version == "mixed":
         dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
-        yield Finding.of("sign.dual_document", dual)
+        yield Finding("sign.dual_document", dual)
 
 
 # ------------------------------------------------------------------ signatures already there
@@ -263,17 +263,17 @@ def _foreign(
             key = options.known_keys.find(entry.header.kid) if options.known_keys else None
             fits = None if key is None else _fits(entry, key, payloads)
             what = f"the signature by {entry.header.kid!r}"
-        path = f"/signatures/{index}"
+        place = Place(f"/signatures/{index}")
         if fits is False or options.drop_foreign:
             why = " as asked" if fits is not False else " because it does not fit the card"
             hint = "Ask that signer to sign the new card."
             if is_garbage:
                 why, hint = "", "Nothing is lost: it was no signature by RFC 7515."
-            notes.append(Finding.of("sign.foreign", f"{what} was dropped{why}", path, fix=hint))
+            notes.append(Finding("sign.foreign", f"{what} was dropped{why}", place, fix=hint))
             continue
         if fits is None:
             hint = "Drop it with --drop-foreign if you do not know it."
-            notes.append(Finding.of("sign.foreign", f"{what} was kept unchecked", path, fix=hint))
+            notes.append(Finding("sign.foreign", f"{what} was kept unchecked", place, fix=hint))
         kept.append(untrusted_entry)
     return kept
 

@@ -77,7 +77,7 @@ def receive(
 
 def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Finding:
     """Why a statement was left, with its name."""
-    return Finding.of(refusal.code, f"{name_of(statement)}: {refusal.message}", fix=refusal.hint)
+    return Finding(refusal.code, f"{name_of(statement)}: {refusal.message}", fix=refusal.hint)
 
 
 def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
@@ -99,7 +99,7 @@ def _read(
             total += max(len(untrusted_bytes), _LEAST_BYTES)
         if total > MAX_CHAIN_BYTES:
             beyond = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left"
-            reasons.append(Finding.of("statement.too_many", beyond))
+            reasons.append(Finding("statement.too_many", beyond))
             return
         if remembered is not None and is_no_newer(untrusted_bytes, remembered):
             continue
@@ -107,7 +107,7 @@ def _read(
             yield read(untrusted_bytes)
         except StatementRefused as refusal:
             message = f"statement {index}: {refusal.message}"
-            reasons.append(Finding.of(refusal.code, message, fix=refusal.hint))
+            reasons.append(Finding(refusal.code, message, fix=refusal.hint))
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class Walk:
         if lawful:
             return self._kept(_only(lawful, "statements that the anchor means"))
         if others and pin is not None:
-            self._findings.append(Finding.of("statement.anchor", _another(pin, statements)))
+            self._findings.append(Finding("statement.anchor", _another(pin, statements)))
         return None
 
     def onwards(
@@ -185,13 +185,13 @@ class Walk:
         beyond = [one for one in statements if one.number > held.number]
         if steps >= MAX_STEPS and beyond:
             more = f"{MAX_STEPS} steps were made, to {name_of(held)}; the rest is left"
-            self._findings.append(Finding.of("statement.too_many", more))
+            self._findings.append(Finding("statement.too_many", more))
             beyond = []
         unexplained = [one for one in beyond if one.envelope not in self._refused]
         if unexplained:
             nearest = min(unexplained, key=attrgetter("number"))
             missing = f"{name_of(nearest)} is here; what leads to it from {name_of(held)} is not"
-            self._findings.append(Finding.of("statement.gap", missing))
+            self._findings.append(Finding("statement.gap", missing))
         least = self.floor.keyset
         if least is not None and held.number < least.number:
             raise StatementRefused(
@@ -271,10 +271,10 @@ class Walk:
             )
             if len(signed) >= held.root.threshold:
                 both = f"{name_of(held)} is {held.digest} here and {statement.digest} there"
-                self._findings.append(Finding.of("statement.fork", f"{both}; the one held stays"))
+                self._findings.append(Finding("statement.fork", f"{both}; the one held stays"))
             else:
                 forged = f"another {name_of(held)} is not signed by the root that is trusted"
-                self._refused[statement.envelope] = Finding.of("statement.unsigned", forged)
+                self._refused[statement.envelope] = Finding("statement.unsigned", forged)
 
 
 def _another(pin: KeysetId | RootAnchor, statements: Sequence[KeysetStatement]) -> str:
@@ -361,7 +361,7 @@ def choose_release(
                 lawful[release.digest] = release
         if len(lawful) > 1:
             both = f"two releases {release.seq}: {' and '.join(sorted(lawful))}"
-            contested = Finding.of("statement.fork", f"{both}; neither is accepted")
+            contested = Finding("statement.fork", f"{both}; neither is accepted")
             reasons.append(contested)
         elif lawful:
             held, contested = next(iter(lawful.values())), None

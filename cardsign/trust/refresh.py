@@ -89,7 +89,7 @@ class Refreshed:
 def no_answer(result: FetchResult) -> Finding:
     """Why there is nothing of what was asked for."""
     failure = result.failure
-    return Finding.of(
+    return Finding(
         "refresh.no_answer", failure.message if failure else f"{result.url} gave no answer"
     )
 
@@ -167,7 +167,7 @@ class _Refresh:
     def vanished(self, what: str) -> None:
         """What was seen is there no longer."""
         gone = f"{what} was seen, and now there is none"
-        self.reasons.append(Finding.of("statement.vanished", gone))
+        self.reasons.append(Finding("statement.vanished", gone))
 
     def ask_keyset(
         self, epoch: int, version: int, *, is_pinned: bool = False
@@ -178,7 +178,7 @@ class _Refresh:
             most = (
                 f"one refresh ends after {MAX_STEPS} keyset statements or {MAX_CHAIN_BYTES} bytes"
             )
-            self.reasons.append(Finding.of("statement.too_many", most))
+            self.reasons.append(Finding("statement.too_many", most))
             return None
         answer = self.ask(KEYSET_PATH.format(epoch=epoch, version=version))
         if answer.outcome == "absent" and is_pinned:  # it was seen when it was pinned
@@ -188,11 +188,11 @@ class _Refresh:
         try:
             statement = read_keyset(answer.untrusted_body)
         except StatementRefused as refusal:
-            self.reasons.append(Finding.of(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
+            self.reasons.append(Finding(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
             return None
         if statement.number != (epoch, version):
             other = f"keyset {epoch}.{version} was asked for, and {statement.label} is there"
-            self.reasons.append(Finding.of("statement.gap", other))
+            self.reasons.append(Finding("statement.gap", other))
             return None
         self.keysets.append(answer.untrusted_body)
         return statement
@@ -245,7 +245,7 @@ class _Refresh:
         if named is not None and reached.id < named:
             more = f"the release speaks under keyset {named.label}; what leads there "
             more += f"from {reached.label} was not to be had"
-            self.reasons.append(Finding.of("statement.gap", more))
+            self.reasons.append(Finding("statement.gap", more))
         if before is None or reached != before or (named and named.digest == reached.digest):
             return
         answer = self.ask(KEYSET_PATH.format(epoch=reached.epoch, version=reached.version))

@@ -281,7 +281,7 @@ class _Resolution:
         """Everything, from top to bottom."""
         self.weigh("notes", *self.state.notes)
         if self.historic:
-            historic = Finding.of("time.historic", f"the verdict is about {self.now.isoformat()}")
+            historic = Finding("time.historic", f"the verdict is about {self.now.isoformat()}")
             self.weigh("blocks", historic)
         else:
             self.check_clock()
@@ -301,7 +301,7 @@ class _Resolution:
 
     def refused(self, weight: Weight, refusal: StatementRefused, what: str = "") -> None:
         message = f"{what}: {refusal.message}" if what else refusal.message
-        self.weigh(weight, Finding.of(refusal.code, message, fix=refusal.hint))
+        self.weigh(weight, Finding(refusal.code, message, fix=refusal.hint))
 
     def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
@@ -330,7 +330,7 @@ class _Resolution:
         try:
             origins = tuple(parse_origin(origin) for origin in keyset.origins)
         except CardRefused as refusal:
-            self.weigh("notes", Finding.of(refusal.code, refusal.message, "/origins"))
+            self.weigh("notes", refusal.finding.at("/origins"))
             return self._without_source("trust.no_keys", "the keyset statement names bad origins")
         # A keyset past its end is accepted no more, whatever is waived (threat 5).
         holds = self._holds(keyset, self.limits.keyset_age, "blocks", "the newest keyset statement")
@@ -338,7 +338,7 @@ class _Resolution:
         offered = self._offered_jwks()
         if self.given is None and self.issuer.floor is None:
             forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
-            self.weigh("hinders", Finding.of("state.none", forgetful))
+            self.weigh("hinders", Finding("state.none", forgetful))
         return self._trust(
             keyset.keys,
             offered=offered,
@@ -408,7 +408,7 @@ class _Resolution:
             self.weigh("hinders", chosen.contested)
         if release is None:
             missing = "there is no release statement, so it is unknown which cards are current"
-            self.weigh("hinders", Finding.of("trust.freshness_unknown", missing))
+            self.weigh("hinders", Finding("trust.freshness_unknown", missing))
             return None
         try:
             check_release_floor(release, self.floor)
@@ -444,7 +444,7 @@ class _Resolution:
                 hint += f"says of {name!r}, then: cardsign trust pin {name}"
             message = f"{holds} is wrong: it says that {message}"
         message += f", and this clock says {minute(self.now)}"
-        self.weigh("blocks", Finding.of("time.clock_behind", message, fix=hint))
+        self.weigh("blocks", Finding("time.clock_behind", message, fix=hint))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:
         before, pin = self.state.keyset, pin_of(self.issuer.anchor)
@@ -472,11 +472,11 @@ class _Resolution:
         try:
             return JwkSet.from_bytes(self.supplied.untrusted_jwks)
         except KeyRefused as refusal:
-            self.weigh("notes", Finding.of(refusal.code, refusal.message, fix=refusal.hint))
+            self.weigh("notes", Finding(refusal.code, refusal.message, fix=refusal.hint))
             return None
 
     def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:
-        self.weigh("blocks", Finding.of(code, message, fix=hint))
+        self.weigh("blocks", Finding(code, message, fix=hint))
         return self._trust((), has_source=False)
 
     def _bare(self, jwks: JwkSet) -> IssuerTrust:
@@ -528,5 +528,5 @@ def resolve_remembered(
             number = keyset.label
             ending.append(f"keyset {number} ends in {left / 86400:.1f} days")
     hint = "Look for a newer one: cardsign peers verify. If there is none, ask the issuer."
-    alarms += [Finding.of("peer.statement_ends", ends, fix=hint) for ends in ending]
+    alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))

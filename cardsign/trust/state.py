@@ -350,7 +350,7 @@ class DirectoryStates(IssuerStates):
                 missing = f"nothing is remembered of {issuer.name!r} under this policy"
                 raise self._fault("state.missing", issuer, missing)
             begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
-            note = Finding.of("state.created", begun)
+            note = Finding("state.created", begun)
             return replace(IssuerState.begin(issuer), notes=(note,))
         if not state.is_of(issuer):
             if state.origins != issuer.bound[2] or not _continues(issuer.anchor, state):

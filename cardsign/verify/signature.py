@@ -40,7 +40,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.security import check_security
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
-from cardsign.findings import Finding, rate_findings
+from cardsign.findings import Finding, Place, rate_findings
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
@@ -100,7 +100,7 @@ def examine_signature(
     if entry.header.kind == "compat" and not try_compat:
         # Of one that is tried, `_why_it_may_not_count` says the same in other words.
         untried = "a compat signature is made for other SDKs, so it was not checked"
-        reason = Finding.of("sig.compat", untried, path)
+        reason = Finding("sig.compat", untried, Place(path))
         return _worthless(index, entry.header, "not-tried", reason, Answers())
     # (4.2) the key that its kid names
     key = trust.find(entry.header.kid) if trust else None
@@ -118,7 +118,7 @@ def examine_signature(
             "the signature does not fit this card: changed after signing, or signed by a rule "
             "that is not known here (a2a-sdk before 1.1.4, crewAI)"
         )
-        bad = Finding.of("sig.bad", unfit, path)
+        bad = Finding("sig.bad", unfit, Place(path))
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4.4) to (4.7) its answers
     return _judge(index, entry.header, key, payload, payloads=payloads, expect=expect, trust=trust)
@@ -166,7 +166,7 @@ def _without_key(
     else:
         accepted, hint = _accepted_kids(trust)
         code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
-    reason = Finding.of(code, message, f"/signatures/{index}", fix=hint)
+    reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
@@ -240,7 +240,7 @@ def _judge(
     is_revoked = key.public.thumbprint in trust.revoked
     if is_revoked:
         verdict = "revoked"
-        first = Finding.of("key.revoked", f"the key {header.kid!r} is revoked", path)
+        first = Finding("key.revoked", f"the key {header.kid!r} is revoked", Place(path))
     counts = may_count and not is_revoked
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, expect)
@@ -289,15 +289,16 @@ def _why_it_may_not_count(
     profile = payload.profile
     if header.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
-        return "valid", Finding.of("sig.compat", never, path)
+        return "valid", Finding("sig.compat", never, Place(path))
     if header.kind == "jwt" and (claims := token_claims(payload.value)):
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
-        return "refused", Finding.of("sig.typ_forbidden", jwt, path)
+        return "refused", Finding("sig.typ_forbidden", jwt, Place(path))
     if profile in issuer.profiles:
         return "valid", None
     if profile not in DEFAULT_PROFILES:
         never = f"the signature is good, but made by the rule {profile}, which never counts"
-        return "other-profile", Finding.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
+        ours = Finding("sig.other_profile", never, Place(path), _ASK_FOR_A_FULL_ONE)
+        return "other-profile", ours
     return "other-profile", _why_not_accepted(payload, issuer, path)
 
 
@@ -306,7 +307,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
-        return Finding.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
+        return Finding("sig.other_profile", narrowed, Place(path), f"Add --profile {profile}.")
     leaves = left_open(payload).listed
     if_accepted = left_open(payload, accept_lossy=True)
     unsigned = some_of(leaves.pointers, leaves.count)
@@ -316,21 +317,19 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
     if if_accepted.fails:
         part = if_accepted.first[0].source.pointer
         hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
-    return Finding.of("sig.other_profile", message, path, hint)
+    return Finding("sig.other_profile", message, Place(path), hint)
 
 
 def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Finding | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
-        return Finding.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
+        return Finding("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.limits.skew
     if early and not trust.clock_is_behind:  # else nothing is trusted in any case
-        return Finding.of(
-            "key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on"
-        )
+        return Finding("key.not_yet_valid", f"the key {kid!r} is valid from {minute(key.nbf)} on")
     if seconds >= key.exp:
-        return Finding.of("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
+        return Finding("key.expired", f"the key {kid!r} expired at {minute(key.exp)}")
     return None
 
 
@@ -342,17 +341,17 @@ def _read_marker(
     try:
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
-        return None, Finding.of(refusal.code, refusal.message, refusal.path)
+        return None, Finding(refusal.code, refusal.message, Place(refusal.path))
     if not isinstance(expect, Extended):
         if marker is None:
             return None, None
         public = f"this is the extended card of audience {marker.audience!r}, not a public one"
-        return marker, Finding.of("extended.served_as_public", public)
+        return marker, Finding("extended.served_as_public", public)
     if marker is None:
-        return None, Finding.of("extended.not_marked", "the card has no extended-card marker")
+        return None, Finding("extended.not_marked", "the card has no extended-card marker")
     if marker.audience != expect.audience:
         other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
-        return marker, Finding.of("extended.audience_mismatch", other)
+        return marker, Finding("extended.audience_mismatch", other)
     return marker, None
 
 
@@ -390,10 +389,10 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
         code, what = "coverage.uncovered", "is not signed"
         if part.security:
             code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"
-        yield Finding.of(code, f"{where} {what} ({profile} leaves it out)", where)
+        yield Finding(code, f"{where} {what} ({profile} leaves it out)", Place(where))
     if opened.listed.left_out:
         more = f"{opened.listed.left_out} more places are not signed"
-        yield Finding.of("coverage.uncovered", more)
+        yield Finding("coverage.uncovered", more)
 
 
 # ------------------------------------------------------------------ is it current?
@@ -408,7 +407,7 @@ def _freshness(
     """Whether a card is known to be current, and if not, why; `marker` is an extended card's."""
     if marker is not None and trust.now.timestamp() >= marker.exp:
         expired = f"the extended card expired at {minute(marker.exp)}"
-        return "no", Finding.of("extended.expired", expired)
+        return "no", Finding("extended.expired", expired)
     release = trust.release
     if release is None:
         return "unknown", None
@@ -431,17 +430,17 @@ def _against_public(
     listed = [card for card in release.cards if card.payload_sha256 == digest]
     if not listed:
         missing = f"release {release.seq} does not list this card (payload {digest})"
-        return Finding.of("card.digest_unlisted", missing)
+        return Finding("card.digest_unlisted", missing)
     here = [card for card in listed if _is_at(card, trust, expect)]
     if not here:
         elsewhere = ", ".join(card.url for card in listed)
         message = f"release {release.seq} lists this card for {elsewhere}"
-        return Finding.of("card.listed_elsewhere", message)
+        return Finding("card.listed_elsewhere", message)
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
         floor = release.floor[newest.url]
         old = f"the card is of release {newest.seq}, and the oldest still accepted is {floor}"
-        return Finding.of("card.rollback", old)
+        return Finding("card.rollback", old)
     return None
 
 
@@ -463,8 +462,8 @@ def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Find
     least = release.floor.get(FLOOR_EXTENDED, 0)
     if marker.seq < least:
         old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"
-        return Finding.of("extended.rollback", old)
+        return Finding("extended.rollback", old)
     if marker.seq > release.seq:
         ahead = f"the card is of release {marker.seq}, and the newest is {release.seq}"
-        return Finding.of("extended.ahead", ahead)
+        return Finding("extended.ahead", ahead)
     return None

@@ -28,7 +28,7 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
-from cardsign.findings import Finding
+from cardsign.findings import Finding, Place
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.policy import (
@@ -263,7 +263,7 @@ def _with_required(
         ends = [other.ends for other in (one, *together) if other.ends is not None]
         return replace(one, ends=min(ends, default=None))
     unmet = f"the same payload is not signed by {', '.join(missing)}"
-    reason = Finding.of("threshold.unmet", unmet, f"/signatures/{one.index}")
+    reason = Finding("threshold.unmet", unmet, Place(f"/signatures/{one.index}"))
     return replace(one, answers=replace(one.answers, complete="no"), reasons=(reason, *one.reasons))
 
 
@@ -335,10 +335,10 @@ def _reasons(
         yield from _unsigned_reasons(card)
     if expect is None:
         nothing = "nothing says whose card this should be"
-        yield Finding.of("trust.no_expectation", nothing)
+        yield Finding("trust.no_expectation", nothing)
     elif trust is None:
         nobody = "the policy has no trusted issuer for this subject"
-        yield Finding.of("trust.no_anchor", nobody)
+        yield Finding("trust.no_anchor", nobody)
     if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
         for one in (best, *signatures):
             yield from one.reasons
@@ -360,7 +360,7 @@ def _about_signed(
         yield from one.reasons
     if bad and best.profile is not None and not _is_whole(best, payloads):
         reduced = "a signature that covers more is bad, and the good one covers less"
-        yield Finding.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+        yield Finding("sig.coverage_reduced", reduced, Place(f"/signatures/{bad[0].index}"))
     # Without a source of keys nothing else can be said.
     if not trust.has_source:
         yield from trust.blocks
@@ -394,28 +394,28 @@ def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Find
     if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
         unseen = "revocation and rollback were not checked"
         hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
-        yield Finding.of("trust.freshness_waived", unseen, fix=hint)
+        yield Finding("trust.freshness_waived", unseen, fix=hint)
         yield from trust.hindrances
     elif best.answers.current == "unknown":
         nothing = "nothing shows that the card is current"
         # What blocks everything, such as a wrong clock, is no reason to waive freshness.
         hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
-        missing = Finding.of("trust.freshness_unknown", nothing, fix=hint)
+        missing = Finding("trust.freshness_unknown", nothing, fix=hint)
         yield from trust.hindrances or [missing]
     if best.profile not in FULL_PROFILES:
         pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
-        yield Finding.of("coverage.absence_unprovable", pruned)
+        yield Finding("coverage.absence_unprovable", pruned)
 
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
     if isinstance(card.document.get("keys"), list):
         hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
-        yield Finding.of("sig.none", "this is a key set (a JWK Set) and no card", fix=hint)
+        yield Finding("sig.none", "this is a key set (a JWK Set) and no card", fix=hint)
         return
-    yield Finding.of("sig.none", "the card has no `signatures`")
+    yield Finding("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
         block = "the `signature` member is not an A2A signature and was ignored"
-        yield Finding.of("card.single_signature_block", block, "/signature")
+        yield Finding("card.single_signature_block", block, Place("/signature"))
 
 
 # ------------------------------------------------------------------ verdicts of before
@@ -520,14 +520,14 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
     """
     if public.card is None:  # it is not trusted
         why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
-        reason = Finding.of("extended.public_untrusted", why)
+        reason = Finding("extended.public_untrusted", why)
         if extended.card is None:
             return replace(extended, reasons=(*extended.reasons, reason))
     elif extended.card is None:
         return extended
     elif set(_endpoints(public.card)).isdisjoint(_endpoints(extended.card)):
         why = "the extended card shares no endpoint with the public card beside it"
-        reason = Finding.of("extended.other_agent", why)
+        reason = Finding("extended.other_agent", why)
     else:
         ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
         return replace(extended, valid_until=min(ends, default=None))

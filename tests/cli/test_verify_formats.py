@@ -12,7 +12,7 @@ import pytest
 from cardsign.cli.sarif import sarif_log, verdict_subject
 from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
-from cardsign.findings import Finding, describe_code
+from cardsign.findings import Finding, Place, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.verifier import Outcome
@@ -129,7 +129,7 @@ def test_a_card_is_named_by_a_uri(name: str, location: dict[str, Any]) -> None:
 def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
     """SARIF 2.1.0 3.11.5 and 3.11.6: braces are doubled, and brackets joined by nothing."""
     hostile = "see [the fix](https://evil.example/) or {0}"
-    report = Report("invalid", None, Answers(), (Finding.of("sig.bad", hostile),))
+    report = Report("invalid", None, Answers(), (Finding("sig.bad", hostile),))
     (run,) = sarif_log([verdict_subject(Outcome("a.json", report))], 1)["runs"]
     text = run["results"][0]["message"]["text"]
     assert "](" not in text
@@ -169,7 +169,7 @@ def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) 
     assert not tame(words) or "\n" in words
 
     def verdict(text: str) -> str:
-        reason = Finding.of("sig.bad", f"about {text}", f"/{text}", f"do {text}")
+        reason = Finding("sig.bad", f"about {text}", Place(f"/{text}"), f"do {text}")
         signature = SignatureReport(0, text, "ES256", None, "valid", (), holder=text)
         report = Report(
             "trusted",

@@ -10,6 +10,7 @@ from support import LAX, PORTABLE, pointers, put, without
 from cardsign.findings import describe_code
 from cardsign.lint.cards import RULES as ALL_RULES
 from cardsign.lint.portability import lint_portability
+from cardsign.lint.rules import describe_finding
 
 RULES = {code for code in ALL_RULES if code.startswith("portable.")}
 
@@ -189,7 +190,7 @@ def test_a_finding_for_programs() -> None:
     (finding,) = lint_portability(put(PORTABLE, "/iconUrl", ""))
     text = describe_code("portable.empty-value")
 
-    assert finding.to_json() == {
+    assert describe_finding(finding) == {
         "code": "portable.empty-value",
         "severity": "note",
         "path": "/iconUrl",

@@ -324,7 +324,7 @@ def test_without_memory_a_rollback_cannot_be_seen(anchor: KeysetAnchor, one: byt
 
 def test_what_happened_to_the_memory_is_said(anchor: KeysetAnchor, one: bytes) -> None:
     """Before anything else."""
-    memo = Notebook(blank(anchor, notes=(Finding.of("state.created", "begun from the lock"),)))
+    memo = Notebook(blank(anchor, notes=(Finding("state.created", "begun from the lock"),)))
 
     assert codes(stand(anchor, [one, b"junk"], memo=memo).notes) == [
         "state.created",

@@ -177,7 +177,7 @@ def test_a_lock_that_was_raised_is_heeded(issuer: TrustedIssuer, state: IssuerSt
     blocks = resolved(raised, state, NOW, NEWEST).blocks
     assert [one.code for one in blocks] == ["statement.rollback"]
 
-    note = Finding.of("state.created", "begun anew")
+    note = Finding("state.created", "begun anew")
     assert note not in resolved(issuer, state, NOW, NEWEST).notes
     assert note in resolved(issuer, replace(state, notes=(note,)), NOW, NEWEST).notes
 

@@ -38,7 +38,7 @@ def test_a_key_is_found_by_its_kid() -> None:
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
     codes = ("time.historic", "time.clock_behind")
-    behind = tuple(("blocks", Finding.of(code, "x")) for code in codes)
+    behind = tuple(("blocks", Finding(code, "x")) for code in codes)
 
     assert replace(PLAIN, found=behind).clock_is_behind
     assert not replace(PLAIN, found=behind[:1]).clock_is_behind
@@ -72,7 +72,7 @@ def test_deadlines_are_those_of_the_statements() -> None:
 
 def weighed(weight: Weight, code: str, message: str = "x") -> dict[str, Any]:
     """One reason of this weight."""
-    return {"found": ((weight, Finding.of(code, message)),)}
+    return {"found": ((weight, Finding(code, message)),)}
 
 
 DIFFERENCES: dict[str, dict[str, Any]] = {

@@ -23,5 +23,5 @@ CASES: dict[str, tuple[Verdict, str, bool]] = {
 @pytest.mark.parametrize(("verdict", "code", "again"), CASES.values(), ids=CASES)
 def test_it_is_asked_again_where_that_can_help(verdict: Verdict, code: str, again: bool) -> None:
     """Once, uncached, for all three (threat 15)."""
-    report = Report(verdict, "tides", Answers(), (Finding.of(code, "so it is"),))
+    report = Report(verdict, "tides", Answers(), (Finding(code, "so it is"),))
     assert ask_again(report) is again
