@@ -21,10 +21,25 @@ from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.values import Json, jcs
-from cardsign.errors import CanonicalizationError, CardsignError, InputRefused, KeyRefused
+from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    CanonicalizationError,
+    CardsignError,
+    InputRefused,
+    KeyRefused,
+)
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import Explanation
-from cardsign.findings import SEVERITIES, Finding, Place
+from cardsign.findings import (
+    SEVERITIES,
+    Finding,
+    Place,
+    Subject,
+    count_severities,
+    cut,
+    list_findings,
+)
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding
@@ -60,8 +75,29 @@ class CheckReport:
     def summary(self) -> str:
         """How many findings there are of each severity."""
         counts = Counter(finding.severity for finding in self.findings)
-        named = (f"{counts[name]} {name}{'s' * (counts[name] > 1)}" for name in SEVERITIES)
-        return ", ".join(text for text in named if text[0] != "0") or "nothing found"
+        return count_severities(counts) or "nothing found"
+
+    @property
+    def exit_status(self) -> int:
+        """1 if there is an error, else 0."""
+        has_error = any(finding.severity == "error" for finding in self.findings)
+        return EXIT_NOT_TRUSTED if has_error else EXIT_OK
+
+    def lines(self) -> Iterator[str]:
+        """Yield how much was found, the signatures, the clients, then each finding."""
+        yield f"{cut(self.name)}: {self.summary}"
+        for signature in self.to_json()["signatures"]:
+            by = f"{signature['alg']} {cut(signature['kid'], 60)}"
+            profiles = ", ".join(signature["profiles"])
+            covers = f" ({profiles})" if profiles else ""
+            yield f"  signature {signature['index']}: {signature['verdict']}, by {by}{covers}"
+        for client in self.explanation.predictions:
+            yield f"  {client.verifier}: {client.outcome}, predicted: {cut(client.because)}"
+        yield from list_findings(self.findings)
+
+    def subjects(self) -> Iterator[Subject]:
+        """Yield the report for code scanning."""
+        yield Subject(self.name, self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """The report as ``cardsign check --json`` prints it."""

@@ -19,14 +19,23 @@ from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import Json, members_of, objects_in, pointer
 from cardsign.diff.cards import diff_cards
-from cardsign.diff.schemas import Change, Work, compare_schemas, listed
-from cardsign.errors import CardRefused, FileFault, JsonRefused, UsageFault
+from cardsign.diff.schemas import Work, compare_schemas
+from cardsign.errors import (
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    CardRefused,
+    FileFault,
+    JsonRefused,
+    UsageFault,
+)
 from cardsign.files import leads_outside, outside, write_atomic
-from cardsign.findings import Finding, Place
+from cardsign.findings import Finding, Place, cap_findings, cut, list_findings
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
 
+ENVELOPE_SCHEMA: Final = "cardsign.contract/1"
 #: Bytes of a task or response.
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 STATUSES: Final = ("ok", "error", "partial", "skipped")
@@ -34,7 +43,42 @@ _TASK: Final = ("skill_id", "source_agent", "target_agent", "input")
 _RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
 
 
-def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class EnvelopeReport:
+    """How a task or a response keeps the contract of a card.
+
+    Attributes:
+        findings: What breaks it, and what could not be told; capped.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_kept(self) -> bool | None:
+        """Whether the envelope keeps the contract; None where that cannot be told."""
+        if any(finding.severity == "error" for finding in self.findings):
+            return False
+        is_unclear = any(finding.code == "envelope.unclear" for finding in self.findings)
+        return None if is_unclear else True
+
+    @property
+    def exit_status(self) -> int:
+        """0 if the contract is kept, 1 if it is not, 3 if that cannot be told."""
+        return {True: EXIT_OK, False: EXIT_NOT_TRUSTED, None: EXIT_NO_VERDICT}[self.is_kept]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as ``cardsign contract check --json`` prints it."""
+        findings = [finding.to_json() for finding in self.findings]
+        return {"schema": ENVELOPE_SCHEMA, "kept": self.is_kept, "findings": findings}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for a person."""
+        yield from list_findings(self.findings, "the envelope")
+        words = {True: "kept", False: "broken", None: "not broken, as far as can be told"}
+        yield f"the contract is {words[self.is_kept]}"
+
+
+def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeReport:
     """Hold a task or a response against the card of the agent that it is for.
 
     Args:
@@ -42,13 +86,14 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> tuple[Findi
         card: As verification returned it; its schemas are those that the signature covers.
 
     Returns:
-        The findings; none of an error if the envelope keeps the contract.
+        The report; nothing in the envelope makes this function raise.
     """
     try:
         envelope = parse_object(untrusted_envelope, max_bytes=MAX_ENVELOPE_BYTES)
     except JsonRefused as refusal:
-        return (_found("envelope.form", (), refusal.message),)
-    return tuple(_findings(envelope, cast("Mapping[str, Json]", card.document)))
+        return EnvelopeReport((_found("envelope.form", (), refusal.message),))
+    findings = _findings(envelope, cast("Mapping[str, Json]", card.document))
+    return EnvelopeReport(cap_findings(findings))
 
 
 def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
@@ -123,15 +168,15 @@ class DriftReport:
     Attributes:
         committed_sha256: Of the bytes that were committed, in hex.
         live_sha256: Of those that are live; None for tools, which are compared one by one.
-        differences: Each with its JSON pointer or tool, and what differs; empty where only the
-            spelling of the bytes does.
+        differences: Changes of :func:`cardsign.diff.cards.diff_cards`, or tools that differ from
+            their skills; empty where only the spelling of the bytes does.
         only_live_is_signed: The committed card has no signatures and the live one has. Then the
             signatures and the digests do not count.
     """
 
     committed_sha256: str
     live_sha256: str | None
-    differences: tuple[tuple[str, str], ...]
+    differences: tuple[Finding, ...]
     only_live_is_signed: bool = False
 
     @property
@@ -143,6 +188,22 @@ class DriftReport:
             return False
         return self.committed_sha256 != self.live_sha256
 
+    @property
+    def exit_status(self) -> int:
+        """0 if nothing has drifted, else 1."""
+        return EXIT_NOT_TRUSTED if self.has_drifted else EXIT_OK
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for a person."""
+        yield f"committed {self.committed_sha256}"
+        if self.live_sha256 is not None:
+            yield f"live      {self.live_sha256}"
+        for difference in self.differences:
+            yield f"  {cut(difference.path, 120)}  {cut(difference.message)}"
+        if self.only_live_is_signed:
+            yield "the committed card is unsigned: the live signatures do not count"
+        yield "it has drifted" if self.has_drifted else "no drift"
+
     def to_json(self) -> dict[str, Any]:
         """The report for programs."""
         return {
@@ -151,7 +212,7 @@ class DriftReport:
             "committed_sha256": self.committed_sha256,
             "live_sha256": self.live_sha256,
             "only_live_is_signed": self.only_live_is_signed,
-            "differences": [{"where": one, "what": what} for one, what in self.differences],
+            "differences": [{"where": one.path, "what": one.message} for one in self.differences],
         }
 
 
@@ -166,18 +227,21 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
     digests = [hashlib.sha256(one).hexdigest() for one in (committed, untrusted_live)]
     if digests[0] == digests[1]:
         return DriftReport(digests[0], digests[1], ())
-    changes = diff_cards(committed, untrusted_live).changes
-    found = [(one.path, one.message) for one in changes]
+    differences = [*diff_cards(committed, untrusted_live).changes]
     documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
     signatures = [one.get("signatures") for one in documents]
     only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
     if only_live_is_signed:
         # The digests say nothing here, so a difference that `diff` is silent about counts as well.
-        if not found and _unsigned(documents[0]) != _unsigned(documents[1]):
-            found.append(("", "the cards differ outside the signatures"))
+        if not differences and _unsigned(documents[0]) != _unsigned(documents[1]):
+            differences.append(_differing("", "the cards differ outside the signatures"))
     elif signatures[0] != signatures[1]:
-        found.append(("/signatures", "the signatures differ"))
-    return DriftReport(digests[0], digests[1], tuple(found), only_live_is_signed)
+        differences.append(_differing("/signatures", "the signatures differ"))
+    return DriftReport(digests[0], digests[1], tuple(differences), only_live_is_signed)
+
+
+def _differing(where: str, message: str) -> Finding:
+    return Finding("diff.unclear", message, Place(where))
 
 
 def _unsigned(document: Mapping[str, Json]) -> str:
@@ -205,8 +269,8 @@ def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
     if not isinstance(tools, list):
         raise CardRefused("card.type", "expected a list of tools", path="/tools")
     digest = hashlib.sha256(card).hexdigest()
-    found = (Change("unclear", *one) for one in _of_tools(document, tools))
-    return DriftReport(digest, None, tuple((one.path, one.message) for one in listed(found)))
+    differences = (_differing(*one) for one in _of_tools(document, tools))
+    return DriftReport(digest, None, cap_findings(differences))
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
@@ -232,9 +296,9 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
         elif len(known[name]) == 1:
             (tool,) = known[name]
             schema = tool.get("inputSchema", tool.get("input_schema"))
-            for change in compare_schemas(skill.schema, schema, "input", work=work):
-                if change.effect != "wording":
-                    yield f"{skill.skill}{change.path}", change.message
+            for effect, where, what in compare_schemas(skill.schema, schema, "input", work=work):
+                if effect != "wording":
+                    yield f"{skill.skill}{where}", what
     for name in known.keys() - said:
         yield name, "the card has no such skill with a schema"
 

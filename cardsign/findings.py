@@ -6,19 +6,24 @@ What a code means stands in ``codes.toml``, which is read when a code is shown, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 Severity = Literal["error", "warning", "note"]
 #: The gravest first.
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 
 MAX_PATH: Final = 1000  # characters of a pointer or a file's name
-MAX_MESSAGE: Final = 3000  # characters of one message
+MAX_MESSAGE: Final = 400  # characters of one message
+MAX_TEXT: Final = 200  # characters of foreign text in one place of a line
+MAX_PLACES: Final = 6  # of one code that a text lists; --json has more
 MAX_OF_CODE: Final = 50  # findings of one code that a report lists
+MAX_FINDINGS: Final = 200  # and of all codes, beside the first of each
+
+_WIDTH: Final = 96  # columns of a text, whatever the terminal has
 
 # What a code weighs where nothing says more; every other one is an error.
 _NOTES: Final = frozenset(
@@ -29,6 +34,8 @@ _NOTES: Final = frozenset(
         "check.no-keys",
         "check.sdk-refuses",
         "coverage.absence_unprovable",
+        "diff.additive",
+        "diff.wording",
         "doctor.audit_aborted",
         "fetch.stale",
         "sig.compat",
@@ -52,6 +59,7 @@ _WARNINGS: Final = frozenset(
         "check.partly",
         "check.unknown-key",
         "check.unsigned",
+        "diff.unclear",
         "doctor.timeline",
         "envelope.output",
         "envelope.unclear",
@@ -69,7 +77,7 @@ _WARNINGS: Final = frozenset(
 )
 
 
-def cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int = MAX_TEXT) -> str:
     """Return the text, shortened to a number of characters."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
@@ -81,8 +89,7 @@ def severity_of(code: str) -> Severity:
     return "warning" if code in _WARNINGS else "error"
 
 
-@dataclass(frozen=True)
-class CodeText:
+class CodeText(NamedTuple):
     """What is said of one code.
 
     Attributes:
@@ -215,6 +222,24 @@ class Finding:
         }
 
 
+class Subject(NamedTuple):
+    """One card or file, and what code scanning is told of it.
+
+    Attributes:
+        name: A path, a URL, or ``-`` for standard input.
+        findings: What is the case with it.
+        accepted: Findings that a waiver accepts, each with its reason.
+        passed: What speaks for the card, if it is trusted; else empty.
+        is_fault: The findings are of this machine, and say nothing about the card.
+    """
+
+    name: str
+    findings: Sequence[Finding]
+    accepted: Sequence[tuple[Finding, str]] = ()
+    passed: str = ""
+    is_fault: bool = False
+
+
 def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Finding, ...]:
     """Return the findings of one verdict with their severities.
 
@@ -235,16 +260,59 @@ def rate_findings(findings: Sequence[Finding], *, trusted: bool) -> tuple[Findin
     return tuple(map(rated, findings))
 
 
-def cap_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the first :data:`MAX_OF_CODE` findings of each code, then how many more there are."""
-    counts: Counter[str] = Counter()
-    left_out: dict[str, Finding] = {}
+def list_findings(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
+    """Yield lines about each code, the gravest first: its places, then why and what to do.
+
+    Args:
+        findings: In any order.
+        whole: What a place without a path is called.
+    """
+    groups: dict[tuple[int, str], list[Finding]] = {}
     for finding in findings:
-        counts[finding.code] += 1
-        if counts[finding.code] <= MAX_OF_CODE:
-            yield finding
-        else:
-            left_out.setdefault(finding.code, finding)
-    for code, first in left_out.items():
-        count = counts[code] - MAX_OF_CODE
-        yield replace(first, message=f"{count:,} more", place=Place(), count=count)
+        key = (SEVERITIES.index(finding.severity), finding.code)
+        groups.setdefault(key, []).append(finding)
+    for key in sorted(groups, key=lambda key: key[0]):
+        alike, text = groups[key], describe_code(key[1])
+        yield f"  {alike[0].severity}: {key[1]}"
+        shown = [finding for finding in alike[:MAX_PLACES] if finding.count == 1]
+        for finding in shown:
+            where = cut(finding.path, 120) or whole
+            line = f" (line {finding.place.line})" if finding.place.line else ""
+            yield f"    {where}{line}  {cut(finding.message)}"
+        if more := sum(finding.count for finding in alike) - len(shown):
+            yield f"    and {more:,} more; see --json"
+        for label, words in (("why", text.why), ("fix", alike[0].fix or text.fix)):
+            yield from _wrapped(label, words)
+
+
+def count_severities(counts: Mapping[Severity, int]) -> str:
+    """Return how many findings there are of each severity, in words."""
+    named = ((counts.get(severity, 0), severity) for severity in SEVERITIES)
+    return ", ".join(f"{count:,} {name}{'s' * (count > 1)}" for count, name in named if count)
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """Return a label, and beside it a text in lines."""
+    from textwrap import wrap  # only a report that is shown needs it
+
+    return wrap(text, _WIDTH, initial_indent=f"      {label:<4}  ", subsequent_indent=" " * 12)
+
+
+def cap_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that a report lists, in order; at the end the number of the others.
+
+    The first of each code is listed, however many there are of others. What `--fix` repairs is
+    counted by itself.
+    """
+    kept: list[Finding] = []
+    counts: Counter[tuple[str, bool]] = Counter()
+    left_out: dict[tuple[str, bool], Finding] = {}
+    for finding in findings:
+        kind = finding.code, finding.fixable
+        counts[kind] += finding.count
+        if counts[kind] == 1 or (counts[kind] <= MAX_OF_CODE and len(kept) < MAX_FINDINGS):
+            kept.append(finding)
+            continue
+        count = finding.count + (left_out[kind].count if kind in left_out else 0)
+        left_out[kind] = replace(finding, message=f"{count:,} more", place=Place(), count=count)
+    return (*kept, *left_out.values())

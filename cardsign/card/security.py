@@ -17,8 +17,9 @@ from typing import Final, Literal, TypeAlias
 
 from cardsign.card.members import MemberProblem, type_problems
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled
-from cardsign.card.values import MAX_TOKEN, Json, cut, members_of, objects_in
+from cardsign.card.values import MAX_TOKEN, Json, members_of, objects_in
 from cardsign.errors import CardRefused
+from cardsign.findings import cut
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
 #: How a credential travels: as a bearer token, as Basic, as a key by itself in a header.

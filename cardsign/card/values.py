@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import rfc8785
 
 from cardsign.errors import CanonicalizationError
+from cardsign.findings import cut
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
@@ -21,15 +22,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 MAX_TOKEN: Final = 64
 #: Characters of a pointer behind which no further token is shown.
 MAX_POINTER: Final = 240
-#: Characters of one message of a report.
-MAX_MESSAGE: Final = 400
-_CUT: Final = "..."
 _STRAY_TILDE: Final = re.compile(r"~(?![01])")
-
-
-def cut(text: str, limit: int) -> str:
-    """Return the text, shortened to a number of characters."""
-    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
 
 
 def append(base: str, token: str | int) -> str:
@@ -38,7 +31,7 @@ def append(base: str, token: str | int) -> str:
     A long token is cut, and a long pointer ends with ``/...`` in place of further tokens.
     """
     if len(base) > MAX_POINTER:
-        return base if base.endswith(f"/{_CUT}") else f"{base}/{_CUT}"
+        return base if base.endswith("/...") else f"{base}/..."
     shown = cut(token, MAX_TOKEN) if isinstance(token, str) else str(token)
     return f"{base}/{shown.replace('~', '~0').replace('/', '~1')}"
 

@@ -11,14 +11,14 @@ import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card.values import MAX_TOKEN, cut
+from cardsign.card.values import MAX_TOKEN
 from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import printed, safe, say, say_notes
 from cardsign.cli.verifier import NetworkOptions, network_options
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.findings import cap_findings
+from cardsign.findings import cap_findings, cut
 
 
 def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

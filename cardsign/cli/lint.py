@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
@@ -25,7 +25,6 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command, group
 from cardsign.cli.talk import (
     counted,
-    finding_lines,
     is_json,
     json_text,
     print_json,
@@ -34,20 +33,16 @@ from cardsign.cli.talk import (
     say,
 )
 from cardsign.cli.verifier import NetworkOptions, network_options
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import UsageFault
 from cardsign.files import read_bytes
-from cardsign.findings import SEVERITIES, Finding, Severity
+from cardsign.findings import SEVERITIES, Finding, Severity, cap_findings
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.lint.cards import GROUPS, CardReport, FixResult, fix, lint_card
-from cardsign.lint.rules import LintSettings, cap_lint_findings, describe_finding
+from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
+from cardsign.lint.rules import LintSettings
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
 
-if TYPE_CHECKING:
-    from cardsign.check import CheckReport
-
 FORMATS: Final = ("text", "json", "sarif", "github")
-SCHEMA: Final = "cardsign.lint/1"
 _GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -144,14 +139,13 @@ def lint(
         from cardsign.projects import lint_sources
 
         reports = lint_sources(cards, settings, network.fetcher())
-    heavy = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]
-    failed = any(one.severity in heavy for report in reports for one in report.findings)
-    status = EXIT_NOT_TRUSTED if failed else EXIT_OK
+    report = LintReport(reports, options.fail_on, fixed)
     if options.form == "json":
-        print_json(_to_json(reports, fixed))
+        print_json(report.to_json())
     else:
-        click.echo(_text(reports, options.form, status), err=output == STDIO)
-    return status
+        for line in _texts(report, options.form):
+            click.echo(line, err=output == STDIO)
+    return report.exit_status
 
 
 def _check_together(
@@ -179,7 +173,7 @@ def _check_together(
 def _say_fixed(result: FixResult) -> None:
     fixed = done("fixed", "fix")
     say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    for one in cap_lint_findings(result.fixed) if is_dry_run() else ():
+    for one in cap_findings(result.fixed) if is_dry_run() else ():
         say(f"{fixed} {safe(one.path, limit=120)}: {safe(one.message)} ({one.code})")
     if result.signatures_removed:
         say(
@@ -187,35 +181,16 @@ def _say_fixed(result: FixResult) -> None:
         )
 
 
-def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "schema": SCHEMA,
-        "clean": not any(one.findings for one in reports),
-        "cards": [
-            {
-                "name": one.name,
-                "findings": [describe_finding(finding) for finding in one.findings],
-                "waived": [{**describe_finding(it), "reason": why} for it, why in one.waived],
-            }
-            for one in reports
-        ],
-    }
-    if fixed is not None:
-        answer["fixed"] = [describe_finding(finding) for finding in cap_lint_findings(fixed.fixed)]
-        answer["signatures_removed"] = fixed.signatures_removed
-    return answer
-
-
-def _text(reports: Sequence[CardReport], form: str, status: int) -> str:
+def _texts(report: LintReport, form: str) -> Iterator[str]:
     """What was found, for a person or in a format of other programs."""
     if form == "sarif":
-        from cardsign.cli.sarif import Subject, sarif_log
+        from cardsign.cli.sarif import sarif_log
 
-        subjects = [Subject(one.name, one.findings, one.waived) for one in reports]
-        return json_text(sarif_log(subjects, status))
-    if form == "github":
-        return "\n".join(_annotation(one.name, each) for one in reports for each in one.findings)
-    return "\n".join(line for one in reports for line in _lines(one))
+        yield json_text(sarif_log(report.subjects(), report.exit_status))
+    elif form == "github":
+        yield from (_annotation(card.name, one) for card in report.cards for one in card.findings)
+    else:
+        yield from (safe(line, limit=len(line)) for line in report.lines())
 
 
 def _annotation(name: str, one: Finding) -> str:
@@ -230,23 +205,6 @@ def _annotation(name: str, one: Finding) -> str:
 def _escaped(text: str, limit: int) -> str:
     shown = safe(text, limit=limit)
     return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _lines(report: CardReport) -> Iterator[str]:
-    """What was found in a card."""
-    name, findings = safe(report.name), report.findings
-    accepted = f"; {sum(one.count for one, _ in report.waived)} waived" if report.waived else ""
-    if not findings:
-        yield f"clean: {name}{accepted}"
-        return
-    counts = [
-        (sum(one.count for one in findings if one.severity == level), level) for level in SEVERITIES
-    ]
-    weights = ", ".join(counted(number, level) for number, level in counts if number)
-    fixable = sum(one.count for one in findings if one.fixable)
-    offer = f"; --fix fixes {fixable}" if fixable else ""
-    yield f"{weights}: {name}{offer}{accepted}"
-    yield from finding_lines(findings)
 
 
 @command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
@@ -290,34 +248,20 @@ def check(
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
         report = check_card(read_input(card), name=card, jwks=keys or None)
-    has_error = any(finding.severity == "error" for finding in report.findings)
-    status = EXIT_NOT_TRUSTED if has_error else EXIT_OK
     if is_json() or form == "json":
         print_json(report.to_json())
     elif form == "text":
-        click.echo("\n".join(_check_lines(report)))
+        for line in report.lines():
+            click.echo(safe(line, limit=len(line)))
     else:
-        from cardsign.cli.sarif import Subject, sarif_log
+        from cardsign.cli.sarif import sarif_log
 
-        log = sarif_log([Subject(report.name, report.findings)], status)
+        log = sarif_log(report.subjects(), report.exit_status)
         text = report.to_html() if form == "html" else json_text(log)
         write_output(output, text.encode())
         if output != STDIO:
             say(f"wrote {safe(output)}")
-    return status
-
-
-def _check_lines(report: CheckReport) -> Iterator[str]:
-    """How much was found, the signatures, the clients, then each finding."""
-    yield f"{safe(report.name)}: {report.summary}"
-    answer = report.to_json()
-    for one in answer["signatures"]:
-        by = f"{safe(one['alg'])} {safe(one['kid'], limit=60)}"
-        covers = f" ({', '.join(one['profiles'])})" if one["profiles"] else ""
-        yield f"  signature {one['index']}: {one['verdict']}, by {by}{covers}"
-    for client in report.explanation.predictions:
-        yield f"  {client.verifier}: {client.outcome}, predicted: {safe(client.because)}"
-    yield from finding_lines(report.findings)
+    return report.exit_status
 
 
 @group()
@@ -359,14 +303,8 @@ def contract_check(
     else:
         policy = Policy.load(str(policy_file))
         card = verify_card(data, policy=policy, issuer=issuer, now=moment())
-    found = check_envelope(read_input(envelope), card)
-    kept: bool | None = not any(one.severity == "error" for one in found)
-    if kept and any(one.code == "envelope.unclear" for one in found):
-        kept = None
-    findings = [one.to_json() for one in found]
-    if not printed({"schema": "cardsign.contract/1", "kept": kept, "findings": findings}):
-        for line in finding_lines(found, "the envelope"):
-            click.echo(line)
-        words = {True: "kept", False: "broken", None: "not broken, as far as can be told"}
-        click.echo(f"the contract is {words[kept]}")
-    return {True: EXIT_OK, False: EXIT_NOT_TRUSTED, None: EXIT_NO_VERDICT}[kept]
+    report = check_envelope(read_input(envelope), card)
+    if not printed(report.to_json()):
+        for line in report.lines():
+            click.echo(safe(line, limit=len(line)))
+    return report.exit_status

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from cardsign import __version__
 from cardsign.cli.talk import safe
 from cardsign.errors import LocalFault
-from cardsign.findings import Finding, describe_code
+from cardsign.findings import Finding, Subject, describe_code
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome
 
@@ -21,25 +21,6 @@ _SCHEMA: Final = (
 )
 _URL_MARKS: Final = ":/?#[]@!$&'()*+,;=%~"  # what a URL may hold as it stands (RFC 3986 2.2)
 _MAX_TEXT: Final = 1000  # characters of one message
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One card or file, and what there is to say of it.
-
-    Attributes:
-        name: A path, a URL, or ``-`` for standard input.
-        findings: What is the case with it.
-        accepted: Findings that a waiver accepts, each with its reason.
-        passed: What speaks for the card, if it is trusted; else empty.
-        is_fault: The findings are of this machine, and say nothing about the card.
-    """
-
-    name: str
-    findings: Sequence[Finding]
-    accepted: Sequence[tuple[Finding, str]] = ()
-    passed: str = ""
-    is_fault: bool = False
 
 
 def verdict_subject(outcome: Outcome) -> Subject:

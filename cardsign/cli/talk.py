@@ -39,7 +39,6 @@ _INVISIBLE: Final = (
 )
 _RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
 _SURROGATE: Final = "[\ud800-\udfff]"
-_MAX_PLACES: Final = 6  # lines for one rule; --json has more
 _WIDTH: Final = 96  # columns, whatever the terminal has
 DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
@@ -209,28 +208,6 @@ def _without_passwords(value: Any) -> Any:
             name: one if name in exact else _without_passwords(one) for name, one in value.items()
         }
     return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def finding_lines(findings: Iterable[Finding], whole: str = "the card") -> Iterator[str]:
-    """Yield each code, the gravest first: its places in the `whole`, then why and what to do."""
-    from cardsign.findings import SEVERITIES, describe_code
-
-    groups: dict[tuple[int, str], list[Finding]] = {}
-    for one in findings:
-        key = (SEVERITIES.index(one.severity), one.code)
-        groups.setdefault(key, []).append(one)
-    for key in sorted(groups, key=lambda key: key[0]):
-        places, text = groups[key], describe_code(key[1])
-        yield f"  {places[0].severity}: {key[1]}"
-        shown = [one for one in places[:_MAX_PLACES] if one.count == 1]
-        for one in shown:
-            where = safe(one.path, limit=120) or whole
-            line = f" (line {one.place.line})" if one.place.line else ""
-            yield f"    {where}{line}  {safe(one.message)}"
-        if more := sum(one.count for one in places) - len(shown):
-            yield f"    and {more:,} more; see --json"
-        fix = places[0].fix or text.fix
-        yield from (wrapped(*pair) for pair in (("why", text.why), ("fix", fix)) if pair[1])
 
 
 def wrapped(label: str, text: str) -> str:

@@ -29,7 +29,6 @@ from cardsign.card.values import (
     Json,
     append,
     children_of,
-    cut,
     elements_of,
     jcs,
     members_of,
@@ -37,8 +36,10 @@ from cardsign.card.values import (
     pointer,
     value_at,
 )
-from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas, listed
-from cardsign.urls import without_userinfo
+from cardsign.diff.schemas import Change, Direction, Effect, Work, compare_schemas
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
+from cardsign.urls import without_passwords, without_userinfo
 
 #: The part of a version (SemVer 2.0.0) that has to grow.
 Bump: TypeAlias = Literal["none", "patch", "minor", "major"]
@@ -50,6 +51,14 @@ NEEDED: Final[dict[Effect, Bump]] = {
     "wording": "patch",
     "unclear": "patch",
 }
+_TITLES: Final = {
+    "diff.breaking": "Breaks a caller",
+    "diff.unclear": "Cannot be told from the cards: decide yourself",
+    "diff.additive": "New for a caller",
+    "diff.wording": "Words only",
+}
+_MAX_PATH: Final = 200  # characters of a place in a line
+_MARKUP: Final = "\\`*_{}[]()#+!|<>&~@:"  # of Markdown, with mentions of people and links
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
 #: more cannot be told.
 MAX_PAIRS_OF_WAYS: Final = 5_000
@@ -113,17 +122,21 @@ class CardDiff:
     Attributes:
         old_version: The old card's `version`, as it stands there; None where there is none.
         new_version: The new card's.
-        changes: In document order; at most 100 of one effect, then how many more there are.
+        changes: In document order, capped: ``diff.breaking``, ``diff.unclear``,
+            ``diff.additive`` and ``diff.wording``.
+        names: Of the two cards, for a report.
     """
 
     old_version: Json
     new_version: Json
-    changes: tuple[Change, ...]
+    changes: tuple[Finding, ...]
+    names: tuple[str, str] = ("", "")
 
     @property
     def needed(self) -> Bump:
         """The part of the version that has to grow for these changes."""
-        return max((NEEDED[one.effect] for one in self.changes), key=BUMPS.index, default="none")
+        parts = (NEEDED[effect_of(change)] for change in self.changes)
+        return max(parts, key=BUMPS.index, default="none")
 
     @property
     def made(self) -> Bump | None:
@@ -145,7 +158,7 @@ class CardDiff:
         """Whether the new card's version says what changed."""
         if self.made is None or BUMPS.index(self.made) < BUMPS.index(self.needed):
             return "too-low"
-        is_unclear = any(one.effect == "unclear" for one in self.changes)
+        is_unclear = any(change.code == "diff.unclear" for change in self.changes)
         return "unclear" if is_unclear and self.made != "major" else "enough"
 
     @property
@@ -159,9 +172,18 @@ class CardDiff:
             steps |= {"major": old.bump_minor, "minor": old.bump_patch}
         return str(steps[self.needed]())
 
+    @property
+    def exit_status(self) -> int:
+        """0 if the version is enough, 1 if it is too low, 3 if nobody can tell."""
+        if self.version_verdict == "unclear":
+            return EXIT_NO_VERDICT
+        return EXIT_OK if self.version_verdict == "enough" else EXIT_NOT_TRUSTED
+
     def to_json(self) -> dict[str, Any]:
         """The diff for programs."""
         return {
+            "old": self.names[0],
+            "new": self.names[1],
             "format": "cardsign.diff/1",
             "version": {
                 "old": self.old_version,
@@ -172,13 +194,65 @@ class CardDiff:
                 "verdict": self.version_verdict,
             },
             "changes": [
-                {"effect": one.effect, "path": one.path, "message": one.message}
-                for one in self.changes
+                {"effect": effect_of(change), "path": change.path, "message": change.message}
+                for change in self.changes
             ],
         }
 
+    def lines(self) -> Iterator[str]:
+        """Yield the diff for a person: the changes by what they mean, then the versions."""
+        count = sum(change.count for change in self.changes)
+        old, new = (cut(name) for name in self.names)
+        yield f"{count or 'no'} change{'' if count == 1 else 's'}: {old} to {new}"
+        for title, changes in self._by_title():
+            yield ""
+            yield f"  {title}:"
+            for change in changes:
+                yield f"    {cut(change.path, _MAX_PATH)}  {cut(change.message)}"
+        if count:
+            yield ""
+        yield self._conclusion()
 
-def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
+    def markdown(self) -> Iterator[str]:
+        """Yield the same for a comment on a pull request; no text of a card is markup in it."""
+        yield from ("### Agent Card", "", f"**{_quoted(self._conclusion())}**")
+        for title, changes in self._by_title():
+            yield from ("", f"{title}:", "")
+            for change in changes:
+                path = cut(change.path, _MAX_PATH).replace("`", "'")
+                yield f"- `{path}`: {_quoted(change.message)}"
+
+    def _by_title(self) -> Iterator[tuple[str, list[Finding]]]:
+        for code, title in _TITLES.items():
+            changes = [change for change in self.changes if change.code == code]
+            if changes:
+                yield title, changes
+
+    def _conclusion(self) -> str:
+        old, new = (cut(str(one)) for one in (self.old_version, self.new_version))
+        if self.version_verdict == "enough":
+            return f"version {old} to {new}: enough"
+        if self.version_verdict == "unclear":
+            return f"version {old} to {new}: enough, unless an undecided change breaks a caller"
+        if self.least_version is None:
+            return f"version {old} to {new}: no semantic version, so nothing can be said of it"
+        return f"version {old} to {new}: too low; {self.least_version} or higher is needed"
+
+
+def effect_of(change: Finding) -> Effect:
+    """Return what a change means for a caller that knows the old card only."""
+    effect: Effect = change.code.removeprefix("diff.")  # type: ignore[assignment]
+    return effect
+
+
+def _quoted(text: str) -> str:
+    """Return a card's text for Markdown: no markup, no mention of a person, no link."""
+    return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in without_passwords(text))
+
+
+def diff_cards(
+    untrusted_old: bytes, untrusted_new: bytes, *, names: tuple[str, str] = ("", "")
+) -> CardDiff:
     """Compare two cards, of whichever A2A versions.
 
     Not checked: signatures, and whether either card is complete.
@@ -186,6 +260,7 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
     Args:
         untrusted_old: The card that callers know.
         untrusted_new: The card that shall replace it.
+        names: What the two are called in the report.
 
     Raises:
         JsonRefused: One of them is not one strict JSON object.
@@ -193,29 +268,11 @@ def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
             :meth:`cardsign.card.document.Card.from_bytes`.
     """
     old, new = (_read(one) for one in (untrusted_old, untrusted_new))
-    changed = {
-        half: frozenset(
-            name
-            for name, one in old.schemes[half].items()
-            if _scheme_changed(one, new.schemes[half].get(name))
-        )
-        for half in _HALVES
-    }
-    changes = [
-        *_others("", old.document, new.document, _WORDS, _compared(old, new)),
-        *_misshapen("", old.document, new.document, _SHAPES),
-        *_interfaces(old, new),
-        *_extensions(old, new),
-    ]
-    for half in _HALVES:
-        changes += _flags(old, new, half)
-        changes += _security(old, new, half, changed[half], (old.document, new.document), "")
-        changes += _schemes(old.schemes[half], new.schemes[half])
-    changes += [*_beside_schemes(old, new), *_skills(old, new, changed)]
-    changes += [*_spellings(old, new), *_hidden_interfaces(old, new)]
+    cut_changes = ((effect, at, cut(what, MAX_MESSAGE)) for effect, at, what in _changes(old, new))
     versions = old.document.get("version"), new.document.get("version")
     # What both halves of a card say is said once.
-    return CardDiff(*versions, tuple(listed(dict.fromkeys(changes))))
+    findings = (Finding(f"diff.{e}", what, Place(at)) for e, at, what in dict.fromkeys(cut_changes))
+    return CardDiff(*versions, cap_findings(findings), names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +308,29 @@ class _Read:
         return [one for one in found if not is_split or one.tokens[0] == _REQUIRED_BY[half]]
 
 
+def _changes(old: _Read, new: _Read) -> Iterator[Change]:
+    changed = {
+        half: frozenset(
+            name
+            for name, one in old.schemes[half].items()
+            if _scheme_changed(one, new.schemes[half].get(name))
+        )
+        for half in _HALVES
+    }
+    yield from _others("", old.document, new.document, _WORDS, _compared(old, new))
+    yield from _misshapen("", old.document, new.document, _SHAPES)
+    yield from _interfaces(old, new)
+    yield from _extensions(old, new)
+    for half in _HALVES:
+        yield from _flags(old, new, half)
+        yield from _security(old, new, half, changed[half], (old.document, new.document), "")
+        yield from _schemes(old.schemes[half], new.schemes[half])
+    yield from _beside_schemes(old, new)
+    yield from _skills(old, new, changed)
+    yield from _spellings(old, new)
+    yield from _hidden_interfaces(old, new)
+
+
 def _read(untrusted: bytes) -> _Read:
     card = Card.from_bytes(untrusted)
     document = respelled(card.document, CARD_1_0, CARD_0_3)
@@ -275,7 +355,7 @@ def _spellings(old: _Read, new: _Read) -> Iterator[Change]:
     for kind, place in {**before, **after}.items():
         if kind not in before or kind not in after:
             how = "is spelled so now" if kind in after else "was spelled so"
-            yield Change("unclear", place, f"`{kind[-1]}` {how}, which not every client reads")
+            yield "unclear", place, f"`{kind[-1]}` {how}, which not every client reads"
 
 
 def _odd_names(
@@ -304,7 +384,7 @@ def _hidden_interfaces(old: _Read, new: _Read) -> Iterator[Change]:
     if hides[0] != hides[1] and any(one.document.get("url") is not None for one in (old, new)):
         how = "is empty" if hides[1] else "was empty"
         message = f"`supportedInterfaces` {how}; some clients read no `url` beside it"
-        yield Change("unclear", "/supportedInterfaces", message)
+        yield "unclear", "/supportedInterfaces", message
 
 
 def _is_empty(owner: Mapping[str, Json], name: str) -> bool:
@@ -325,7 +405,7 @@ def _misshapen(
             )
             if not is_sound and before != after:
                 how = "changed, and cannot be read in one of the cards"
-                yield Change("unclear", append(path, name), f"`{name}` {how}")
+                yield "unclear", append(path, name), f"`{name}` {how}"
 
 
 def _semver(version: Json) -> Version | None:
@@ -353,7 +433,7 @@ def _others(
         how = (
             "changed" if name in old and name in new else "was removed" if name in old else "is new"
         )
-        yield Change(effect, append(path, name), f"`{name}` {how}")
+        yield effect, append(path, name), f"`{name}` {how}"
 
 
 def _is_same(one: Json, other: Json) -> bool:
@@ -378,15 +458,15 @@ def _interfaces(old: _Read, new: _Read) -> Iterator[Change]:
         known = before or old.interfaces(*_HALVES)
         for key, one in before.items():
             if key not in kept:
-                yield Change("breaking", one.pointer, f"the interface {_spoken(one)} was removed")
+                yield "breaking", one.pointer, f"the interface {_spoken(one)} was removed"
         for key, one in after.items():
             if key not in known:
-                yield Change("additive", one.pointer, f"the interface {_spoken(one)} is new")
+                yield "additive", one.pointer, f"the interface {_spoken(one)} is new"
         if before and after and half == "0.3":
             yield from _others("", _own_url(old), _own_url(new), frozenset(), frozenset())
         if before.keys() == after.keys() and list(before) != list(after):
             one = next(iter(after.values()))
-            yield Change("additive", one.pointer, f"the interface {_spoken(one)} is preferred now")
+            yield "additive", one.pointer, f"the interface {_spoken(one)} is preferred now"
         for key, one in after.items():
             if key in before and "url" not in (one.member, before[key].member):
                 was = members_of(value_at(old.document, before[key].tokens[:-1]))
@@ -401,10 +481,10 @@ def _gone_and_new(
     """What of the one is not in the other, given by what it is: its place, and how it is called."""
     for key, (path, said) in before.items():
         if key not in after:
-            yield Change("breaking", path, f"{said} was removed")
+            yield "breaking", path, f"{said} was removed"
     for key, (path, said) in after.items():
         if key not in before:
-            yield Change("additive", path, f"{said} is new")
+            yield "additive", path, f"{said} is new"
 
 
 def _own_url(card: _Read) -> dict[str, Json]:
@@ -434,11 +514,11 @@ def _flags(old: _Read, new: _Read, half: A2aHalf) -> Iterator[Change]:
             continue
         path = after[0] or before[0]
         if not (isinstance(before[1], bool) and isinstance(after[1], bool)):
-            yield Change("unclear", path, f"`{name}` changed")
+            yield "unclear", path, f"`{name}` changed"
         elif after[1]:
-            yield Change("additive", path, f"`{name}` is offered now")
+            yield "additive", path, f"`{name}` is offered now"
         else:
-            yield Change("breaking", path, f"`{name}` is no longer offered")
+            yield "breaking", path, f"`{name}` is no longer offered"
 
 
 def _offered(card: _Read, half: A2aHalf) -> dict[str, tuple[str, Json]]:
@@ -468,18 +548,18 @@ def _extensions(old: _Read, new: _Read) -> Iterator[Change]:
         where, needed = there + place, bool(one.get("required"))
         effect = "breaking" if needed else "additive"
         if uri not in known[1]:
-            yield Change("breaking", where, f"the extension {uri} was removed")
+            yield "breaking", where, f"the extension {uri} was removed"
             continue
         if uri not in known[0]:
             how = "is new and required" if needed else "is new"
-            yield Change(effect, where, f"the extension {uri} {how}")
+            yield effect, where, f"the extension {uri} {how}"
             continue
         _, other = known[0][uri]
         if bool(other.get("required")) != needed:
             how = "is required now" if needed else "is optional now"
-            yield Change(effect, where, f"the extension {uri} {how}")
+            yield effect, where, f"the extension {uri} {how}"
         elif not _is_same(other.get("required", False), one.get("required", False)):
-            yield Change("unclear", where, f"`required` of the extension {uri} is no true or false")
+            yield "unclear", where, f"`required` of the extension {uri} is no true or false"
         known_members = frozenset({"uri", "required", "params"})
         yield from _others(where, other, one, frozenset({"description"}), known_members)
         yield from _params(append(where, "params"), other.get("params"), one.get("params"))
@@ -490,7 +570,7 @@ def _params(path: str, old: Json, new: Json) -> Iterator[Change]:
     before, after = ({} if one is None else one for one in (old, new))
     if not (isinstance(before, dict) and isinstance(after, dict)):
         if old != new:
-            yield Change("unclear", path, "`params` changed")
+            yield "unclear", path, "`params` changed"
         return
     was, now = (one.get("skills", {}) for one in (before, after))
     known = frozenset({"skills"} if _holds_objects(was) and _holds_objects(now) else ())
@@ -531,7 +611,7 @@ def _security(
     unread = [{repr(one.value) for one in each if _is_unread(one)} for each in found]
     for how, differing in (("is new", unread[1] - unread[0]), ("went", unread[0] - unread[1])):
         if differing:
-            yield Change("unclear", place, f"a requirement that cannot be read {how}")
+            yield "unclear", place, f"a requirement that cannot be read {how}"
     ways_before, ways_after = map(_ways_in, found)
     known, same = ({frozenset(way.items()) for way in ways} for ways in (ways_before, ways_after))
 
@@ -550,14 +630,14 @@ def _security(
     ]
     lost: list[Mapping[str, frozenset[str]]] = []
     if len(others) * len(ways_after) > MAX_PAIRS_OF_WAYS:
-        yield Change("unclear", place, "there are too many requirements to compare them all")
+        yield "unclear", place, "there are too many requirements to compare them all"
     elif lost := [way for way in others if not stays(way)]:
         said = _way(lost[0]) if lost[0] else "no credentials"
-        yield Change("breaking", place, f"a caller with {said} is no longer let in")
+        yield "breaking", place, f"a caller with {said} is no longer let in"
     for way in ways_after:
         if frozenset(way.items()) not in known and not (lost and len(ways_after) == 1):
             said = _way(way) if way else "no credentials"
-            yield Change("additive", place, f"a caller with {said} is let in now")
+            yield "additive", place, f"a caller with {said} is let in now"
 
 
 def _hidden_requirements(
@@ -572,16 +652,16 @@ def _hidden_requirements(
     if is_moved and all(written) and written[0] != written[1]:
         names = " and ".join(f"`{name}`" for name in written[1])
         message = f"the requirements are in {names} now, which not every client reads"
-        yield Change("unclear", append(path, written[1][0]), message)
+        yield "unclear", append(path, written[1][0]), message
     place = append(path, "securityRequirements")
     hides = [_is_empty(one, "securityRequirements") for one in owners]
     if hides[0] != hides[1] and any(one.get("security") for one in owners):
         how = "is empty" if hides[1] else "was empty"
         message = f"`securityRequirements` {how}; some clients read no `security` beside it"
-        yield Change("unclear", place, message)
+        yield "unclear", place, message
     before, after = (_beside_the_ways(one.get("securityRequirements")) for one in owners)
     if before != after:
-        yield Change("unclear", place, "an unknown member of a requirement changed")
+        yield "unclear", place, "an unknown member of a requirement changed"
 
 
 def _beside_the_ways(requirements: Json) -> list[bytes]:
@@ -611,11 +691,11 @@ def _schemes(before: Mapping[str, Scheme], after: Mapping[str, Scheme]) -> Itera
         where = pointer("securitySchemes", name)
         if one is None or other is None:
             how = "is new" if one is None else "was removed"
-            yield Change("additive" if one is None else "breaking", where, f"scheme {name!r} {how}")
+            yield ("additive" if one is None else "breaking"), where, f"scheme {name!r} {how}"
         elif how := _scheme_changed(one, other):
-            yield Change("breaking", where, f"scheme {name!r}: {how}")
+            yield "breaking", where, f"scheme {name!r}: {how}"
         elif not _is_same(dict(one.members), dict(other.members)):
-            yield Change("wording", where, f"scheme {name!r} is described in other words")
+            yield "wording", where, f"scheme {name!r} is described in other words"
 
 
 def _beside_schemes(old: _Read, new: _Read) -> Iterator[Change]:
@@ -625,9 +705,9 @@ def _beside_schemes(old: _Read, new: _Read) -> Iterator[Change]:
         was, now, where = before[name], after[name], pointer("securitySchemes", name)
         are_read = all(card.schemes["1.0"][name].type is not None for card in (old, new))
         if not are_read and was != now:
-            yield Change("unclear", where, f"scheme {name!r}, which cannot be read, changed")
+            yield "unclear", where, f"scheme {name!r}, which cannot be read, changed"
         elif old.version == new.version and _forms_of(was) != _forms_of(now):
-            yield Change("unclear", where, f"scheme {name!r} is in the form of other clients")
+            yield "unclear", where, f"scheme {name!r} is in the form of other clients"
         elif isinstance(was, dict) and isinstance(now, dict) and "type" not in {**was, **now}:
             yield from _others(where, was, now, frozenset(), _WRAPPERS)
 
@@ -700,14 +780,14 @@ def _skills(
         if heirs := alike.get(_words(skill)):
             heir = heirs.pop(0)
             del come[heir]
-            yield Change("breaking", path, f"the id of skill {name!r} is {heir!r} now")
+            yield "breaking", path, f"the id of skill {name!r} is {heir!r} now"
             continue
         how = "was removed, and was not marked as deprecated before"
         if skill.get("deprecated") is True or name in announced:
             how = "was removed after it was deprecated"
-        yield Change("breaking", path, f"skill {name!r} {how}")
+        yield "breaking", path, f"skill {name!r} {how}"
     for name, (place, _) in come.items():
-        yield Change("additive", append("", "skills") + place, f"skill {name!r} is new")
+        yield "additive", append("", "skills") + place, f"skill {name!r} is new"
     for key in dict.fromkeys((*were, *are)):
         if key[0] not in before and key[0] not in after:
             yield from _contract(were.get(key, []), are.get(key, []), work)
@@ -769,7 +849,7 @@ def _contract(
         yield from compare_schemas(old[0].schema, last.schema, direction, path, work)
         return
     how = "is new" if not old else "was removed" if not new else "is there twice"
-    yield Change("unclear", path, f"`{member}` {how}")
+    yield "unclear", path, f"`{member}` {how}"
 
 
 def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:

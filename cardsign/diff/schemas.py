@@ -12,14 +12,14 @@ no longer named is a break, even where any member is still taken.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from cardsign.card.values import MAX_MESSAGE, Json, append, cut, elements_of, members_of
+from cardsign.card.values import Json, append, elements_of, members_of
+from cardsign.findings import MAX_MESSAGE, cut
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
@@ -92,40 +92,9 @@ _Schema: TypeAlias = Mapping[str, Json]
 _Step: TypeAlias = tuple[_Kind, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference between the old card and the new one.
-
-    Attributes:
-        effect: What it means for a caller.
-        path: Where, as a JSON pointer: in the new card, or in the old one for what is gone.
-        message: What changed, without a final period; cut where it is long.
-        count: How many changes it stands for: over 1 in place of those that are not listed.
-    """
-
-    effect: Effect
-    path: str
-    message: str
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
-
-
-#: Changes of one effect that are listed.
-MAX_LISTED: Final = 100
-
-
-def listed(changes: Iterable[Change]) -> Iterator[Change]:
-    """List the first changes of each effect; at the end the number of the others."""
-    counts: Counter[Effect] = Counter()
-    for one in changes:
-        counts[one.effect] += one.count
-        if counts[one.effect] <= MAX_LISTED:
-            yield one
-    for effect, count in counts.items():
-        if (more := count - MAX_LISTED) > 0:
-            yield Change(effect, "", f"{more:,} more", more)
+#: What a change means for a caller, where it is (as a JSON pointer: in the new card, or in the old
+#: one for what is gone), and what changed.
+Change: TypeAlias = tuple[Effect, str, str]
 
 
 class _TooLarge(Exception):
@@ -170,7 +139,7 @@ def compare_schemas(
         except _TooLarge:
             found.append(("unclear", path, "these schemas are too large to be compared whole"))
     effects = _EFFECTS[direction] | _ALWAYS
-    changes = (Change(effects[kind], where, message) for kind, where, message in found)
+    changes = ((effects[kind], where, cut(text, MAX_MESSAGE)) for kind, where, text in found)
     return list(dict.fromkeys(changes))
 
 

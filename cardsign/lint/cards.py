@@ -6,26 +6,42 @@ import bisect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import contract_member
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import offsets
 from cardsign.card.values import Json, elements_of, members_of
-from cardsign.errors import CardRefused, JsonRefused, UsageFault, closest
-from cardsign.findings import Finding
+from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    CardRefused,
+    JsonRefused,
+    UsageFault,
+    closest,
+)
+from cardsign.findings import (
+    SEVERITIES,
+    Finding,
+    Severity,
+    Subject,
+    cap_findings,
+    count_severities,
+    cut,
+    list_findings,
+)
 from cardsign.lint import contract, meaning, portability
 from cardsign.lint import security as security  # its rules bind themselves, as those of the others
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
+    LintedCard,
     LintSettings,
     Rule,
-    Subject,
     Tokens,
     add_rule,
     apply_rules,
-    cap_lint_findings,
+    describe_finding,
     group_of,
     rules_of,
 )
@@ -40,6 +56,7 @@ GROUPS: Final[dict[str, str]] = {
     "portable": "one payload for all default profiles, so one signature serves every SDK",
     "secrets": "keys, tokens, internal addresses and settings",
 }
+SCHEMA: Final = "cardsign.lint/1"
 _MAX_NAMESAKES: Final = 100  # of one name, how many are compared with each other
 # Of a card in A2A 0.3 they say no more than that it is one.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
@@ -67,6 +84,75 @@ class CardReport:
     findings: tuple[Finding, ...]
     waived: tuple[tuple[Finding, str], ...] = ()
     document: Mapping[str, Json] | None = None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for a person: how many findings of each severity, then each rule."""
+        name, findings = cut(self.name), self.findings
+        waived = sum(finding.count for finding, _ in self.waived)
+        accepted = f"; {waived} waived" if waived else ""
+        if not findings:
+            yield f"clean: {name}{accepted}"
+            return
+        counts = dict.fromkeys(SEVERITIES, 0)
+        for finding in findings:
+            counts[finding.severity] += finding.count
+        fixable = sum(finding.count for finding in findings if finding.fixable)
+        offer = f"; --fix fixes {fixable}" if fixable else ""
+        yield f"{count_severities(counts)}: {name}{offer}{accepted}"
+        yield from list_findings(findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the element of the report's `cards` member."""
+        return {
+            "name": self.name,
+            "findings": [describe_finding(finding) for finding in self.findings],
+            "waived": [{**describe_finding(one), "reason": reason} for one, reason in self.waived],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """What was found in one or more cards.
+
+    Attributes:
+        cards: A report for each card, in order.
+        fail_on: The least severe finding that makes the exit status 1.
+        fixed: What `--fix` made of the card, if it was asked to.
+    """
+
+    cards: Sequence[CardReport]
+    fail_on: Severity = "warning"
+    fixed: FixResult | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """0 if no finding is as severe as `fail_on`, else 1."""
+        grave = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
+        failed = any(one.severity in grave for card in self.cards for one in card.findings)
+        return EXIT_NOT_TRUSTED if failed else EXIT_OK
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as ``cardsign lint --json`` prints it."""
+        report: dict[str, Any] = {
+            "schema": SCHEMA,
+            "clean": not any(card.findings for card in self.cards),
+            "cards": [card.to_json() for card in self.cards],
+        }
+        if self.fixed is not None:
+            fixed = cap_findings(self.fixed.fixed)
+            report["fixed"] = [describe_finding(finding) for finding in fixed]
+            report["signatures_removed"] = self.fixed.signatures_removed
+        return report
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for a person, card by card."""
+        for card in self.cards:
+            yield from card.lines()
+
+    def subjects(self) -> Iterator[Subject]:
+        """Yield the report for code scanning."""
+        for card in self.cards:
+            yield Subject(card.name, card.findings, card.waived)
 
 
 def lint_card(
@@ -107,7 +193,7 @@ def lint_document(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
         settings: As for :func:`lint_card`.
     """
-    subject = Subject(document, settings)
+    subject = LintedCard(document, settings)
     chosen = settings.groups
     found: list[Finding] = []
     for group in GROUPS:
@@ -125,7 +211,7 @@ def lint_document(
 
 
 def _not_said(
-    findings: Iterable[Finding], before: Sequence[Finding], subject: Subject
+    findings: Iterable[Finding], before: Sequence[Finding], subject: LintedCard
 ) -> Iterator[Finding]:
     """Those that say more than what the groups before have said of the same place."""
     said = {(one.code, one.place.tokens) for one in before}
@@ -180,10 +266,8 @@ def _sorted_out(
             left.append(replace(finding, message=message))
         else:
             left.append(finding)
-    accepted = (
-        (one, reason) for reason, found in waived.items() for one in cap_lint_findings(found)
-    )
-    return CardReport(name, cap_lint_findings(left), tuple(accepted), document)
+    accepted = ((one, reason) for reason, found in waived.items() for one in cap_findings(found))
+    return CardReport(name, cap_findings(left), tuple(accepted), document)
 
 
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
@@ -360,7 +444,7 @@ def fix(untrusted_bytes: bytes) -> FixResult:
 
 
 def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
-    subject = Subject(document, DEFAULT_SETTINGS)
+    subject = LintedCard(document, DEFAULT_SETTINGS)
     repairing = tuple(rule for rule in RULES.values() if rule.repair)
     return (*portability.find_unportable(subject), *apply_rules(repairing, subject))
 

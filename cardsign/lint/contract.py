@@ -15,7 +15,7 @@ from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_sche
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import Found, Subject, Tokens, card_rule
+from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule
 from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
 
 _IN: Final = "/skills/0/input_schema"
@@ -49,7 +49,7 @@ def is_contract(document: Mapping[str, Json]) -> bool:
 
 
 @card_rule("contract.required", "error")
-def required(subject: Subject) -> Iterator[Found]:
+def required(subject: LintedCard) -> Iterator[Found]:
     """Layer 2 of the standard."""
     for name in ("name", "version", "skills"):
         if not subject.document.get(name):
@@ -57,7 +57,7 @@ def required(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.strict", "error")
-def strictly_required(subject: Subject) -> Iterator[Found]:
+def strictly_required(subject: LintedCard) -> Iterator[Found]:
     """Security schemes of A2A stand for `authentication`."""
     for name in _STRICT if subject.settings.strict else ():
         schemes = name == "authentication" and subject.document.get("securitySchemes")
@@ -66,7 +66,7 @@ def strictly_required(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.skill", "error")
-def skill_members(subject: Subject) -> Iterator[Found]:
+def skill_members(subject: LintedCard) -> Iterator[Found]:
     """The schemas may stand in an extension."""
     given = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
     for tokens, skill in subject.skills:
@@ -82,7 +82,7 @@ def skill_members(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.skill-id", "error")
-def skill_id(subject: Subject) -> Iterator[Found]:
+def skill_id(subject: LintedCard) -> Iterator[Found]:
     """Known prefixes are the settings', else the card's own department."""
     prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
@@ -97,7 +97,7 @@ def skill_id(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.verb", "note")
-def verb(subject: Subject) -> Iterator[Found]:
+def verb(subject: LintedCard) -> Iterator[Found]:
     """Of ids in the right form."""
     for tokens, skill in subject.skills:
         found = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
@@ -106,7 +106,7 @@ def verb(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.skill-count", "note")
-def skill_count(subject: Subject) -> Iterator[Found]:
+def skill_count(subject: LintedCard) -> Iterator[Found]:
     """Of the skills that are objects."""
     if subject.skills and not 2 <= len(subject.skills) <= 5:
         yield (
@@ -134,13 +134,13 @@ def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str,
                 pending.append(((*at, member, str(index)), child, False, depth + 1))
 
 
-def _all_places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
+def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
     for one in skill_schemas(subject.document):
         yield from _places(one.tokens, one.schema)
 
 
 @card_rule("contract.schema", "error")
-def schema(subject: Subject) -> Iterator[Found]:
+def schema(subject: LintedCard) -> Iterator[Found]:
     """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
@@ -167,7 +167,7 @@ def schema(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.empty-schema", "error")
-def empty_schema(subject: Subject) -> Iterator[Found]:
+def empty_schema(subject: LintedCard) -> Iterator[Found]:
     """The whole schema of an input or output."""
     for one in skill_schemas(subject.document):
         value = one.schema
@@ -185,7 +185,7 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
 
 
 @card_rule("contract.open-object", "warning")
-def open_object(subject: Subject) -> Iterator[Found]:
+def open_object(subject: LintedCard) -> Iterator[Found]:
     """Below the whole; the whole has a rule of its own."""
     for at, one, is_field in _all_places(subject):
         types = one.get("type")
@@ -198,7 +198,7 @@ def open_object(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.field-type", "error")
-def field_type(subject: Subject) -> Iterator[Found]:
+def field_type(subject: LintedCard) -> Iterator[Found]:
     """Properties and list elements, at every depth."""
     for at, one, is_field in _all_places(subject):
         if is_field and "$comment" not in one and not any(name in one for name in _KINDS):
@@ -206,7 +206,7 @@ def field_type(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.undescribed", "note")
-def undescribed(subject: Subject) -> Iterator[Found]:
+def undescribed(subject: LintedCard) -> Iterator[Found]:
     """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
     for one in skill_schemas(subject.document):
         value = one.schema
@@ -222,7 +222,7 @@ def undescribed(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.vague", "warning")
-def vague(subject: Subject) -> Iterator[Found]:
+def vague(subject: LintedCard) -> Iterator[Found]:
     """Of schemas, fields and skills."""
     texts = [(at, one.get("description")) for at, one, _ in _all_places(subject)]
     texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
@@ -232,7 +232,7 @@ def vague(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.names", "note")
-def names(subject: Subject) -> Iterator[Found]:
+def names(subject: LintedCard) -> Iterator[Found]:
     """Names of one word are in both styles."""
     styles: dict[str, str] = {}
     for _, one, _ in _all_places(subject):
@@ -250,7 +250,7 @@ def names(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.spiffe", "error")
-def spiffe(subject: Subject) -> Iterator[Found]:
+def spiffe(subject: LintedCard) -> Iterator[Found]:
     """At the top, or in an extension."""
     tokens, value = contract_member(subject.document, "spiffe_id")
     if value is None:
@@ -266,7 +266,7 @@ def spiffe(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("contract.authentication", "error")
-def authentication(subject: Subject) -> Iterator[Found]:
+def authentication(subject: LintedCard) -> Iterator[Found]:
     """By the table that `build` maps it with."""
     value = subject.document.get("authentication")
     if value is not None:

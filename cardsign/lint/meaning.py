@@ -16,7 +16,7 @@ from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding
 from cardsign.lint.rules import (
     Found,
-    Subject,
+    LintedCard,
     Tokens,
     add_rule,
     card_rule,
@@ -64,7 +64,7 @@ _ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
 
 
 @card_rule("members.missing", "error")
-def missing(subject: Subject) -> Iterator[Found]:
+def missing(subject: LintedCard) -> Iterator[Found]:
     """Absent, or null, under the name that the schema gives it."""
     groups = subject.settings.groups
     is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
@@ -81,7 +81,7 @@ def missing(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("members.type", "error")
-def wrong_type(subject: Subject) -> Iterator[Found]:
+def wrong_type(subject: LintedCard) -> Iterator[Found]:
     """Held against the schema of the card's version; of both where it is of both."""
     for problem in subject.problems:
         if not problem.missing:
@@ -89,7 +89,7 @@ def wrong_type(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("members.empty", "warning")
-def empty(subject: Subject) -> Iterator[Found]:
+def empty(subject: LintedCard) -> Iterator[Found]:
     """In either version's sense."""
     for spot in subject.spots:
         field = spot.field or spot.old_field
@@ -100,7 +100,7 @@ def empty(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("members.version", "error")
-def of_the_other_version(subject: Subject) -> Iterator[Found]:
+def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
     """Only where the card is plainly of one version."""
     if subject.a2a_version not in ("1.0", "0.3"):
         return
@@ -138,7 +138,7 @@ _TEMPLATE: Final = re.compile(r"[<{$][^<{$>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHAN
 # Interfaces.
 
 
-def _urls(subject: Subject) -> Iterator[tuple[Interface, Url]]:
+def _urls(subject: LintedCard) -> Iterator[tuple[Interface, Url]]:
     """The interfaces whose url is one."""
     for one in interfaces_of(subject.document):
         if isinstance(one.url, str):
@@ -149,7 +149,7 @@ def _urls(subject: Subject) -> Iterator[tuple[Interface, Url]]:
 
 
 @card_rule("meaning.no-interface", "error")
-def no_interface(subject: Subject) -> Iterator[Found]:
+def no_interface(subject: LintedCard) -> Iterator[Found]:
     """None in either version's form."""
     if not any(interfaces_of(subject.document)):
         other = next((n for n in ("interfaces", "endpoints") if n in subject.document), None)
@@ -158,7 +158,7 @@ def no_interface(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.url", "error")
-def url_form(subject: Subject) -> Iterator[Found]:
+def url_form(subject: LintedCard) -> Iterator[Found]:
     """Held against the strict grammar of :mod:`cardsign.urls`."""
     for one in interfaces_of(subject.document):
         if isinstance(one.url, str) and one.url and not _TEMPLATE.search(one.url):
@@ -169,7 +169,7 @@ def url_form(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.placeholder", "error")
-def placeholder(subject: Subject) -> Iterator[Found]:
+def placeholder(subject: LintedCard) -> Iterator[Found]:
     """A host of examples, or braces that were to be replaced."""
     for one in interfaces_of(subject.document):
         if isinstance(one.url, str) and _TEMPLATE.search(one.url):
@@ -180,7 +180,7 @@ def placeholder(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.http", "error")
-def plain_http(subject: Subject) -> Iterator[Found]:
+def plain_http(subject: LintedCard) -> Iterator[Found]:
     """This machine's own addresses are left to the secrets group."""
     for one, url in _urls(subject):
         if url.origin.scheme == "http" and not is_this_machine(url.origin.host):
@@ -194,7 +194,7 @@ def _in_its_letters(value: Json) -> Json:
 
 
 @card_rule("meaning.binding", "warning", repair=_in_its_letters)
-def binding(subject: Subject) -> Iterator[Found]:
+def binding(subject: LintedCard) -> Iterator[Found]:
     """A URI names a binding of one's own."""
     for one in interfaces_of(subject.document):
         known = not isinstance(one.binding, str) or one.binding in _BINDINGS
@@ -207,7 +207,7 @@ def binding(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.protocol-version", "warning")
-def protocol_version(subject: Subject) -> Iterator[Found]:
+def protocol_version(subject: LintedCard) -> Iterator[Found]:
     """The patch number is no part of it in 1.0."""
     for one in interfaces_of(subject.document):
         version = one.version if one.member == "supportedInterfaces" else None
@@ -221,7 +221,7 @@ def protocol_version(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.same-interface", "warning")
-def same_interface(subject: Subject) -> Iterator[Found]:
+def same_interface(subject: LintedCard) -> Iterator[Found]:
     """The main url of 0.3 may be named once more, with its own transport."""
     seen: dict[str, Json] = {}
     main = subject.document.get("url")
@@ -243,7 +243,7 @@ def same_interface(subject: Subject) -> Iterator[Found]:
 _MODES: Final = ("defaultInputModes", "defaultOutputModes", "inputModes", "outputModes")
 
 
-def _lists(subject: Subject, names: tuple[str, ...]) -> Iterator[tuple[Tokens, list[Json]]]:
+def _lists(subject: LintedCard, names: tuple[str, ...]) -> Iterator[tuple[Tokens, list[Json]]]:
     """The lists of these names, of the card and of its skills."""
     for tokens, owner in subject.owners:
         for name in names:
@@ -261,7 +261,7 @@ def _as_media_type(value: Json) -> Json:
 
 
 @card_rule("meaning.media-type", "warning", repair=_as_media_type)
-def media_type(subject: Subject) -> Iterator[Found]:
+def media_type(subject: LintedCard) -> Iterator[Found]:
     """Of the card and of its skills."""
     for tokens, modes in _lists(subject, _MODES):
         for index, mode in enumerate(modes):
@@ -285,7 +285,7 @@ def _has_repeats(value: Json) -> bool:
 
 
 @card_rule("meaning.repeated", "note", repair=_once_each)
-def repeated(subject: Subject) -> Iterator[Found]:
+def repeated(subject: LintedCard) -> Iterator[Found]:
     """In the same letters."""
     for tokens, texts in _lists(subject, (*_MODES, "tags")):
         if _has_repeats(texts):
@@ -293,7 +293,7 @@ def repeated(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.skill-id", "error")
-def skill_id(subject: Subject) -> Iterator[Found]:
+def skill_id(subject: LintedCard) -> Iterator[Found]:
     """Under either of its names."""
     seen: set[str] = set()
     for tokens, skill in subject.skills:
@@ -307,7 +307,7 @@ def skill_id(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.version", "warning")
-def version(subject: Subject) -> Iterator[Found]:
+def version(subject: LintedCard) -> Iterator[Found]:
     """A leading `v` is none of SemVer's."""
     value = subject.document.get("version")
     if not isinstance(value, str) or not value:
@@ -322,7 +322,7 @@ def version(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.extended-open", "warning")
-def extended_open(subject: Subject) -> Iterator[Found]:
+def extended_open(subject: LintedCard) -> Iterator[Found]:
     """Whatever spells the announcement."""
     announced = declares_extended_card(subject.document, any_spelling=True)
     if announced and not subject.schemes:
@@ -330,14 +330,14 @@ def extended_open(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.extended-spelling", "warning")
-def extended_spelling(subject: Subject) -> Iterator[Found]:
+def extended_spelling(subject: LintedCard) -> Iterator[Found]:
     """The third spelling, which old examples have."""
     if subject.document.get("supportsExtendedAgentCard") is True:
         yield ("supportsExtendedAgentCard",), "no A2A version defines this member"
 
 
 @card_rule("meaning.extended-marker", "error")
-def marker(subject: Subject) -> Iterator[Found]:
+def marker(subject: LintedCard) -> Iterator[Found]:
     """Read as a verifier reads it."""
     try:
         find_marker(subject.document)
@@ -346,7 +346,7 @@ def marker(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.extension", "error")
-def extension(subject: Subject) -> Iterator[Found]:
+def extension(subject: LintedCard) -> Iterator[Found]:
     """Its form alone; nothing is asked."""
     seen: set[Json] = set()
     for index, one in enumerate(extensions_of(subject.document)):
@@ -361,14 +361,14 @@ def extension(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.extensions-place", "error")
-def extensions_place(subject: Subject) -> Iterator[Found]:
+def extensions_place(subject: LintedCard) -> Iterator[Found]:
     """A list or object of that name."""
     if isinstance(subject.document.get("extensions"), list | dict):
         yield ("extensions",), "extensions belong in capabilities.extensions"
 
 
 @card_rule("meaning.legacy-path", "warning")
-def legacy_path(subject: Subject) -> Iterator[Found]:
+def legacy_path(subject: LintedCard) -> Iterator[Found]:
     """By the settings of the project alone."""
     end, today = subject.settings.legacy_sunset, subject.settings.today
     if end is not None and today is not None and today > end:

@@ -22,7 +22,7 @@ from cardsign.card.values import Json
 from cardsign.findings import Finding
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
-    Subject,
+    LintedCard,
     always,
     apply_rules,
     rule,
@@ -193,10 +193,10 @@ def lint_portability(document: Mapping[str, Json]) -> tuple[Finding, ...]:
         document: As :func:`cardsign.card.strictjson.parse_object` reads it: what that
             refuses, such as a duplicate member or 2^53, no rule looks for.
     """
-    return tuple(find_unportable(Subject(document, DEFAULT_SETTINGS)))
+    return tuple(find_unportable(LintedCard(document, DEFAULT_SETTINGS)))
 
 
-def find_unportable(subject: Subject) -> Iterator[Finding]:
+def find_unportable(subject: LintedCard) -> Iterator[Finding]:
     """As :func:`lint_portability`, of a card that other rules look at, too."""
     findings = tuple(apply_rules(rules_of("portable"), subject))
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.

@@ -7,8 +7,8 @@ examples, which are its tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -17,15 +17,15 @@ from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import MemberProblem, check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
-from cardsign.card.values import MAX_MESSAGE, Json, cut, objects_in, pointer, value_at
-from cardsign.findings import MAX_OF_CODE, Finding, Place, Severity, describe_code
+from cardsign.card.values import Json, objects_in, pointer, value_at
+from cardsign.findings import Finding, Place, Severity, describe_code
 
 Tokens: TypeAlias = tuple[str, ...]
 #: A place of a card, and what is wrong there, without a final period.
 Found: TypeAlias = tuple[Tokens, str]
 #: What is wrong with a value; None where nothing is.
 SpotCheck: TypeAlias = Callable[[Spot], str | None]
-CardCheck: TypeAlias = "Callable[[Subject], Iterator[Found]]"
+CardCheck: TypeAlias = "Callable[[LintedCard], Iterator[Found]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,6 @@ class Rule:
             column: In characters, from 1, likewise.
         """
         place = Place(pointer(*tokens), line, column, tokens)
-        message = cut(message, MAX_MESSAGE)
         return Finding(self.code, message, place, severity=self.severity, fixable=fixable)
 
 
@@ -88,29 +87,6 @@ def describe_finding(finding: Finding) -> dict[str, object]:
 def group_of(code: str) -> str:
     """Return the group of a rule, which ``--group`` chooses."""
     return code.partition(".")[0]
-
-
-#: Findings of one rule that a report of one card lists, and of all rules.
-MAX_FINDINGS: Final = 200
-
-
-def cap_lint_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that a report lists, in order; at the end the number of the others.
-
-    The first of each rule is listed, however many there are of other rules.
-    """
-    kept: list[Finding] = []
-    counts: dict[tuple[str, bool], int] = {}
-    left_out: dict[tuple[str, bool], Finding] = {}
-    for finding in findings:
-        kind = finding.code, finding.fixable
-        counts[kind] = counts.get(kind, 0) + finding.count
-        if counts[kind] == 1 or (counts[kind] <= MAX_OF_CODE and len(kept) < MAX_FINDINGS):
-            kept.append(finding)
-            continue
-        count = finding.count + (left_out[kind].count if kind in left_out else 0)
-        left_out[kind] = replace(finding, message=f"{count:,} more", place=Place(), count=count)
-    return (*kept, *left_out.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +134,7 @@ class LintSettings:
 DEFAULT_SETTINGS: Final = LintSettings()
 
 
-class Subject:
+class LintedCard:
     """A card as the rules look at it; what several of them need is made once."""
 
     def __init__(self, document: Mapping[str, Json], settings: LintSettings) -> None:
@@ -245,7 +221,7 @@ def rules_of(group: str) -> tuple[Rule, ...]:
     return tuple(one for one in RULES.values() if group_of(one.code) == group)
 
 
-def apply_rules(rules: tuple[Rule, ...], subject: Subject) -> Iterator[Finding]:
+def apply_rules(rules: tuple[Rule, ...], subject: LintedCard) -> Iterator[Finding]:
     """Yield what breaks some rules: of each value in document order, then of the whole card."""
     of_values = [(one, one.on_spot, one.fixable) for one in rules if one.on_spot]
     for spot in subject.spots if of_values else ():

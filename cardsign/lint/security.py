@@ -21,7 +21,7 @@ from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import read_entry
-from cardsign.lint.rules import Found, Subject, Tokens, card_rule, rule
+from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule, rule
 from cardsign.urls import is_this_machine, parse_url
 
 _NEEDED: Final[dict[str, tuple[str, ...]]] = {
@@ -51,7 +51,7 @@ _SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9"
 
 
 @card_rule("meaning.scheme", "error")
-def scheme(subject: Subject) -> Iterator[Found]:
+def scheme(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; the members of 1.0 are also held against its schema."""
     for problem in security_problems(subject.document):
         if fold(problem.tokens[0]) == "securityschemes":
@@ -74,7 +74,7 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
 
 
 @card_rule("meaning.scheme-url", "error")
-def scheme_url(subject: Subject) -> Iterator[Found]:
+def scheme_url(subject: LintedCard) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
     for name, one in subject.schemes.items():
         for owner in (one.members, *(flow for _, flow in _flows(one))):
@@ -93,7 +93,7 @@ def _is_https(text: str) -> bool:
 
 
 @card_rule("meaning.discovery-url", "warning")
-def discovery_url(subject: Subject) -> Iterator[Found]:
+def discovery_url(subject: LintedCard) -> Iterator[Found]:
     """By its path; OAuth's own discovery document is taken, too."""
     for name, one in subject.schemes.items():
         url = one.members.get("openIdConnectUrl")
@@ -103,7 +103,7 @@ def discovery_url(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.old-flow", "warning")
-def old_flow(subject: Subject) -> Iterator[Found]:
+def old_flow(subject: LintedCard) -> Iterator[Found]:
     """By the flow's name."""
     for name, one in subject.schemes.items():
         for flow, _ in _flows(one):
@@ -115,7 +115,7 @@ def old_flow(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.requirement-form", "error")
-def requirement_form(subject: Subject) -> Iterator[Found]:
+def requirement_form(subject: LintedCard) -> Iterator[Found]:
     """Names in place of objects, mostly."""
     for one in subject.requirements:
         if one.problem is not None and not one.schemes:
@@ -123,7 +123,7 @@ def requirement_form(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.requirement", "error")
-def requirement(subject: Subject) -> Iterator[Found]:
+def requirement(subject: LintedCard) -> Iterator[Found]:
     """Of the card and of each skill."""
     for one in subject.requirements:
         if one.problem is not None and one.schemes:
@@ -131,7 +131,7 @@ def requirement(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.no-requirement", "warning")
-def no_requirement(subject: Subject) -> Iterator[Found]:
+def no_requirement(subject: LintedCard) -> Iterator[Found]:
     """A requirement of any skill is enough."""
     owners = [owner for _, owner in subject.owners]
     members = ("security", "securityRequirements")
@@ -142,7 +142,7 @@ def no_requirement(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.open-door", "warning")
-def open_door(subject: Subject) -> Iterator[Found]:
+def open_door(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
     for one in subject.requirements:
         if one.is_open:
@@ -150,7 +150,7 @@ def open_door(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.scope", "warning")
-def requirement_scope(subject: Subject) -> Iterator[Found]:
+def requirement_scope(subject: LintedCard) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
         name: {scope for _, flow in _flows(one) for scope in members_of(flow.get("scopes"))}
@@ -167,12 +167,12 @@ def requirement_scope(subject: Subject) -> Iterator[Found]:
 # Signatures.
 
 
-def _entries(subject: Subject) -> Iterator[tuple[Tokens, Json]]:
+def _entries(subject: LintedCard) -> Iterator[tuple[Tokens, Json]]:
     for index, entry in enumerate(elements_of(subject.document.get("signatures"))):
         yield ("signatures", str(index)), entry
 
 
-def _refused(subject: Subject) -> Iterator[tuple[Tokens, SignatureRefused]]:
+def _refused(subject: LintedCard) -> Iterator[tuple[Tokens, SignatureRefused]]:
     """The entries that a verifier cannot read, and why."""
     for tokens, entry in _entries(subject):
         try:
@@ -182,7 +182,7 @@ def _refused(subject: Subject) -> Iterator[tuple[Tokens, SignatureRefused]]:
 
 
 @card_rule("meaning.signature", "error")
-def signature(subject: Subject) -> Iterator[Found]:
+def signature(subject: LintedCard) -> Iterator[Found]:
     """Read as a verifier reads it; an algorithm or kid has a rule of its own."""
     for tokens, refusal in _refused(subject):
         if refusal.code not in ("sig.alg_forbidden", "sig.kid_missing"):
@@ -190,7 +190,7 @@ def signature(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.signature-alg", "error")
-def signature_alg(subject: Subject) -> Iterator[Found]:
+def signature_alg(subject: LintedCard) -> Iterator[Found]:
     """By the closed list of the verifier."""
     for tokens, refusal in _refused(subject):
         if refusal.code == "sig.alg_forbidden":
@@ -198,7 +198,7 @@ def signature_alg(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.signature-kid", "error")
-def signature_kid(subject: Subject) -> Iterator[Found]:
+def signature_kid(subject: LintedCard) -> Iterator[Found]:
     """In the protected header, where A2A wants it."""
     for tokens, refusal in _refused(subject):
         if refusal.code == "sig.kid_missing":
@@ -206,7 +206,7 @@ def signature_kid(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.signature-key", "warning")
-def signature_key(subject: Subject) -> Iterator[Found]:
+def signature_key(subject: LintedCard) -> Iterator[Found]:
     """In either header; cardsign's verifier follows none of them."""
     for tokens, entry in _entries(subject):
         header = dict(members_of(members_of(entry).get("header")))
@@ -220,7 +220,7 @@ def signature_key(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.signature-copied", "error")
-def signature_copied(subject: Subject) -> Iterator[Found]:
+def signature_copied(subject: LintedCard) -> Iterator[Found]:
     """By how the signature begins."""
     for tokens, entry in _entries(subject):
         value = members_of(entry).get("signature")
@@ -229,7 +229,7 @@ def signature_copied(subject: Subject) -> Iterator[Found]:
 
 
 @card_rule("meaning.foreign-signature", "error")
-def foreign_signature(subject: Subject) -> Iterator[Found]:
+def foreign_signature(subject: LintedCard) -> Iterator[Found]:
     """At the top of the card, by the names in use."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
         if isinstance(subject.document.get(name), dict | list):

@@ -170,7 +170,7 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     _holder(tuple(signer.public for signer in signers))
     given = Card.from_bytes(document)
     card, payloads, marker = _marked(given, options.extended)
-    notes = list(cap_findings(_check_card(card, payloads, options)))
+    notes = [*cap_findings(_check_card(card, payloads, options))]
     kept = _foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     chosen = within_the_limit(plan, signers, len(kept), notes)

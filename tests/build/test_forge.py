@@ -11,7 +11,7 @@ from making import URL, Build, Write, built, codes
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.diff.cards import diff_cards
+from cardsign.diff.cards import diff_cards, effect_of
 from cardsign.errors import BuildRefused
 from cardsign.lint.cards import lint_card
 
@@ -94,7 +94,7 @@ def test_F12_another_protocol_version_is_a_change(folder: Path) -> None:
     """Of the interface, for a caller; the same version is none."""
     old, new = (built(folder, a2a=version).document for version in ("0.3", "1.0"))
     assert diff_cards(old, built(folder).document).changes == ()
-    effects = {one.effect: one.message for one in diff_cards(old, new).changes}
+    effects = {effect_of(one): one.message for one in diff_cards(old, new).changes}
     assert "JSONRPC 0.3.0" in effects["breaking"]
     assert "JSONRPC 1.0" in effects["additive"]
 

@@ -12,7 +12,7 @@ from cardsign import sign_card, verify_card
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.cli.commands import run_words
-from cardsign.contract import card_drift, check_envelope, tools_drift
+from cardsign.contract import DriftReport, card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -41,10 +41,15 @@ def verified(key: PrivateKey, card: dict[str, Any]) -> VerifiedCard:
     return verify_card(data, jwks=JwkSet.of([key.public]))
 
 
+def places(report: DriftReport) -> list[tuple[str, str]]:
+    """What differs, and where."""
+    return [(one.path, one.message) for one in report.differences]
+
+
 def found(key: PrivateKey, envelope: Any, card: dict[str, Any] = CARD) -> list[str]:
     """What is wrong with an envelope."""
     data = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
-    return [one.code for one in check_envelope(data, verified(key, card))]
+    return [one.code for one in check_envelope(data, verified(key, card)).findings]
 
 
 def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None:
@@ -52,13 +57,12 @@ def test_B14_a_task_is_held_against_the_verified_card(alice: PrivateKey) -> None
     assert found(alice, TASK) == []
     assert found(alice, put(TASK, "/input", {})) == ["envelope.input"]
     assert found(alice, put(TASK, "/input/harbour", 7)) == ["envelope.input"]
-    (one,) = check_envelope(
-        json.dumps(put(TASK, "/input/harbour", 7)).encode(), verified(alice, CARD)
-    )
+    data = json.dumps(put(TASK, "/input/harbour", 7)).encode()
+    (one,) = check_envelope(data, verified(alice, CARD)).findings
     assert one.path == "/input/harbour"
     for name in ("skill_id", "source_agent", "target_agent", "input"):
         broken = {member: value for member, value in TASK.items() if member != name}
-        findings = check_envelope(json.dumps(broken).encode(), verified(alice, CARD))
+        findings = check_envelope(json.dumps(broken).encode(), verified(alice, CARD)).findings
         assert ("envelope.form", f"/{name}") in [(one.code, one.path) for one in findings]
     assert found(alice, b"{,}") == ["envelope.form"]
 
@@ -73,11 +77,11 @@ def test_B14_only_a_verified_card_has_schemas(alice: PrivateKey, bob: PrivateKey
 def test_B15_an_unknown_skill_is_told_the_known_ones(alice: PrivateKey) -> None:
     """As the standard's error says it; what no task can name is none of them."""
     task = put(TASK, "/skill_id", "iam.check_moon")
-    (one,) = check_envelope(json.dumps(task).encode(), verified(alice, CARD))
+    (one,) = check_envelope(json.dumps(task).encode(), verified(alice, CARD)).findings
     assert one.code == "envelope.unsupported-skill"
     assert one.message.endswith("supported_skills: iam.check_tides, iam.check_berths")
     unnamed = verified(alice, put(CARD, "/skills/0/skill_id", 7))
-    (one,) = check_envelope(json.dumps(task).encode(), unnamed)
+    (one,) = check_envelope(json.dumps(task).encode(), unnamed).findings
     assert one.message.endswith("supported_skills: iam.check_berths")
 
 
@@ -85,7 +89,7 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     """Target, trace and status are looked at, too."""
     assert found(alice, RESPONSE) == []
     data = json.dumps(put(RESPONSE, "/output", {})).encode()
-    (one,) = check_envelope(data, verified(alice, CARD))
+    (one,) = check_envelope(data, verified(alice, CARD)).findings
     assert (one.code, one.severity) == ("envelope.output", "warning")
     assert found(alice, put(TASK, "/target_agent", "other")) == ["envelope.target"]
     assert found(alice, put(RESPONSE, "/status", "done")) == ["envelope.status"]
@@ -93,7 +97,7 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
         assert found(alice, put(RESPONSE, "/status", status)) == []
     assert found(alice, put(TASK, "/metadata", {})) == ["envelope.untraced"]
     at_the_top = {**put(TASK, "/metadata", {}), "trace_id": "t-1"}
-    (one,) = check_envelope(json.dumps(at_the_top).encode(), verified(alice, CARD))
+    (one,) = check_envelope(json.dumps(at_the_top).encode(), verified(alice, CARD)).findings
     assert (one.path, one.message[-24:]) == ("/metadata/trace_id", "in /metadata or /context")
     untraced = {**TASK, "metadata": {}, "context": {"pipeline_run_id": "p"}}
     assert found(alice, untraced) == []
@@ -202,12 +206,12 @@ def test_F42_the_live_card_is_compared_by_digest() -> None:
     live = json.dumps(put(PORTABLE, "/description", "Changed")).encode()
     report = card_drift(committed, live)
     assert report.has_drifted
-    assert [where for where, _ in report.differences] == ["/description"]
+    assert [one.path for one in report.differences] == ["/description"]
     spelled = card_drift(committed, json.dumps(PORTABLE, indent=1).encode())
     assert (spelled.has_drifted, spelled.differences) == (True, ())
     twice = [json.dumps({**PORTABLE, "signatures": [{"a": n}]}).encode() for n in (1, 2)]
     signed = card_drift(*twice)
-    assert ("/signatures", "the signatures differ") in signed.differences
+    assert ("/signatures", "the signatures differ") in places(signed)
     with pytest.raises(JsonRefused):
         card_drift(committed, b"{")
 
@@ -219,15 +223,15 @@ def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
     tools = [{"name": name, "inputSchema": schema} for name in ("check_tides", "check-berths")]
     assert not tools_drift(card, json.dumps({"tools": tools}).encode()).has_drifted
     fewer = tools_drift(card, json.dumps({"tools": tools[:1]}).encode())
-    assert [where for where, _ in fewer.differences] == ["iam.check_berths"]
+    assert [one.path for one in fewer.differences] == ["iam.check_berths"]
     other = [tools[0], {**tools[1], "inputSchema": put(schema, "/required", [])}]
     assert tools_drift(card, json.dumps({"tools": other}).encode()).has_drifted
     more = tools_drift(card, json.dumps({"tools": [*tools, {"name": "spy"}]}).encode())
-    assert [where for where, _ in more.differences] == ["spy"]
+    assert [one.path for one in more.differences] == ["spy"]
     longer = json.dumps(put(CARD, "/skills/0/skill_id", "iam.check_the_tides")).encode()
     tools = [{"name": name, "inputSchema": schema} for name in ("tides", "check-berths")]
     none = tools_drift(longer, json.dumps({"tools": tools}).encode())
-    assert [where for where, _ in none.differences] == ["iam.check_the_tides", "tides"]
+    assert [one.path for one in none.differences] == ["iam.check_the_tides", "tides"]
     with pytest.raises(CardRefused):
         tools_drift(card, b'{"tools": 1}')
 
@@ -250,7 +254,7 @@ def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path, answe
         manifest = {"jsonrpc": "2.0", "id": 1, "result": listed} if answer else listed
         report = tools_drift(card, json.dumps(manifest).encode())
         assert report.has_drifted is bool(report.differences)
-        return [where.partition("/")[0] for where, _ in report.differences]
+        return [one.path.partition("/")[0] for one in report.differences]
 
     assert drift(TOOLS) == []
     assert drift(TOOLS[:2]) == ["mcp_my_docs_doc"]
@@ -267,9 +271,9 @@ def test_tools_of_one_name_are_told_and_not_compared() -> None:
     tools = [{"name": "check-berths", "inputSchema": schema}]
     same = [{"name": "check_tides", "inputSchema": other}] * 1000
     report = tools_drift(card, json.dumps({"tools": [*tools, *same]}).encode())
-    assert report.differences == (("check_tides", "the manifest has 1000 tools of this name"),)
+    assert places(report) == [("check_tides", "the manifest has 1000 tools of this name")]
     alone = tools_drift(card, json.dumps({"tools": [*tools, same[0]]}).encode())
-    assert {where.partition("/")[0] for where, _ in alone.differences} == {"iam.check_tides"}
+    assert {one.path.partition("/")[0] for one in alone.differences} == {"iam.check_tides"}
 
 
 def _skill_of(schema: dict[str, Any]) -> dict[str, Any]:
@@ -356,4 +360,4 @@ def test_a_tool_is_not_hidden_by_a_namesake() -> None:
     assert not alone.has_drifted
     for tools in ([evil, {**same, "name": "x.check_tides"}], [same, evil], [same, same]):
         report = tools_drift(card, json.dumps({"tools": tools}).encode())
-        assert ("check_tides", "the manifest has 2 tools of this name") in report.differences
+        assert ("check_tides", "the manifest has 2 tools of this name") in places(report)

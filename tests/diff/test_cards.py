@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.convert import convert_card
-from cardsign.diff.cards import CardDiff, diff_cards
+from cardsign.diff.cards import CardDiff, diff_cards, effect_of
 from cardsign.errors import InputRefused
 
 SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}
@@ -285,7 +285,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
 def test_a_change_of_a_card(new: dict[str, Any], changes: list[tuple[str, str, str]]) -> None:
     """Effect, place and words."""
     found = compare(CARD, new)
-    assert [(one.effect, one.path, one.message) for one in found.changes] == changes
+    assert [(effect_of(one), one.path, one.message) for one in found.changes] == changes
 
 
 def test_a_schema_of_a_skill_is_compared() -> None:
@@ -293,12 +293,12 @@ def test_a_schema_of_a_skill_is_compared() -> None:
     new = copy.deepcopy(WITH_SCHEMA)
     new["skills"][0]["inputSchema"]["maxLength"] = 9
     (change,) = compare(WITH_SCHEMA, new).changes
-    assert (change.effect, change.path) == ("breaking", "/skills/0/inputSchema")
+    assert (effect_of(change), change.path) == ("breaking", "/skills/0/inputSchema")
     new["skills"][0]["outputSchema"] = new["skills"][0].pop("inputSchema")
     old = copy.deepcopy(WITH_SCHEMA)
     old["skills"][0]["outputSchema"] = old["skills"][0].pop("inputSchema")
     (change,) = compare(old, new).changes
-    assert change.effect == "additive"
+    assert effect_of(change) == "additive"
 
 
 def built(**skill: Any) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def test_a_built_card_is_compared_like_its_source(
 ) -> None:
     """What is kept in our extension is no riddle: a schema there binds a caller just as well."""
     found = compare(built(inputSchema={"type": "string"}), built(**skill))
-    assert [(one.effect, one.path, one.message) for one in found.changes] == changes
+    assert [(effect_of(one), one.path, one.message) for one in found.changes] == changes
 
 
 def test_one_schema_under_its_two_names_is_one() -> None:
@@ -355,7 +355,7 @@ def test_a_card_that_has_a_schema_twice_is_not_judged() -> None:
     new = copy.deepcopy(old)
     new["skills"][0]["inputSchema"] = {"type": "number"}
     (change,) = compare(old, new).changes
-    assert (change.effect, change.message) == ("unclear", "`inputSchema` is there twice")
+    assert (effect_of(change), change.message) == ("unclear", "`inputSchema` is there twice")
     assert compare(new, new).changes == ()
 
 
@@ -393,7 +393,7 @@ def test_the_version_in_an_identity_is_no_change_of_its_own() -> None:
     assert compare(before, after).changes == ()
     other = card(spiffe_id="spiffe://h.example/agent/Harbour/live/north/1.2.4")
     (change,) = compare(old, other).changes
-    assert (change.effect, change.path) == ("unclear", "/spiffe_id")
+    assert (effect_of(change), change.path) == ("unclear", "/spiffe_id")
 
 
 def test_the_same_card_in_two_versions_of_a2a_keeps_its_ways_in() -> None:
@@ -409,7 +409,7 @@ def test_the_same_card_in_two_versions_of_a2a_keeps_its_ways_in() -> None:
         security=[{"token": []}, {"login": ["read"]}],
         securityRequirements=None,
     )
-    assert {one.effect for one in compare(CARD, flat).changes} == {"unclear"}
+    assert {effect_of(one) for one in compare(CARD, flat).changes} == {"unclear"}
     assert {one.path for one in compare(CARD, flat).changes} == {
         "/security",
         "/securitySchemes/token",
@@ -472,7 +472,7 @@ def test_a_skill_may_go_after_it_was_deprecated() -> None:
     """It is a break all the same, and said in other words; a built card has the mark elsewhere."""
     for old in (card(skills__0__deprecated=True), built(deprecated=True)):
         (change,) = compare(old, {**old, "skills": old["skills"][1:]}).changes
-        assert (change.effect, change.message) == (
+        assert (effect_of(change), change.message) == (
             "breaking",
             "skill 'tides' was removed after it was deprecated",
         )
@@ -562,8 +562,8 @@ def test_many_requirements_are_compared_as_far_as_they_stay() -> None:
     old = card(securityRequirements=many)
 
     same = compare(old, card(securityRequirements=many, version="1.2.4"))
-    assert [one.effect for one in same.changes] == []
+    assert [effect_of(one) for one in same.changes] == []
     one_less = compare(old, card(securityRequirements=many[1:]))
-    assert "breaking" in [one.effect for one in one_less.changes]
+    assert "breaking" in [effect_of(one) for one in one_less.changes]
     others = compare(old, card(securityRequirements=other))
-    assert "unclear" in [one.effect for one in others.changes]
+    assert "unclear" in [effect_of(one) for one in others.changes]

@@ -12,7 +12,7 @@ import pytest
 from cardsign.card.convert import convert_card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.contract import card_drift
-from cardsign.diff.cards import diff_cards
+from cardsign.diff.cards import diff_cards, effect_of
 
 TOKEN = "https://login.example/token"
 SCOPES = {"read": "Read", "write": "Write"}
@@ -252,4 +252,4 @@ def test_a_half_that_says_what_the_other_says_changes_nothing() -> None:
         skill["securityRequirements"] = [{"schemes": {"both": {"list": ["write"]}}}]
     assert diff_cards(dump(old), dump(both)).changes == ()
     interface["url"] = "https://h.example/new"
-    assert [one.effect for one in diff_cards(dump(old), dump(both)).changes] == ["additive"]
+    assert [effect_of(one) for one in diff_cards(dump(old), dump(both)).changes] == ["additive"]
