@@ -1,5 +1,5 @@
 """``python -m cardsign``."""
 
-from cardsign.cli.commands import main
+from cardsign.cli.main import main
 
 main()

@@ -282,7 +282,7 @@ def list_findings(findings: Iterable[Finding], whole: str = "the card") -> Itera
         if more := sum(finding.count for finding in alike) - len(shown):
             yield f"    and {more:,} more; see --json"
         for label, words in (("why", text.why), ("fix", alike[0].fix or text.fix)):
-            yield from _wrapped(label, words)
+            yield from labelled_lines(label, words)
 
 
 def count_severities(counts: Mapping[Severity, int]) -> str:
@@ -291,7 +291,7 @@ def count_severities(counts: Mapping[Severity, int]) -> str:
     return ", ".join(f"{count:,} {name}{'s' * (count > 1)}" for count, name in named if count)
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def labelled_lines(label: str, text: str) -> list[str]:
     """Return a label, and beside it a text in lines."""
     from textwrap import wrap  # only a report that is shown needs it
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from cardsign.cli.commands import run_words
+from cardsign.cli.main import run_words
 
 console = Console(highlight=False, soft_wrap=True)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from cardsign.build.assemble import SET_HINT, BuiltCard, build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.card.values import MAX_TOKEN
-from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
-from cardsign.cli.commands import command
-from cardsign.cli.options import project_config
-from cardsign.cli.talk import printed, safe, say, say_notes
-from cardsign.cli.verifier import NetworkOptions, network_options
+from cardsign.cli.frame import Command
+from cardsign.cli.keystore import project_config
+from cardsign.cli.options import network_option, take
+from cardsign.cli.printer import Answer, safe, say, say_notes, show
+from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
+from cardsign.cli.verifier import NetworkOptions
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.findings import cap_findings, cut
 
@@ -38,53 +39,64 @@ def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
 
 #: Members whose sources are listed; how many more there are is said.
 _MAX_MEMBERS: Final = 1000
-_build_options: Final = option_group(
-    BuildOptions,
-    "options",
-    option(
-        "--a2a",
-        "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
-        "suffix [default: 0.3 from Forge, else 1.0].",
-        type=click.Choice(("0.2", "0.3", "1.0", "both")),
-    ),
-    option("--base-url URL", "Where the server is; the source's path follows."),
-    option("--url TEMPLATE", "Where the agent is; {name} stands for its name."),
-    option(
-        "--set MEMBER=VALUE...",
-        "A member of the card, such as description or skills.ID.name; wins over every source.",
-        into="members",
-        callback=_members,
-    ),
-    option("--agent NAME", "Which agent of Orloj, where the sources define several."),
-    option("--keep-going", "Leave out what is refused, and build the rest."),
-    option("--prompt-excerpt", "Take a missing description from a prompt's first sentence."),
+
+
+@click.command(
+    cls=Command,
+    example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json",
 )
-
-
-@command(example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json")
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@option("-o --output CARD", "The card; '-' for stdout.", required=True)
-@_build_options
-@option(
-    "--ask-mcp URL...",
-    "Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
-    into="asked",
+@click.option("-o", "--output", metavar="CARD", required=True, help="The card; '-' for stdout.")
+@click.option(
+    "--a2a",
+    type=click.Choice(("0.2", "0.3", "1.0", "both")),
+    help=(
+        "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
+        "suffix [default: 0.3 from Forge, else 1.0]."
+    ),
 )
-@option(
-    "--run-mcp COMMAND...",
-    "Run this program, an MCP server, and ask it for its tools over stdio.",
-    into="run",
+@click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
+@click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
+@click.option(
+    "--set",
+    "members",
+    metavar="MEMBER=VALUE",
+    multiple=True,
+    callback=_members,
+    help="A member of the card, such as description or skills.ID.name; wins over every source.",
 )
-@network_options
-@option("--explain", "Show the source and line of each member.")
+@click.option(
+    "--agent", metavar="NAME", help="Which agent of Orloj, where the sources define several."
+)
+@click.option("--keep-going", is_flag=True, help="Leave out what is refused, and build the rest.")
+@click.option(
+    "--prompt-excerpt",
+    is_flag=True,
+    help="Take a missing description from a prompt's first sentence.",
+)
+@click.option(
+    "--ask-mcp",
+    "asked",
+    metavar="URL",
+    multiple=True,
+    help="Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
+)
+@click.option(
+    "--run-mcp",
+    "run",
+    metavar="COMMAND",
+    multiple=True,
+    help="Run this program, an MCP server, and ask it for its tools over stdio.",
+)
+@network_option
+@click.option("--explain", is_flag=True, help="Show the source and line of each member.")
 def build(
     sources: tuple[str, ...],
     output: str,
-    options: BuildOptions,
     asked: tuple[str, ...],
     run: tuple[str, ...],
-    network: NetworkOptions,
     explain: bool,
+    **options: Any,
 ) -> int:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
@@ -95,31 +107,28 @@ def build(
 
     Exit status 0: built. 1: built, but a source was refused (--keep-going); or refused.
     """
+    chosen = take(BuildOptions, options)
+    network = take(NetworkOptions, options)
     refuse_two_documents(output)
     settings = project_config().build
-    options = replace(
-        options,
-        a2a=options.a2a or settings.a2a,
-        base_url=options.base_url or settings.base_url,
-        url=options.url or (None if options.base_url else settings.url),
+    chosen = replace(
+        chosen,
+        a2a=chosen.a2a or settings.a2a,
+        base_url=chosen.base_url or settings.base_url,
+        url=chosen.url or (None if chosen.base_url else settings.url),
         orloj=settings.orloj,
     )
     if asked or run:
         from cardsign.build.live import live_servers
 
-        options = replace(options, live=live_servers(asked, run, network.settings()))
-    built = build_card(sources, options)
+        chosen = replace(chosen, live=live_servers(asked, run, network.settings()))
+    built = build_card(sources, chosen)
     written = dict(_outputs(output, built))
     for name, data in written.items():
         write_output(name, data)
     say_notes(built.reasons)
-    if not printed(_to_json(built, list(written))) and explain:
-        members = [safe(".".join(one.target)) for one in built.facts[:_MAX_MEMBERS]]
-        width = min(max(map(len, members), default=0), 48)
-        for member, one in zip(members, built.facts, strict=False):
-            click.echo(f"{member:<{width}}  {safe(str(one.place))}", err=output == STDIO)
-        if more := len(built.facts) - len(members):
-            click.echo(f"and {more:,} more members", err=output == STDIO)
+    lines = _fact_lines(built) if explain else ()
+    show(Answer(_to_json(built, list(written)), lines), err=output == STDIO)
     for name in written:
         if name != STDIO:
             say(f"wrote {name}")
@@ -135,6 +144,16 @@ def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
             raise UsageFault("usage.conflict", "--a2a both writes two files, so -o - cannot be")
         path = Path(output)
         yield str(path.with_suffix(f".{version}{path.suffix}")), data
+
+
+def _fact_lines(built: BuiltCard) -> Iterator[str]:
+    """Yield each member with the place that it comes from."""
+    members = [safe(".".join(fact.target)) for fact in built.facts[:_MAX_MEMBERS]]
+    width = min(max(map(len, members), default=0), 48)
+    for member, fact in zip(members, built.facts, strict=False):
+        yield f"{member:<{width}}  {safe(str(fact.place))}"
+    if more := len(built.facts) - len(members):
+        yield f"and {more:,} more members"
 
 
 def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from cardsign.cli.arguments import option, read_input
-from cardsign.cli.commands import command
-from cardsign.cli.talk import printed, safe
-from cardsign.cli.verifier import NetworkOptions, network_options
+from cardsign.cli.frame import Command
+from cardsign.cli.options import network_option, take
+from cardsign.cli.printer import Answer, show
+from cardsign.cli.streams import read_input
+from cardsign.cli.verifier import NetworkOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
 
 
-@command(example="cardsign diff HEAD~1:agent-card.json agent-card.json")
+@click.command(cls=Command, example="cardsign diff HEAD~1:agent-card.json agent-card.json")
 @click.argument("old")
 @click.argument("new")
-@option("--github", "Print Markdown, for a comment on a pull request.")
-@network_options
-def diff(old: str, new: str, github: bool, network: NetworkOptions) -> int:
+@click.option("--github", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@network_option
+def diff(old: str, new: str, github: bool, **options: Any) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
@@ -27,23 +30,29 @@ def diff(old: str, new: str, github: bool, network: NetworkOptions) -> int:
     Exit status 0: the version is enough. 1: a higher one is needed. 3: it is enough unless a
     change that cannot be judged breaks a caller.
     """
+    network = take(NetworkOptions, options)
     fetcher = network.fetcher()
     comparison = diff_cards(load_card(old, fetcher), load_card(new, fetcher), names=(old, new))
-    if not printed(comparison.to_json()):
-        for line in comparison.markdown() if github else comparison.lines():
-            click.echo(safe(line, limit=len(line)))
-    return comparison.exit_status
+    if github:
+        lines, status = comparison.markdown(), comparison.exit_status
+        return show(Answer(comparison.to_json(), lines, exit_status=status))
+    return show(comparison)
 
 
-@command(example="cardsign drift card.json https://agent.example/.well-known/agent-card.json")
+@click.command(
+    cls=Command,
+    example="cardsign drift card.json https://agent.example/.well-known/agent-card.json",
+)
 @click.argument("committed")
 @click.argument("live", required=False)
-@option(
-    "--tools FILE",
-    "A recorded answer to tools/list, in place of LIVE. No server is asked: save its answer first.",
+@click.option(
+    "--tools",
+    metavar="FILE",
+    help="A recorded answer to tools/list, in place of LIVE. No server is asked: save its answer "
+    "first.",
 )
-@network_options
-def drift(committed: str, live: str | None, tools: str | None, network: NetworkOptions) -> int:
+@network_option
+def drift(committed: str, live: str | None, tools: str | None, **options: Any) -> int:
     """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
 
     Each is a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
@@ -52,6 +61,7 @@ def drift(committed: str, live: str | None, tools: str | None, network: NetworkO
 
     Exit status 0: they are the same. 1: they are not.
     """
+    network = take(NetworkOptions, options)
     from cardsign.contract import MAX_MANIFEST_BYTES, card_drift, tools_drift
 
     if (live is None) == (tools is None):
@@ -62,7 +72,4 @@ def drift(committed: str, live: str | None, tools: str | None, network: NetworkO
         report = tools_drift(card, read_input(tools, max_bytes=MAX_MANIFEST_BYTES))
     else:
         report = card_drift(card, load_card(str(live), fetcher))
-    if not printed(report.to_json()):
-        for line in report.lines():
-            click.echo(safe(line, limit=len(line)))
-    return report.exit_status
+    return show(report)

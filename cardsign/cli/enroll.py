@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    dry_run_option,
-    is_dry_run,
-    option,
-    option_group,
-)
-from cardsign.cli.commands import command
-from cardsign.cli.talk import ask_first, printed, safe, say
-from cardsign.cli.verifier import (
-    NetworkOptions,
-    TrustOptions,
-    accept_option,
-    edit_options,
-    network_options,
-)
-from cardsign.cli.views import (
-    keyset_lines,
-    kind_of,
-    pin_json,
-    say_if_old,
-)
+from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
+from cardsign.cli.frame import Command
+from cardsign.cli.options import PATH, accept_option, edit_options, network_option, take
+from cardsign.cli.printer import Answer, ask_first, safe, say, show, write_line
+from cardsign.cli.verifier import NetworkOptions, TrustOptions
+from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
@@ -74,7 +58,7 @@ class AnchorOptions:
     jwks: Path | None
     jwks_url: str | None
     holders: tuple[str, ...]
-    network: NetworkOptions
+    network: NetworkOptions = field(default_factory=NetworkOptions)
 
     @property
     def named(self) -> int:
@@ -133,30 +117,6 @@ def _read_keys(path: Path) -> JwkSet:
         return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
 
 
-_ANCHOR: Final = option_group(
-    AnchorOptions,
-    "source",
-    option(
-        "--keyset FILE...",
-        "Pin this keyset statement. May be repeated; each must follow the one before, and the "
-        "newest is pinned.",
-        into="keysets",
-        type=PATH,
-    ),
-    option(
-        "--release FILE...",
-        "A release statement under that keyset. May be repeated.",
-        into="releases",
-        type=PATH,
-    ),
-    option("--roots", "Pin the root set of --keyset or URL instead of the statement."),
-    option("--jwks FILE", "Pin the keys of a JWK Set.", type=PATH),
-    option("--jwks-url URL", "Trust any key set that is published there."),
-    option("--holder KID=NAME...", "Who holds a key of --jwks. May be repeated.", into="holders"),
-    network_options,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
     """What a new entry of the policy says in addition to its name and anchor."""
@@ -178,49 +138,6 @@ class EntryOptions:
         return {name: one for name, one in named.items() if one}
 
 
-_ENTRY: Final = option_group(
-    EntryOptions,
-    "entry",
-    option(
-        "--origin ORIGIN...",
-        "Where its cards and interfaces may be: https://host, or https://host/path/ for "
-        "everything below it. May be repeated [default: the URL's origin].",
-        into="origins",
-    ),
-    option(
-        "--card URL...",
-        "A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
-        "card of each origin].",
-        into="cards",
-    ),
-    option(
-        "--peer",
-        "Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
-        type=click.Choice(["required", "optional"]),
-    ),
-    option(
-        "--network CIDR...",
-        "A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs --trust.",
-        into="networks",
-    ),
-    option("--proxy URL", "The proxy for requests to it, http://host:port. Needs --trust."),
-    option("--require HOLDER...", "Holders who must all have signed a card. May be repeated."),
-    accept_option,
-    option(
-        "--algorithm ...",
-        "The only algorithms that count. May be repeated.",
-        into="algorithms",
-        type=click.Choice(tuple(ALGORITHMS)),
-    ),
-    option(
-        "--freshness",
-        "Whether it must be shown that a card is current [default: required with --keyset; waived "
-        "with anchors that cannot show it].",
-        type=click.Choice(["required", "waived"]),
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What the user knows of the keyset, and whether to ask."""
@@ -234,7 +151,8 @@ class Comparison:
             if self.digest is not None:
                 raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
             if proposal.seen_at and not self.yes and not is_dry_run():
-                click.echo("\n".join(_key_lines(proposal)), err=True)
+                for line in _key_lines(proposal):
+                    write_line(line, err=True)
                 ask_first(
                     "compare the thumbprints above with the issuer over another channel",
                     hint="With --yes nothing is compared.",
@@ -242,7 +160,8 @@ class Comparison:
         elif self.digest is not None:
             check_told(proposal, self.digest)
         elif not self.yes and not is_dry_run():
-            click.echo("\n".join(keyset_lines(proposal.keyset)), err=True)
+            for line in keyset_lines(proposal.keyset):
+                write_line(line, err=True)
             ask_first(
                 "compare the digest above with the issuer over another channel",
                 hint="If it agrees, type the same command with --digest "
@@ -258,40 +177,120 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
             yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
 
 
-_COMPARISON: Final = option_group(
-    Comparison,
-    "known",
-    option(
-        "--digest HEX",
-        "The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
-        "not follow from it is refused.",
-        callback=lambda _context, _option, told: told if told is None else read_digest(told),
-    ),
-    option(
-        "--yes",
-        "Do not ask: accept the keyset or the keys without comparing them.",
-    ),
-)
-
-
-@command(
+@click.command(
+    cls=Command,
     short_help="Add a trusted issuer by one anchor.",
     example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
 )
 @click.argument("who", metavar="NAME|URL")
-@option("--name NAME", "Your name for it [default: the URL's host].")
-@_ENTRY
-@_ANCHOR
-@_COMPARISON
+@click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help=(
+        "Where its cards and interfaces may be: https://host, or https://host/path/ for "
+        "everything below it. May be repeated [default: the URL's origin]."
+    ),
+)
+@click.option(
+    "--card",
+    "cards",
+    metavar="URL",
+    multiple=True,
+    help=(
+        "A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
+        "card of each origin]."
+    ),
+)
+@click.option(
+    "--peer",
+    type=click.Choice(["required", "optional"]),
+    help="Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
+)
+@click.option(
+    "--network",
+    "networks",
+    metavar="CIDR",
+    multiple=True,
+    help="A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs --trust.",
+)
+@click.option(
+    "--proxy", metavar="URL", help="The proxy for requests to it, http://host:port. Needs --trust."
+)
+@click.option(
+    "--require",
+    metavar="HOLDER",
+    multiple=True,
+    help="Holders who must all have signed a card. May be repeated.",
+)
+@accept_option
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    type=click.Choice(tuple(ALGORITHMS)),
+    help="The only algorithms that count. May be repeated.",
+)
+@click.option(
+    "--freshness",
+    type=click.Choice(["required", "waived"]),
+    help=(
+        "Whether it must be shown that a card is current [default: required with --keyset; waived "
+        "with anchors that cannot show it]."
+    ),
+)
+@click.option(
+    "--keyset",
+    "keysets",
+    metavar="FILE",
+    multiple=True,
+    type=PATH,
+    help=(
+        "Pin this keyset statement. May be repeated; each must follow the one before, and the "
+        "newest is pinned."
+    ),
+)
+@click.option(
+    "--release",
+    "releases",
+    metavar="FILE",
+    multiple=True,
+    type=PATH,
+    help="A release statement under that keyset. May be repeated.",
+)
+@click.option(
+    "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
+)
+@click.option("--jwks", metavar="FILE", type=PATH, help="Pin the keys of a JWK Set.")
+@click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
+@click.option(
+    "--holder",
+    "holders",
+    metavar="KID=NAME",
+    multiple=True,
+    help="Who holds a key of --jwks. May be repeated.",
+)
+@network_option
+@click.option(
+    "--digest",
+    metavar="HEX",
+    callback=lambda _context, _option, told: told if told is None else read_digest(told),
+    help=(
+        "The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
+        "not follow from it is refused."
+    ),
+)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."
+)
 @edit_options
 @dry_run_option
 def add(
     who: str,
     name: str | None,
-    trust: TrustOptions,
-    entry: EntryOptions,
-    source: AnchorOptions,
-    known: Comparison,
+    **options: Any,
 ) -> None:
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
 
@@ -302,6 +301,11 @@ def add(
 
     If there is no policy yet, one is begun in this folder.
     """
+    entry = take(EntryOptions, options)
+    network = take(NetworkOptions, options)
+    source = replace(take(AnchorOptions, options), network=network)
+    known = take(Comparison, options)
+    trust = take(TrustOptions, options)
     file = trust.extensible()
     url, members = _members(who, name, entry)
     if "origins" not in members:
@@ -371,33 +375,35 @@ def _cards_at(places: list[str]) -> list[str]:
 def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: Comparison) -> None:
     say_if_old(proposal.keyset, datetime.now(UTC))
     added = {"name": members["name"], "policy": str(file.path), "anchor": kind_of(proposal.anchor)}
-    if printed({**added, "keyset": proposal.keyset and pin_json(proposal.keyset)}):
-        return
+    text: Iterable[str] = ()
+    notes = [f"{done('added', 'add')} {members['name']} to {file.path}"]
     if proposal.keyset is not None:
-        click.echo("\n".join(keyset_lines(proposal.keyset)))
+        text = keyset_lines(proposal.keyset)
         if known.yes and known.digest is None:
-            say("compare the lines above with the issuer over another channel")
-    verb = "would add" if is_dry_run() else "added"
-    say(f"{verb} {members['name']} to {file.path}")
+            notes.insert(0, "compare the lines above with the issuer over another channel")
+    show(Answer({**added, "keyset": proposal.keyset and pin_json(proposal.keyset)}, text, notes))
 
 
-@command(
+@click.command(
     "import",
+    cls=Command,
     short_help="Propose issuers from a list of agents.",
     example="cardsign trust import config.toml",
 )
 @click.argument("listing", metavar="FILE", type=PATH)
-@option("--yes", "Add them without asking.")
-@network_options
+@click.option("--yes", is_flag=True, help="Add them without asking.")
+@network_option
 @dry_run_option
 @edit_options
-def import_(listing: Path, yes: bool, network: NetworkOptions, trust: TrustOptions) -> None:
+def import_(listing: Path, yes: bool, **options: Any) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
     Each is asked what it publishes, as `cardsign trust add URL` does, and that is pinned. All are
     added or none. Nothing is added before you agree. Agents whose name is already in the policy
     are left out.
     """
+    network = take(NetworkOptions, options)
+    trust = take(TrustOptions, options)
     file = trust.extensible()
     known = {one.name for one in file.policy.issuers}
     agents = [one for one in read_agents(listing) if one["name"] not in known]
@@ -409,9 +415,8 @@ def import_(listing: Path, yes: bool, network: NetworkOptions, trust: TrustOptio
         proposal = propose_published(origin, fetch, limits=limits, roots=False, now=now)
         added.append((_with_freshness(members, proposal), proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
-    if not printed({"policy": str(file.path), "entries": texts}):
-        for text in texts:
-            click.echo(text)
+    lines = [line for text in texts for line in text.split("\n")]
+    show(Answer({"policy": str(file.path), "entries": texts}, lines))
     if not added:
         say(f"{file.path} has all of these agents")
         return

@@ -12,11 +12,12 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.card.values import Json
-from cardsign.cli.arguments import STDIO, moment, option, read_input, write_output
-from cardsign.cli.commands import command
-from cardsign.cli.talk import printed, safe, say
-from cardsign.cli.verifier import TrustOptions, trust_options
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.options import take, trust_options
+from cardsign.cli.printer import Answer, safe, say, show
+from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.verifier import TrustOptions
+from cardsign.errors import EXIT_OK, UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Explanation,
@@ -36,14 +37,16 @@ _MAX_PARTINGS: Final = 8  # of a text; likewise
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 
 
-@command(example="cardsign explain signed.json --jwks jwks.json")
+@click.command(cls=Command, example="cardsign explain signed.json --jwks jwks.json")
 @click.argument("card")
-@option("--jwks FILE", "The keys to check the signatures with.")
-@option(
-    "--issuer NAME", "Use the keys of this issuer of your policy, as far as they are known here."
+@click.option("--jwks", metavar="FILE", help="The keys to check the signatures with.")
+@click.option(
+    "--issuer",
+    metavar="NAME",
+    help="Use the keys of this issuer of your policy, as far as they are known here.",
 )
 @trust_options
-def explain(card: str, jwks: str | None, issuer: str | None, trust: TrustOptions) -> int:
+def explain(card: str, jwks: str | None, issuer: str | None, **options: Any) -> int:
     """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
 
     It shows at which members the profiles differ. A signature that fits nothing is tried on the
@@ -53,6 +56,7 @@ def explain(card: str, jwks: str | None, issuer: str | None, trust: TrustOptions
     Exit status 0: nothing is wrong. 1: the card cannot be read, a signature is malformed, or a
     signature by a key of --jwks fits nothing.
     """
+    trust = take(TrustOptions, options)
     if jwks is not None and issuer is not None:
         raise UsageFault("usage.conflict", "--jwks and --issuer both name the keys")
     untrusted_bytes = read_input(card)
@@ -63,9 +67,8 @@ def explain(card: str, jwks: str | None, issuer: str | None, trust: TrustOptions
     if issuer is not None:
         keys = _keys_of(issuer, trust)
     explanation = explain_card(untrusted_bytes, jwks=keys)
-    if not printed(explanation.to_json()):
-        click.echo("\n".join(_lines(card, explanation)))
-    return explanation.exit_status
+    lines = _lines(card, explanation)
+    return show(Answer(explanation.to_json(), lines, exit_status=explanation.exit_status))
 
 
 def _keys_of(name: str, options: TrustOptions) -> JwkSet:
@@ -220,15 +223,18 @@ def _header(signature: SignatureExplanation) -> str:
 # What a card says of itself: nothing of it is verified.
 
 
-@command(example="cardsign inspect card.json\ncardsign inspect public --html page.html")
-@click.argument("card")
-@option(
-    "--html OUT",
-    "Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
-    into="page",
+@click.command(
+    cls=Command, example="cardsign inspect card.json\ncardsign inspect public --html page.html"
 )
-@option("--jwks FILE", "The keys that the page judges signatures by.")
-def inspect(card: str, page: str | None, jwks: str | None) -> None:
+@click.argument("card")
+@click.option(
+    "--html",
+    "page",
+    metavar="OUT",
+    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+)
+@click.option("--jwks", metavar="FILE", help="The keys that the page judges signatures by.")
+def inspect(card: str, page: str | None, jwks: str | None) -> int:
     """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words.
 
     With --html, CARD may also be a publication directory, with its issuer's statements. The
@@ -238,25 +244,28 @@ def inspect(card: str, page: str | None, jwks: str | None) -> None:
         write_output(page, _page(card, jwks).encode())
         if page != STDIO:
             say(f"wrote {safe(page)}")
-        return
+        return EXIT_OK
     described = describe_card(Card.from_bytes(read_input(card)))
-    if printed(described):
-        return
-    click.echo("nothing here is verified; these are the card's own words")
+    return show(Answer(described, _described_lines(described)))
+
+
+def _described_lines(described: dict[str, Any]) -> Iterator[str]:
+    described = dict(described)
+    yield "nothing here is verified; these are the card's own words"
     if described.pop("signature_block"):
-        click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
+        yield "  a `signature` block is there: it is no signature of A2A; sign the card again"
     left_out = described.pop("left_out")
     for member, value in described.items():
         name = "A2A version" if member == "a2a_version" else member
         if not isinstance(value, list):
-            click.echo(f"  {name:<15} {safe(_value(value)) if value is not None else '-'}")
+            yield f"  {name:<15} {safe(_value(value)) if value is not None else '-'}"
             continue
         more = left_out.get(member, 0)
-        click.echo(f"  {name:<15} {len(value) + more}")
+        yield f"  {name:<15} {len(value) + more}"
         for element in value:
-            click.echo(f"    {_element(member, element)}")
+            yield f"    {_element(member, element)}"
         if more:
-            click.echo(f"    and {more:,} more")
+            yield f"    and {more:,} more"
 
 
 def _element(member: str, element: Any) -> str:

@@ -10,17 +10,18 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
-from cardsign.cli.arguments import STDIO, option, option_group, refuse_two_documents, write_output
-from cardsign.cli.commands import command
-from cardsign.cli.talk import complain, printed, safe, say
-from cardsign.cli.verifier import VerifierOptions, visit_options
-from cardsign.cli.views import members, render_verdict
+from cardsign.cli.frame import Command
+from cardsign.cli.options import take, visit_options
+from cardsign.cli.printer import Answer, complain, is_json, safe, say, show
+from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
+from cardsign.cli.verifier import VerifierOptions
+from cardsign.cli.views import members, show_refusal
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.times import minute
 from cardsign.trust.policy import CardUrl
@@ -40,18 +41,27 @@ _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 
 
-@command(example="cardsign fetch https://agents.example.com -o card.json")
+@click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
-@option(
-    "-o --output OUT",
-    "Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
-    "changed.",
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
     default=STDIO,
+    help=(
+        "Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
+        "changed."
+    ),
 )
-@option("--extended", "Fetch the extended card, at an endpoint that the trusted public card names.")
-@option(
-    "--audience ID",
-    "For whom the extended card must be, as the issuer told you; with --extended.",
+@click.option(
+    "--extended",
+    is_flag=True,
+    help="Fetch the extended card, at an endpoint that the trusted public card names.",
+)
+@click.option(
+    "--audience",
+    metavar="ID",
+    help="For whom the extended card must be, as the issuer told you; with --extended.",
 )
 @visit_options
 def fetch(
@@ -59,7 +69,7 @@ def fetch(
     output: str,
     extended: bool,
     audience: str | None,
-    named: VerifierOptions,
+    **options: Any,
 ) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
@@ -70,6 +80,7 @@ def fetch(
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
+    named = VerifierOptions.take(options)
     refuse_two_documents(output)
     if extended != (audience is not None):
         raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
@@ -98,14 +109,11 @@ def fetch(
         name, report = found.url, found.report
     if report.card is not None:
         write_output(output, jcs(report.card))
-    if printed({"input": name, **report.to_json()}):
-        return report.exit_status
     if report.card is None:
-        click.echo(render_verdict(name, report), err=True)
-        return report.exit_status
+        return show_refusal(name, report)
     until = f", until {minute(report.valid_until)}" if report.valid_until else ""
-    say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
-    return report.exit_status
+    note = f"trusted: {safe(name)}, {safe(report.subject or '')}{until}"
+    return show(Answer({"input": name, **report.to_json()}, notes=[note]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,34 +144,33 @@ class TaskOptions:
                 raise UsageFault("usage.invalid", f"{name} takes an id as the agent gave it")
 
 
-task_options: Final = option_group(
-    TaskOptions,
-    "about",
-    option("--task ID", "Continue this task, or --get or --cancel it.", default=""),
-    option("--context ID", "Continue this conversation with a new message.", default=""),
-    option("--get", "Print the state and result of the task."),
-    option("--cancel", "Cancel the task."),
+@click.command(
+    cls=Command, example='cardsign call https://agents.example.com "What is the weather in Bern?"'
 )
-
-
-@command(example='cardsign call https://agents.example.com "What is the weather in Bern?"')
 @click.argument("url", metavar="URL")
 @click.argument("text", metavar="[TEXT]", required=False)
-@task_options
-@option(
-    "--timeout SECONDS",
-    "The time limit for the whole answer, streamed events included.",
+@click.option(
+    "--task", metavar="ID", default="", help="Continue this task, or --get or --cancel it."
+)
+@click.option(
+    "--context", metavar="ID", default="", help="Continue this conversation with a new message."
+)
+@click.option("--get", is_flag=True, help="Print the state and result of the task.")
+@click.option("--cancel", is_flag=True, help="Cancel the task.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
     type=click.FloatRange(0.1, 3600),
     default=DEFAULT_TIMEOUT,
     show_default=True,
+    help="The time limit for the whole answer, streamed events included.",
 )
 @visit_options
 def call(
     url: str,
     text: str | None,
-    about: TaskOptions,
     timeout: float,
-    named: VerifierOptions,
+    **options: Any,
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
@@ -175,6 +182,8 @@ def call(
     Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
     It is also 3 if the agent failed, rejected or canceled the task.
     """
+    about = take(TaskOptions, options)
+    named = VerifierOptions.take(options)
     about.check(text)
     calling = _calling()
     message = "" if text is None else _message(text)
@@ -186,19 +195,16 @@ def call(
     public = visited[1]
     report = public.report
     if report.card is None:
-        if not printed({"input": public.url, **report.to_json()}):
-            click.echo(render_verdict(public.url, report), err=True)
-        return report.exit_status
+        return show_refusal(public.url, report)
     endpoint, reply = _called(calling, named, visited, about, message, timeout)
-    shown = printed(_as_json(public, endpoint, reply))
-    if not shown and (reply.text or not (about.get or about.cancel)):
-        click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
+    lines = reply.text.split("\n") if reply.text or not (about.get or about.cancel) else []
+    show(Answer(_as_json(public, endpoint, reply), lines))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
     canceled = about.cancel and reply.state.endswith("_CANCELED")
     if reply.is_refusal and not canceled:
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
-        if not shown:
+        if not is_json():
             raise failure
         complain(failure)  # the object above says the state
         return failure.exit_status

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    STDIO,
-    dry_run_option,
-    is_dry_run,
-    moment,
-    option,
-    option_group,
-)
-from cardsign.cli.commands import command, group
-from cardsign.cli.options import (
-    RECOVERY_VARIABLE,
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
+from cardsign.cli.frame import Command, Group, moment
+from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
     actor,
-    alg_option,
     leave,
-    passphrase_options,
     project_config,
-    read_place,
-    recovery_passphrase_option,
     recovery_source,
     user_heads,
 )
-from cardsign.cli.talk import counted, print_json, printed, safe, say
+from cardsign.cli.options import (
+    PATH,
+    RECOVERY_VARIABLE,
+    alg_option,
+    passphrase_options,
+    read_place,
+    recovery_passphrase_option,
+    take,
+)
+from cardsign.cli.printer import Answer, counted, print_json, safe, say, show
+from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, config_schema
 from cardsign.errors import FileFault, FileMissing, PassphraseFault, UsageFault
 from cardsign.files import leads_outside
@@ -108,71 +106,85 @@ class FullOptions:
             ) from fault
 
 
-_full_options = option_group(
-    FullOptions,
-    "full",
-    option("--holder", "Who holds the keys.", default="owner", show_default=True),
-    option(
-        "--root-keystore DIR",
-        "Where the root key is kept, such as on a USB stick [default: with the others].",
-        type=read_place,
-    ),
-    option("--root-passphrase-file FILE", "A passphrase of its own for the root key.", type=PATH),
-    option(
-        "--release-passphrase-file FILE",
-        "A passphrase of its own for the release key, which cron has to open.",
-        type=PATH,
-    ),
-    option(
-        "--recovery-out FILE",
-        "Write the encrypted recovery key here [default: print it once, on stdout].",
-        default=STDIO,
-    ),
-    recovery_passphrase_option,
-    option("--no-recovery", "Make no recovery key. Then a stolen root key cannot be replaced."),
+@click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")
+@click.option(
+    "--issuer",
+    metavar="ORIGIN",
+    help="The https origin of the cards, such as https://a.example; needed unless --simple.",
 )
-_unlock_options = option_group(
-    UnlockOptions,
-    "keystore",
-    option(
-        "--keystore DIR",
-        "The folder for the keys, or the URL of a database "
-        f"[default: {KEYSTORE_VARIABLE}, then keys].",
-        into="place",
-        type=read_place,
-    ),
-    *passphrase_options,
-)
-
-
-@command(example="cardsign init --issuer https://agents.example.com")
-@option(
-    "--issuer ORIGIN",
-    "The https origin of the cards, such as https://a.example; needed unless --simple.",
-)
-@option(
-    "--publish DIR",
-    "The folder for publications.",
-    into="publish_dir",
+@click.option(
+    "--publish",
+    "publish_dir",
+    metavar="DIR",
     default="public",
     show_default=True,
+    help="The folder for publications.",
 )
-@option(
-    "--card FILE",
-    "The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
-    "no arguments.",
+@click.option(
+    "--card",
+    metavar="FILE",
+    help=(
+        "The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
+        "no arguments."
+    ),
 )
-@option(
-    "--simple", "Make only a card key: no statements, and no revocation that verifiers can see."
+@click.option(
+    "--simple",
+    is_flag=True,
+    help="Make only a card key: no statements, and no revocation that verifiers can see.",
 )
-@option(
-    "--agent NAME",
-    "Make a new agent instead: its contract card, code, test, make targets and workflow. NAME is "
-    "department-agent.",
+@click.option(
+    "--agent",
+    metavar="NAME",
+    help=(
+        "Make a new agent instead: its contract card, code, test, make targets and workflow. NAME "
+        "is "
+        "department-agent."
+    ),
 )
-@_full_options
+@click.option("--holder", default="owner", show_default=True, help="Who holds the keys.")
+@click.option(
+    "--root-keystore",
+    metavar="DIR",
+    type=read_place,
+    help="Where the root key is kept, such as on a USB stick [default: with the others].",
+)
+@click.option(
+    "--root-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="A passphrase of its own for the root key.",
+)
+@click.option(
+    "--release-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="A passphrase of its own for the release key, which cron has to open.",
+)
+@click.option(
+    "--recovery-out",
+    metavar="FILE",
+    default=STDIO,
+    help="Write the encrypted recovery key here [default: print it once, on stdout].",
+)
+@recovery_passphrase_option
+@click.option(
+    "--no-recovery",
+    is_flag=True,
+    help="Make no recovery key. Then a stolen root key cannot be replaced.",
+)
 @alg_option
-@_unlock_options
+@click.option(
+    "--keystore",
+    "place",
+    metavar="DIR",
+    type=read_place,
+    help=(
+        "The folder for the keys, or the URL of a database "
+        f"[default: {KEYSTORE_VARIABLE}, then keys]."
+    ),
+)
+@passphrase_options
 @dry_run_option
 def init(
     issuer: str | None,
@@ -180,9 +192,8 @@ def init(
     card: str | None,
     simple: bool,
     agent: str | None,
-    full: FullOptions,
     alg: SigningAlg,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
@@ -190,6 +201,8 @@ def init(
     card key signs cards. The release key signs, from cron, which cards are current. The recovery
     key replaces a stolen root key; no copy of it is kept. --simple makes a card key only.
     """
+    full = take(FullOptions, options)
+    keystore = take(UnlockOptions, options)
     if agent is not None:
         _new_agent(agent)
         return
@@ -229,8 +242,9 @@ def init(
         _say_outside(place)
     _say_outside(Path(publish_dir))
     settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
-    if not printed({**settings, **_made_json(made)}):
-        _say_made(made, place, alg, card, full.root_keystore)
+    recovery = () if made.recovery_text is None else made.recovery_text.decode().splitlines()
+    notes = _made_lines(made, place, alg, card, full.root_keystore)
+    show(Answer({**settings, **_made_json(made)}, recovery, notes))
 
 
 def _new_agent(name: str) -> None:
@@ -240,11 +254,8 @@ def _new_agent(name: str) -> None:
     if is_dry_run():
         raise UsageFault("usage.conflict", "--agent and --dry-run exclude each other")
     made = [str(path) for path in init_agent(Path(), name)]
-    if printed({"agent": name, "files": made}):
-        return
-    for path in made:
-        say(f"wrote {path}")
-    say(f"next: write its skills, then {CONTRACT_LINT}")
+    notes = [*(f"wrote {path}" for path in made), f"next: write its skills, then {CONTRACT_LINT}"]
+    show(Answer({"agent": name, "files": made}, notes=notes))
 
 
 def _try(issuer: str | None, place: StorePlace) -> None:
@@ -255,25 +266,23 @@ def _try(issuer: str | None, place: StorePlace) -> None:
     say(f"would write {CONFIG_FILE} and make the key store {place}")
 
 
-def _say_made(
+def _made_lines(
     made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | None, roots: StorePlace | None
-) -> None:
-    """Say what is there now, and what comes next."""
-    if made.recovery_text is not None:
-        click.echo(made.recovery_text, nl=False)
-    say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
-    say(f"  {made.kids['card']}")
+) -> Iterator[str]:
+    """Yield what is there now, and what comes next."""
+    yield f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key"
+    yield f"  {made.kids['card']}"
     rotate = "cardsign keys rotate" + (f" --root-keystore {roots}" if roots else "")
     if card is not None and not Path(card).exists():
-        say(f"  next: write {card}, which is not there yet; then {rotate}")
+        yield f"  next: write {card}, which is not there yet; then {rotate}"
     elif card is not None:
-        say(f"  next: {rotate}, which signs the card and publishes it")
+        yield f"  next: {rotate}, which signs the card and publishes it"
     else:
-        say("  next: cardsign sign card.json -o signed.json")
+        yield "  next: cardsign sign card.json -o signed.json"
     if made.keyset is not None:
         if card is None:
-            say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
-        say("  and from cron, hourly: cardsign keys rotate --quiet")
+            yield "  then: cardsign release renew --card signed.json; cardsign publish signed.json"
+        yield "  and from cron, hourly: cardsign keys rotate --quiet"
 
 
 def _made_json(made: NewIssuer) -> dict[str, Any]:
@@ -329,7 +338,7 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
         say(f"  {made.keyset.digest}")
 
 
-@group()
+@click.group(cls=Group)
 def config() -> None:
     """Check cardsign.toml, the settings of this folder, and print its JSON Schema."""
 
@@ -348,10 +357,10 @@ def check() -> None:
         if not path.exists():
             raise FileMissing("file.not_found", "the card is not there", path=str(path))
     names = [str(card.source) for card in found.cards]
-    if printed({"issuer": found.issuer, "keystore": store and store.place, "cards": names}):
-        return
     place = "no key store yet" if store is None else f"key store {safe(store.place)}"
-    say(f"{CONFIG_FILE} is good: {counted(len(found.cards), 'card')}, {place}")
+    note = f"{CONFIG_FILE} is good: {counted(len(found.cards), 'card')}, {place}"
+    view = {"issuer": found.issuer, "keystore": store and store.place, "cards": names}
+    show(Answer(view, notes=[note]))
 
 
 @config.command(example="cardsign config schema > cardsign.schema.json")

@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import (
-    STDIO,
-    done,
-    dry_run_option,
-    is_dry_run,
-    moment,
-    option,
-    option_group,
-    read_input,
-    write_output,
-)
-from cardsign.cli.commands import command, group
-from cardsign.cli.talk import (
-    counted,
-    is_json,
-    json_text,
-    print_json,
-    printed,
-    safe,
-    say,
-)
-from cardsign.cli.verifier import NetworkOptions, network_options
+from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
+from cardsign.cli.frame import Command, Group, moment
+from cardsign.cli.options import format_option, network_option, take
+from cardsign.cli.printer import asked_form, counted, safe, say, show, shown_text
+from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.verifier import NetworkOptions
 from cardsign.errors import UsageFault
 from cardsign.files import read_bytes
-from cardsign.findings import SEVERITIES, Finding, Severity, cap_findings
+from cardsign.findings import SEVERITIES, Severity, cap_findings
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
 from cardsign.lint.rules import LintSettings
 from cardsign.trust.policy import Policy
 from cardsign.urls import is_url
-
-FORMATS: Final = ("text", "json", "sarif", "github")
-_GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +35,6 @@ class LintOptions:
     ignore: tuple[str, ...]
     strict: bool
     fail_on: Severity
-    form: str
 
     def settings(self) -> LintSettings:
         """Those of cardsign.toml, with the options; the settings never choose files."""
@@ -70,48 +50,48 @@ class LintOptions:
         )
 
 
-_lint_options = option_group(
-    LintOptions,
-    "options",
-    option(
-        "--group ...",
-        "Only these groups of rules [default: all; contract for contract cards].",
-        into="groups",
-        type=click.Choice(list(GROUPS)),
-    ),
-    option("--ignore RULE...", "Leave out a rule or group; repeatable."),
-    option("--strict", "A contract card needs description, spiffe_id and authentication, too."),
-    option(
-        "--fail-on",
-        "The least severe finding that makes the exit status 1.",
-        type=click.Choice(SEVERITIES),
-        default="warning",
-        show_default=True,
-    ),
-    option(
-        "--format",
-        "sarif: for code scanning. github: annotations.",
-        into="form",
-        type=click.Choice(FORMATS),
-        default="text",
-        show_default=True,
-    ),
+@click.command(
+    cls=Command,
+    example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif",
 )
-
-
-@command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
 @click.argument("cards", nargs=-1, required=True, metavar="CARD...")
-@_lint_options
-@option("--fix", "Write a fixed copy to OUT; only what loses nothing is fixed.", into="fixing")
-@option("-o --output OUT", "Where the fixed card goes; '-' for stdout.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    type=click.Choice(list(GROUPS)),
+    help="Only these groups of rules [default: all; contract for contract cards].",
+)
+@click.option(
+    "--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group; repeatable."
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="A contract card needs description, spiffe_id and authentication, too.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="warning",
+    show_default=True,
+    help="The least severe finding that makes the exit status 1.",
+)
+@format_option("json", "sarif", "github", text="; sarif: for code scanning; github: annotations")
+@click.option(
+    "--fix",
+    "fixing",
+    is_flag=True,
+    help="Write a fixed copy to OUT; only what loses nothing is fixed.",
+)
+@click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
 @dry_run_option
-@network_options
+@network_option
 def lint(
     cards: tuple[str, ...],
-    options: LintOptions,
     fixing: bool,
     output: str | None,
-    network: NetworkOptions,
+    **options: Any,
 ) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
@@ -122,9 +102,10 @@ def lint(
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
-    options = replace(options, form="json") if is_json() else options
-    _check_together(cards, options, fixing, output)
-    settings = options.settings()
+    chosen = take(LintOptions, options)
+    network = take(NetworkOptions, options)
+    _check_together(cards, fixing, output)
+    settings = chosen.settings()
     fixed: FixResult | None = None
     if fixing:
         fixed = fix(read_input(cards[0]))
@@ -139,23 +120,16 @@ def lint(
         from cardsign.projects import lint_sources
 
         reports = lint_sources(cards, settings, network.fetcher())
-    report = LintReport(reports, options.fail_on, fixed)
-    if options.form == "json":
-        print_json(report.to_json())
-    else:
-        for line in _texts(report, options.form):
-            click.echo(line, err=output == STDIO)
-    return report.exit_status
+    report = LintReport(reports, chosen.fail_on, fixed)
+    return show(report, err=output == STDIO)
 
 
-def _check_together(
-    cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None
-) -> None:
+def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) -> None:
     if is_dry_run() and not fixing:
         raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
     if fixing != (output is not None) and not (fixing and is_dry_run()):
         first, place = shlex.quote(cards[0]), shlex.quote(output or "OUT")
-        form = options.form if options.form != "text" else "json"
+        form = "json" if asked_form() == "text" else asked_form()
         raise UsageFault(
             "usage.conflict",
             "--fix and -o OUT belong together: OUT is where the fixed card goes",
@@ -166,7 +140,7 @@ def _check_together(
         raise UsageFault("usage.conflict", "--fix takes one card")
     if STDIO in cards and len(cards) > 1:
         raise UsageFault("usage.conflict", "- stands alone: there is one standard input")
-    if output == STDIO and options.form != "text":
+    if output == STDIO and asked_form() != "text":
         raise UsageFault("usage.conflict", "-o - and another format would both print on stdout")
 
 
@@ -181,53 +155,26 @@ def _say_fixed(result: FixResult) -> None:
         )
 
 
-def _texts(report: LintReport, form: str) -> Iterator[str]:
-    """What was found, for a person or in a format of other programs."""
-    if form == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        yield json_text(sarif_log(report.subjects(), report.exit_status))
-    elif form == "github":
-        yield from (_annotation(card.name, one) for card in report.cards for one in card.findings)
-    else:
-        yield from (safe(line, limit=len(line)) for line in report.lines())
-
-
-def _annotation(name: str, one: Finding) -> str:
-    """A workflow command of GitHub; a card's words cannot end it or begin another."""
-    file = _escaped(name, 1000).replace(":", "%3A").replace(",", "%2C")
-    line, column = one.place.line, one.place.column
-    place = f",line={line},col={column}" if line else ""
-    text = _escaped(f"{one.path or 'the card'}: {one.message}. {one.hint}", 600)
-    return f"::{_GITHUB[one.severity]} file={file}{place},title={one.code}::{text}"
-
-
-def _escaped(text: str, limit: int) -> str:
-    shown = safe(text, limit=limit)
-    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-@command(example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json")
-@click.argument("card", metavar="CARD")
-@option("--jwks FILE", "The keys to check a file's signatures by.")
-@option("--other-hosts", "Also ask the card's interfaces on other hosts for the extended card.")
-@option(
-    "--format",
-    "html: one page without scripts.",
-    into="form",
-    type=click.Choice(("text", "json", "sarif", "html")),
-    default="text",
-    show_default=True,
+@click.command(
+    cls=Command,
+    example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json",
 )
-@option("-o --output OUT", "Where the report goes.", default=STDIO)
-@network_options
+@click.argument("card", metavar="CARD")
+@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
+@click.option(
+    "--other-hosts",
+    is_flag=True,
+    help="Also ask the card's interfaces on other hosts for the extended card.",
+)
+@format_option("json", "sarif", "html", text="; html: one page without scripts")
+@click.option("-o", "--output", metavar="OUT", default=STDIO, help="Where the report goes.")
+@network_option
 def check(
     card: str,
     jwks: str | None,
     other_hosts: bool,
-    form: str,
     output: str,
-    network: NetworkOptions,
+    **options: Any,
 ) -> int:
     """Say what anyone can see of a card: a file, a URL, or '-' for stdin.
 
@@ -237,6 +184,7 @@ def check(
 
     Exit status 1: there is an error.
     """
+    network = take(NetworkOptions, options)
     from cardsign.check import check_card, check_url
 
     if is_url(card):
@@ -248,23 +196,16 @@ def check(
         path = None if jwks is None else Path(jwks)
         keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
         report = check_card(read_input(card), name=card, jwks=keys or None)
-    if is_json() or form == "json":
-        print_json(report.to_json())
-    elif form == "text":
-        for line in report.lines():
-            click.echo(safe(line, limit=len(line)))
-    else:
-        from cardsign.cli.sarif import sarif_log
-
-        log = sarif_log(report.subjects(), report.exit_status)
-        text = report.to_html() if form == "html" else json_text(log)
-        write_output(output, text.encode())
-        if output != STDIO:
-            say(f"wrote {safe(output)}")
+    if output == STDIO and asked_form() != "html":
+        return show(report)
+    text = report.to_html() if asked_form() == "html" else shown_text(report)
+    write_output(output, text.encode())
+    if output != STDIO:
+        say(f"wrote {output}")
     return report.exit_status
 
 
-@group()
+@click.group(cls=Group)
 def contract() -> None:
     """Check tasks and responses against the schemas of a verified card."""
 
@@ -274,10 +215,10 @@ def contract() -> None:
     example="cardsign contract check task.json --card card.json --jwks jwks.json",
 )
 @click.argument("envelope")
-@option("--card CARD", "The agent's card.", into="card_file", required=True)
-@option("--jwks FILE", "The keys that you trust.")
-@option("--trust FILE", "Your policy, in place of --jwks.", into="policy_file")
-@option("--issuer NAME", "With --trust: whose card it must be.")
+@click.option("--card", "card_file", metavar="CARD", required=True, help="The agent's card.")
+@click.option("--jwks", metavar="FILE", help="The keys that you trust.")
+@click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
+@click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
 def contract_check(
     envelope: str,
     card_file: str,
@@ -303,8 +244,4 @@ def contract_check(
     else:
         policy = Policy.load(str(policy_file))
         card = verify_card(data, policy=policy, issuer=issuer, now=moment())
-    report = check_envelope(read_input(envelope), card)
-    if not printed(report.to_json()):
-        for line in report.lines():
-            click.echo(safe(line, limit=len(line)))
-    return report.exit_status
+    return show(check_envelope(read_input(envelope), card))

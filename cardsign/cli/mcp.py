@@ -18,17 +18,16 @@ from pydantic import Field
 from cardsign import __version__
 from cardsign.card.document import Card
 from cardsign.check import check_card, check_url
-from cardsign.cli.arguments import moment, option
-from cardsign.cli.commands import command
-from cardsign.cli.talk import say
-from cardsign.cli.verifier import (
-    NetworkOptions,
-    TrustOptions,
-    VerifierOptions,
-    keep_lock,
-    network_options,
-    own_trust_options,
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.options import (
+    network_option,
+    no_state_option,
+    own_policy_option,
+    state_option,
+    take,
 )
+from cardsign.cli.printer import say
+from cardsign.cli.verifier import NetworkOptions, TrustOptions, VerifierOptions, keep_lock
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.explain.explanation import explain_card
@@ -47,15 +46,18 @@ _INSTRUCTIONS = (
 )
 
 
-@command(example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
-@own_trust_options
-@network_options
-@option(
-    "--port N",
-    "Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
+@click.command(cls=Command, example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
+@own_policy_option
+@state_option
+@no_state_option
+@network_option
+@click.option(
+    "--port",
+    metavar="N",
     type=click.IntRange(1, 65535),
+    help="Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
 )
-def mcp(trust: TrustOptions, network: NetworkOptions, port: int | None) -> None:
+def mcp(port: int | None, **options: Any) -> None:
     """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio or HTTP.
 
     Without --port a program that speaks MCP starts it. Trust comes from your own policy alone: no
@@ -65,6 +67,8 @@ def mcp(trust: TrustOptions, network: NetworkOptions, port: int | None) -> None:
     Without --port, stdout belongs to MCP. With --json, the error of a server that cannot start is
     JSON.
     """
+    trust = take(TrustOptions, options)
+    network = take(NetworkOptions, options)
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError

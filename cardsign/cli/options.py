@@ -1,437 +1,71 @@
-"""Options of an issuer's commands: the key store, its passphrases, the settings."""
+"""Options that several commands share, as ordinary click decorators.
+
+A command receives what it does not name itself as ``**options``, and makes one value of those that
+belong together: ``keystore = take(UnlockOptions, options)``.
+"""
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
-import platform
-import shlex
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    is_dry_run,
-    moment,
-    option,
-    option_group,
-    read_input,
-    to_change,
-)
-from cardsign.cli.talk import safe, say
-from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import CardsignError, PassphraseFault, StoreFault, UsageFault, of_the_user
-from cardsign.files import leads_outside, outside
-from cardsign.issuer.recovery import open_recovery_key
-from cardsign.issuer.tasks import Work
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.audit import SeenHeads
-from cardsign.keys.drafts import DRAFT_FILE
-from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.model import ROLES
-from cardsign.keys.signers.access import (
-    MODULE_VARIABLE,
-    PASSPHRASE_VARIABLE,
-    Access,
-    PassphraseSource,
-    SecretKind,
-    Secrets,
-    new_passphrase,
-    read_passphrase,
-    terminal_prompt,
-    user_file,
-    user_policy,
-    user_secrets,
-)
-from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
-from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.directory import holds_store, locate_keystore
-from cardsign.keys.stores.opening import StorePlace, copy_store, is_taken, open_store
+from cardsign.cli.frame import choose_form
+from cardsign.cli.printer import safe, say
+from cardsign.errors import CardsignError, UsageFault
 
+if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
+    from cardsign.keys.stores.opening import StorePlace
+
+_Values = TypeVar("_Values")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: The type of an option or argument that is a file or a folder, which need not exist.
+PATH: Final = click.Path(path_type=Path)
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
-ROLE_VARIABLES: Final = {
-    "root": "CARDSIGN_ROOT_PASSPHRASE",
-    "card": "CARDSIGN_CARD_PASSPHRASE",
-    "release": "CARDSIGN_RELEASE_PASSPHRASE",
-}
-
-alg_option: Final = option(
-    "--alg",
-    "ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
-    "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
-    type=click.Choice(SIGNING_ALGORITHMS),
-    default="ES256",
-    show_default=True,
-)
 
 
-public_option: Final = option(
-    "--public FILE", "The public key that belongs to it: a JWK or PEM ('-' for stdin)."
-)
-
-
-publication_option: Final = option(
-    "--publication DIR",
-    "The publication directory [default: `publish` of cardsign.toml].",
-    type=PATH,
-)
+def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
+    """Return the options that a dataclass has fields for, and take them out of `options`."""
+    names = [field.name for field in fields(kind) if field.name in options]  # type: ignore[arg-type]
+    return kind(**{name: options.pop(name) for name in names})
 
 
 def read_place(text: str) -> StorePlace:
-    """A directory, or the URL of a database."""
+    """Return a key store's place: a folder, or the URL of a database."""
+    from cardsign.keys.stores.address import is_database_url, parse_database_url
+
     if not text:
         raise UsageFault("usage.invalid", "no key store has an empty name")
     return parse_database_url(text) if is_database_url(text) else Path(text)
 
 
-@dataclass(frozen=True, slots=True)
-class KeystoreOptions:
-    """Which key store a command is about."""
-
-    place: StorePlace | None = None
-
-    def located(self, *, create: bool = False) -> StorePlace:
-        """Where the key store is that a command may change; in a dry run a copy of it."""
-        place = self._named(create=create)
-        if isinstance(place, Path):
-            return to_change(place)
-        if not is_dry_run():
-            return place
-
-        def copy(_: Path, target: Path) -> None:
-            if is_taken(place):
-                copy_store(open_store(place), target, now=moment())
-
-        return to_change(Path(str(place)), copy=copy)
-
-    def _named(self, *, create: bool = False) -> StorePlace:
-        """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
-        named = os.environ.get(KEYSTORE_VARIABLE)
-        if self.place is not None or named:
-            return self.place or read_place(named or "")
-        configured = None if named == "" else project_config().keystore
-        return _allowed(configured or locate_keystore(Path.cwd(), create=create))
-
-    def open(self, *, vouched: bool = True) -> KeyStore:
-        """Open the key store, wherever it is.
-
-        Args:
-            vouched: As for :func:`cardsign.keys.stores.opening.open_store`.
-        """
-        return open_store(self.located(), actor=actor(), heads=user_heads(), vouched=vouched)
-
-    def open_if_any(self) -> KeyStore | None:
-        """The key store if there is one; for commands that only profit from it."""
-        try:
-            place = self._named()
-        except StoreFault as fault:
-            if fault.code != "keystore.missing":
-                raise
-            return None
-        is_there = isinstance(place, DatabaseUrl) or holds_store(place)
-        return open_store(place, actor=actor(), heads=user_heads()) if is_there else None
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")
 
 
-@dataclass(frozen=True, slots=True)
-class UnlockOptions(KeystoreOptions):
-    """Which key store a command is about, and where the passphrase of its keys comes from."""
-
-    passphrase_file: Path | None = None
-    passphrase_fd: int | None = None
-
-    def source(self, role: str = "") -> PassphraseSource:
-        """Where the passphrase of a role's keys comes from.
-
-        An option decides, then the role's own variable, then the role's file in the user's
-        settings, then the variable of all roles, then a terminal.
-        """
-        variable = ROLE_VARIABLES.get(role, "")
-        file = self.passphrase_file
-        if role and file is None and self.passphrase_fd is None:
-            if variable in os.environ:
-                return PassphraseSource(environment=os.environ, variable=variable)
-            file = user_policy(os.environ).passphrase_files.get(role)
-        return PassphraseSource(file, self.passphrase_fd, os.environ, terminal_prompt())
-
-    def new_passphrase(self, role: str = "") -> bytes:
-        """The passphrase of a new key."""
-        return new_passphrase(self.source(role))
-
-    def access(self, *uris: str, tells: bool = False) -> Access:
-        """What signers may use: what the user's own file allows, and what was just typed.
-
-        Args:
-            uris: Signers that were named on the command line.
-            tells: Whether to say for each role what opened its keys.
-        """
-        policy = user_policy(os.environ)
-        module = policy.pkcs11_module
-        if named := os.environ.get(MODULE_VARIABLE):
-            if not Path(named).is_absolute():
-                raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
-            module = Path(named)
-        policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
-        usual = self.source()
-        secrets, told = user_secrets(usual), set[str]()
-
-        def tell(role: str, source: str) -> None:
-            where = f" in {self.place}" if self.place else ""
-            line = f"{role} keys{where}: {source}"
-            if tells and line not in told:
-                told.add(line)
-                say(safe(line, limit=300))
-
-        def of(role: str) -> Secrets:
-            source = self.source(role)
-            own = secrets if source == usual else user_secrets(source)
-
-            def secret(kind: SecretKind, what: str) -> bytes:
-                found = own(kind, what)
-                tell(role, f"passphrase from {source.name}")
-                return found
-
-            return secret
-
-        return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
-
-    def work(
-        self,
-        config: ProjectConfig,
-        *,
-        store: KeyStore | None = None,
-        access: Access | None = None,
-    ) -> Work:
-        """What a command of the issuer works with; in a dry run copies of what it changes."""
-        config = replace(
-            config,
-            publish=config.publish and to_change(config.publish),
-            cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
-        )
-        return Work(store or self.open(), moment(), config, access or self.access())
-
-
-@dataclass(frozen=True, slots=True)
-class GuidedOptions:
-    """What a task of several steps may use besides the key store."""
-
-    draft: Path
-    root_keystore: StorePlace | None
-
-    def work(
-        self,
-        keystore: UnlockOptions,
-        config: ProjectConfig,
-        *,
-        store: KeyStore | None = None,
-        access: Access | None = None,
-    ) -> Work:
-        """What the task works with."""
-        work = keystore.work(config, store=store, access=access or keystore.access(tells=True))
-        if self.root_keystore:
-            apart = replace(keystore, place=self.root_keystore)
-            work.roots = Work(apart.open(), work.now, access=apart.access(tells=True))
-        work.draft = to_change(self.draft)
-        typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
-        work.options = " ".join(
-            f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
-        )
-        return work
-
-
-_KEYSTORE: Final = option(
-    "--keystore DIR",
-    "The key store, or the URL of its database "
-    f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
-    into="place",
-    type=read_place,
-)
-_PASSPHRASE_FILE: Final = option(
-    "--passphrase-file FILE",
-    "Read the passphrase from a file of mode 0600 [default: "
-    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
-    type=PATH,
-)
-_PASSPHRASE_FD: Final = option(
-    "--passphrase-fd N", "Read the passphrase from an open descriptor.", type=click.IntRange(min=0)
-)
-passphrase_options: Final = (_PASSPHRASE_FILE, _PASSPHRASE_FD)
-
-#: ``--keystore``, as `keystore`.
-keystore_options: Final = option_group(KeystoreOptions, "keystore", _KEYSTORE)
-#: ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``, as `keystore`.
-unlock_options: Final = option_group(UnlockOptions, "keystore", _KEYSTORE, *passphrase_options)
-
-
-#: ``--draft`` and ``--root-keystore``, as `guided`.
-guided_options: Final = option_group(
-    GuidedOptions,
-    "guided",
-    option(
-        "--draft FILE",
-        "Where the draft goes if a keyset statement is the next step.",
-        type=PATH,
-        default=DRAFT_FILE,
-        show_default=True,
-    ),
-    option(
-        "--root-keystore DIR",
-        "A key store with root keys, such as on a USB stick; it signs the draft too.",
-        type=read_place,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryOptions:
-    """A recovery key in a file, with a passphrase of its own."""
-
-    recovery_file: Path | None
-    recovery_passphrase_file: Path | None
-
-    def open(self) -> PrivateKey | None:
-        """The key, if one is named."""
-        return None if self.recovery_file is None else self.unlock()[0]
-
-    def unlock(self) -> tuple[PrivateKey, bytes]:
-        """The key and its passphrase."""
-        if self.recovery_file is None:
-            raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
-        passphrase = read_passphrase(
-            recovery_source(self.recovery_passphrase_file),
-            question="Passphrase of the recovery key: ",
-        )
-        return open_recovery_key(self.recovery_file, passphrase), passphrase
-
-
-def recovery_source(file: Path | None) -> PassphraseSource:
-    """Where the recovery key's passphrase comes from; never from where the others do."""
-    named = os.environ.get(RECOVERY_VARIABLE)
-    environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
-    return PassphraseSource(file, None, environment, terminal_prompt())
-
-
-recovery_passphrase_option: Final = option(
-    "--recovery-passphrase-file FILE",
-    f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
-    type=PATH,
-)
-#: ``--recovery-file`` and ``--recovery-passphrase-file``, as `recovery`.
-recovery_options: Final = option_group(
-    RecoveryOptions,
-    "recovery",
-    option(
-        "--recovery-file FILE",
-        "Sign with the recovery key that was printed or written to this file.",
-        type=PATH,
-    ),
-    recovery_passphrase_option,
-)
-
-
-def own_passphrase(
-    option: str,
-    file: Path | None,
-    question: str,
-    ask: Callable[..., bytes] = new_passphrase,
-) -> bytes:
-    """A passphrase that only an option of its own and a terminal can give."""
-    try:
-        return ask(PassphraseSource(file, None, {}, terminal_prompt()), question=question)
-    except PassphraseFault as fault:
-        if fault.code != "passphrase.none":
-            raise
-        raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
-
-
-def project_config(publication: Path | None = None) -> ProjectConfig:
-    """The settings of ``cardsign.toml`` in the working directory; empty where there is none.
+def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Function]:
+    """Return ``--format``; :func:`cardsign.cli.printer.show` prints what it names.
 
     Args:
-        publication: What an option names instead of its publication directory.
+        forms: What the command can print besides text.
+        text: What is said of them in the help.
     """
-    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
-    return replace(config, publish=publication or config.publish)
-
-
-def check_cards(config: ProjectConfig) -> None:
-    """Refuse a command without a CARD where ``cardsign.toml`` names none either."""
-    if not config.cards:
-        raise UsageFault(
-            "usage.conflict",
-            "no card is named",
-            hint=f"Name CARD, or list the cards in {CONFIG_FILE}: [[card]] with source = "
-            '"card.json" and signed = "signed.json".',
-        )
-
-
-def _allowed(configured: StorePlace) -> StorePlace:
-    """What the project folder names, if the user has allowed it.
-
-    A database is told the user's password; a key store that is reached by a symbolic link may be
-    that of another project, whose keys would sign here.
-    """
-    policy = user_policy(os.environ)
-    if isinstance(configured, Path):
-        if leads_outside(Path.cwd(), configured, policy.folders):
-            raise outside(configured, "the key store is a link to a place", configured)
-        for part in configured.rglob("*"):
-            if part.is_symlink() and leads_outside(Path.cwd(), part, policy.folders):
-                raise outside(part, "a part of the key store is a link to a place", part)
-        return configured
-    if configured.server in policy.databases:
-        return configured
-    raise StoreFault(
-        "config.not_allowed",
-        f"the database's server is none that you have allowed; {leave(configured)}",
-        path=CONFIG_FILE,
-        hint="If the server is yours, add the line named to your own file, or set "
-        "CARDSIGN_KEYSTORE.",
+    return click.option(
+        "--format",
+        type=click.Choice(("text", *forms)),
+        expose_value=False,
+        callback=choose_form,
+        help=f"How results are printed [default: text]{text}.",
     )
 
 
-def leave(place: StorePlace) -> str:
-    """How the user allows a committed file to name this database's server, or this folder."""
-    file = user_file(os.environ) or "signers.toml"
-    line = f"folders = [{json.dumps(os.path.realpath(place))}]" if isinstance(place, Path) else ""
-    if isinstance(place, DatabaseUrl):
-        line = f'databases = ["{place.server}"]'
-    return f"{line} in {file} (mode 0600, format = 1) allows it"
-
-
-def user_heads() -> SeenHeads | None:
-    """What this user saw of the logs of key stores before; a dry run's copy has no past."""
-    return None if is_dry_run() else SeenHeads.find(os.environ, say)
-
-
-def actor() -> str:
-    """The actor for the audit log: the account and the machine."""
-    try:
-        account = getpass.getuser()
-    except (KeyError, OSError):  # a container's user has often no name
-        account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    return f"{account}@{platform.node()}"
-
-
-def read_public(name: str, *, kid: str | None = None) -> PublicKey:
-    """Read a public key that the user hands over."""
-    with of_the_user(name):
-        return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
-
-
-# ``--watch``: a command that goes on, looks again each so many seconds, and follows.
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WatchOptions:
-    """Whether a command goes on, and how often it looks: each field is the option of its name."""
+    """Whether a command goes on, and how many seconds lie between two looks."""
 
     watch: bool
     every: int
@@ -441,33 +75,199 @@ class WatchOptions:
 
         An error of the first look is raised. Later ones are said, each once while it lasts.
         """
-        status, is_first, said = 0, True, ""
+        status, is_first, last_error = 0, True, ""
         while is_first or self.watch:
             try:
-                status, said = look(), ""
+                status, last_error = look(), ""
             except CardsignError as error:
                 if is_first:
                     raise
-                if str(error) != said:
-                    said = str(error)
-                    say(safe(said, limit=600))
+                if str(error) != last_error:
+                    last_error = str(error)
+                    say(safe(last_error, limit=600))
             is_first = False
             if self.watch:
                 threading.Event().wait(self.every)
         return status
 
 
-def watch_options(every: int, follows: str) -> Callable[..., Callable[..., object]]:
-    """``--watch`` and ``--every``, as `watching`."""
-    return option_group(
-        WatchOptions,
-        "watching",
-        option("--watch", f"Go on, and follow {follows}."),
-        option(
-            "--every SECONDS",
-            "How often --watch looks.",
-            type=click.IntRange(1, 86_400),
-            default=every,
-            show_default=True,
-        ),
+# The issuer's side.
+
+alg_option: Final = click.option(
+    "--alg",
+    type=click.Choice(("ES256", "RS256", "EdDSA")),
+    default="ES256",
+    show_default=True,
+    help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
+    "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
+)
+public_option: Final = click.option(
+    "--public",
+    metavar="FILE",
+    help="The public key that belongs to it: a JWK or PEM ('-' for stdin).",
+)
+publication_option: Final = click.option(
+    "--publication",
+    type=PATH,
+    metavar="DIR",
+    help="The publication directory [default: `publish` of cardsign.toml].",
+)
+keystore_option: Final = click.option(
+    "--keystore",
+    "place",
+    type=read_place,
+    metavar="DIR",
+    help="The key store, or the URL of its database "
+    "[default: CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys].",
+)
+_passphrase_file_option: Final = click.option(
+    "--passphrase-file",
+    type=PATH,
+    metavar="FILE",
+    help="Read the passphrase from a file of mode 0600 [default: "
+    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
+)
+_passphrase_fd_option: Final = click.option(
+    "--passphrase-fd",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Read the passphrase from an open descriptor.",
+)
+recovery_passphrase_option: Final = click.option(
+    "--recovery-passphrase-file",
+    type=PATH,
+    metavar="FILE",
+    help=f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
+)
+
+
+def passphrase_options(command: _Function) -> _Function:
+    """Add ``--passphrase-file`` and ``--passphrase-fd``."""
+    return _passphrase_file_option(_passphrase_fd_option(command))
+
+
+def unlock_options(command: _Function) -> _Function:
+    """Add ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``: an `UnlockOptions`."""
+    return keystore_option(passphrase_options(command))
+
+
+def guided_options(command: _Function) -> _Function:
+    """Add ``--draft`` and ``--root-keystore``: a `GuidedOptions`."""
+    draft = click.option(
+        "--draft",
+        type=PATH,
+        default="next-keyset.json",
+        show_default=True,
+        metavar="FILE",
+        help="Where the draft goes if a keyset statement is the next step.",
     )
+    root_keystore = click.option(
+        "--root-keystore",
+        type=read_place,
+        metavar="DIR",
+        help="A key store with root keys, such as on a USB stick; it signs the draft too.",
+    )
+    return draft(root_keystore(command))
+
+
+def recovery_options(command: _Function) -> _Function:
+    """Add ``--recovery-file`` and ``--recovery-passphrase-file``: a `RecoveryOptions`."""
+    recovery_file = click.option(
+        "--recovery-file",
+        type=PATH,
+        metavar="FILE",
+        help="Sign with the recovery key that was printed or written to this file.",
+    )
+    return recovery_file(recovery_passphrase_option(command))
+
+
+# The verifier's side.
+
+accept_option: Final = click.option(
+    "--accept",
+    type=click.Choice(("full", "sdk")),
+    help="full: only signatures over the whole card count. sdk: signatures of SDKs count too, and "
+    "may leave parts of it unsigned [default: as the policy says, else full].",
+)
+statements_option: Final = click.option(
+    "--statements",
+    type=PATH,
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Keyset and release statements of the issuer: a file, or a folder, whose *.json files are "
+    "searched, subfolders too. May be repeated.",
+)
+network_option: Final = click.option(
+    "--insecure-loopback-http",
+    is_flag=True,
+    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
+)
+policy_option: Final = click.option(
+    "--trust",
+    "trust_file",
+    type=PATH,
+    metavar="FILE",
+    help="The policy [default: CARDSIGN_TRUST, then ./trust.toml, then "
+    "$XDG_CONFIG_HOME/cardsign/trust.toml].",
+)
+#: For a command that reads no policy of the working directory by itself.
+own_policy_option: Final = click.option(
+    "--trust",
+    "trust_file",
+    type=PATH,
+    metavar="FILE",
+    help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
+)
+state_option: Final = click.option(
+    "--state",
+    "state_dir",
+    type=PATH,
+    metavar="DIR",
+    help="Where issuers are remembered [default: $XDG_STATE_HOME/cardsign].",
+)
+no_state_option: Final = click.option(
+    "--no-state",
+    is_flag=True,
+    help="Remember nothing. Then only trust.lock can show that a card is too old.",
+)
+
+
+def edit_options(command: _Function) -> _Function:
+    """Add ``--trust`` and ``--state``: a `TrustOptions`."""
+    return policy_option(state_option(command))
+
+
+def trust_options(command: _Function) -> _Function:
+    """Add ``--trust``, ``--state`` and ``--no-state``: a `TrustOptions`."""
+    return policy_option(state_option(no_state_option(command)))
+
+
+def visit_options(command: _Function) -> _Function:
+    """Add whom a command visits, and with which credential: a `VerifierOptions`."""
+    issuer = click.option(
+        "--issuer",
+        metavar="NAME",
+        help="Whose card it must be, by the policy's own name [default: the issuer that the policy "
+        "trusts for the URL].",
+    )
+    jwks = click.option(
+        "--jwks",
+        metavar="FILE|URL",
+        help="Whose card it must be: the holder of these keys. No policy is read, and revocation "
+        "cannot be seen.",
+    )
+    credential = click.option(
+        "--credential",
+        metavar="SOURCE",
+        help="Where to read the credential: env:NAME or file:/PATH. It is sent only to an "
+        "interface of the verified card inside the issuer's origins; with --jwks alone, at the "
+        "origin of URL.",
+    )
+    client_id = click.option(
+        "--client-id",
+        metavar="ID",
+        help="The OAuth client whose secret the credential is. It gets a token at the token URL of "
+        "the verified card, which must be inside the issuer's origins too.",
+    )
+    trust = trust_options(network_option(credential(client_id(command))))
+    return issuer(jwks(accept_option(trust)))

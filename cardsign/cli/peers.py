@@ -9,27 +9,21 @@ from typing import Any, Final, TypeAlias
 import click
 
 from cardsign.batch import LastCheck, add_checks, in_threads, read_checks
-from cardsign.cli.arguments import option
-from cardsign.cli.commands import group
-from cardsign.cli.talk import (
-    Progress,
+from cardsign.cli.frame import Group
+from cardsign.cli.options import edit_options, network_option, take, trust_options
+from cardsign.cli.printer import (
+    Answer,
     counted,
     is_json,
     is_quiet,
     print_json,
-    printed,
     safe,
     say,
+    show,
+    write_line,
 )
-from cardsign.cli.verifier import (
-    NetworkOptions,
-    TrustOptions,
-    edit_options,
-    network_options,
-    raise_lock,
-    summary,
-    trust_options,
-)
+from cardsign.cli.progress import Progress
+from cardsign.cli.verifier import NetworkOptions, TrustOptions, raise_lock, summary
 from cardsign.cli.views import kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -50,7 +44,7 @@ from cardsign.verifier import Outcome, heaviest
 from cardsign.verify.report import EXIT_OF
 
 
-@group()
+@click.group(cls=Group)
 def peers() -> None:
     """Verify the cards of the issuers in the policy, and show their state.
 
@@ -67,7 +61,7 @@ def peers() -> None:
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
-def status(names: tuple[str, ...], trust: TrustOptions) -> int:
+def status(names: tuple[str, ...], **options: Any) -> int:
     """Show what is known about all issuers, or those with NAME, without any request.
 
     It shows their statements and when these expire. For each card it shows when cardsign peers
@@ -77,21 +71,20 @@ def status(names: tuple[str, ...], trust: TrustOptions) -> int:
     something needs action now or soon; 2 the state of an issuer is missing or cannot be read;
     3 a card was never checked, or its last check gave no verdict. Optional peers do not change it.
     """
+    trust = take(TrustOptions, options)
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
     now = datetime.now(UTC)
     checks = read_checks(trust.stored.path, loaded.identity)
-    shown, statuses = [], []
+    shown, lines, statuses = [], list[str](), []
     for issuer in chosen:
         own = {url: checks[url] for url in issuer.cards if url in checks}
         seen, status = _seen(loaded, trust, issuer, own, now)
         shown.append(seen)
         statuses.append(status)
-        if not is_json():
-            click.echo("\n".join(_seen_lines(seen, own, now)))
-    if not printed(shown) and not shown:
-        say(f"{loaded.path} trusts no issuer")
-    return heaviest(statuses)
+        lines += _seen_lines(seen, own, now)
+    notes = () if shown else [f"{loaded.path} trusts no issuer"]
+    return show(Answer(shown, lines, notes, heaviest(statuses)))
 
 
 def _seen(
@@ -179,20 +172,20 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 @peers.command(example="cardsign peers verify --concurrency 8")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option(
-    "--concurrency N",
-    "How many cards are verified at once.",
+@click.option(
+    "--concurrency",
+    metavar="N",
     type=click.IntRange(1, MAX_CONCURRENCY),
     default=CONCURRENCY,
     show_default=True,
+    help="How many cards are verified at once.",
 )
-@network_options
+@network_option
 @trust_options
 def verify(
     names: tuple[str, ...],
     concurrency: int,
-    network: NetworkOptions,
-    trust: TrustOptions,
+    **options: Any,
 ) -> int:
     """Verify all cards of all issuers, or of those named.
 
@@ -204,6 +197,8 @@ def verify(
     vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
     these, but one card got no verdict. Optional peers do not change it.
     """
+    network = take(NetworkOptions, options)
+    trust = take(TrustOptions, options)
     loaded = trust.needed()
     checks = _checks(loaded, names)
     states = trust.states(loaded)
@@ -226,7 +221,7 @@ def verify(
                 if is_json():
                     print_json(_checked_json(issuer, one), indent=None)
                 elif alarms or one.verdict != "trusted" or not is_quiet():
-                    click.echo(_checked_line(issuer, one, alarms))
+                    write_line(_checked_line(issuer, one, alarms))
     raise_lock(loaded, states)
     if not trust.no_state:
         add_checks(trust.stored.path, loaded.identity, log)

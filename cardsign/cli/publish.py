@@ -4,32 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import (
-    PATH,
-    begin_dry_run,
-    done,
-    dry_run_option,
-    moment,
-    option,
-    read_input,
-    to_change,
-)
-from cardsign.cli.commands import command
-from cardsign.cli.options import (
-    GuidedOptions,
-    UnlockOptions,
-    WatchOptions,
-    check_cards,
-    project_config,
-    unlock_options,
-    watch_options,
-)
-from cardsign.cli.talk import printed, safe, say
+from cardsign.cli.dry_run import begin_dry_run, done, dry_run_option, to_change
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.keystore import GuidedOptions, UnlockOptions, check_cards, project_config
+from cardsign.cli.options import PATH, WatchOptions, take, unlock_options
+from cardsign.cli.printer import Answer, safe, say, show
+from cardsign.cli.streams import read_input
 from cardsign.cli.views import members, say_progress, say_withheld
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
@@ -44,46 +30,80 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 from cardsign.times import minute
 
 
-@command(example="cardsign publish signed.json -o public")
+@click.command(cls=Command, example="cardsign publish signed.json -o public")
 @click.argument("card", required=False)
-@option(
-    "--extended NAME=FILE...",
-    "An extended card that was signed for the audience NAME. May be repeated.",
+@click.option(
+    "--extended",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="An extended card that was signed for the audience NAME. May be repeated.",
 )
-@option(
-    "--drop-extended NAME...",
-    "Publish no extended card for the audience NAME any longer. May be repeated.",
+@click.option(
+    "--drop-extended",
+    metavar="NAME",
+    multiple=True,
+    help="Publish no extended card for the audience NAME any longer. May be repeated.",
 )
-@option(
-    "--legacy-card FILE",
-    "The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
-    "published].",
+@click.option(
+    "--legacy-card",
+    metavar="FILE",
+    help=(
+        "The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
+        "published]."
+    ),
 )
-@option("--drop-legacy-card", "Publish no card of A2A 0.3 for older clients.")
-@option(
-    "-o --output DIR", "The publication directory [default: `publish` of cardsign.toml].", type=PATH
+@click.option(
+    "--drop-legacy-card", is_flag=True, help="Publish no card of A2A 0.3 for older clients."
 )
-@option(
-    "--max-age SECONDS",
-    "How long caches may keep what is served "
-    f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is less].",
-    type=click.IntRange(min=0),
-)
-@option(
-    "--not-live", "Do not record it as live, because you deploy it later; see cardsign keys look."
-)
-@option(
-    "--export DIR",
-    "Also write the public files for a static host, nginx or an object store.",
-    into="export_to",
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
     type=PATH,
+    help="The publication directory [default: `publish` of cardsign.toml].",
 )
-@option(
+@click.option(
+    "--max-age",
+    metavar="SECONDS",
+    type=click.IntRange(min=0),
+    help=(
+        "How long caches may keep what is served "
+        f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is "
+        "less]."
+    ),
+)
+@click.option(
+    "--not-live",
+    is_flag=True,
+    help="Do not record it as live, because you deploy it later; see cardsign keys look.",
+)
+@click.option(
+    "--export",
+    "export_to",
+    metavar="DIR",
+    type=PATH,
+    help="Also write the public files for a static host, nginx or an object store.",
+)
+@click.option(
     "--check",
-    "Change nothing; say what would change, with exit status 1 if anything would.",
+    is_flag=True,
     callback=begin_dry_run,
+    help="Change nothing; say what would change, with exit status 1 if anything would.",
 )
-@watch_options(60, "the cards of cardsign.toml: build, sign, list and publish what changes")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Go on, and follow the cards of cardsign.toml: build, sign, list and publish what "
+    "changes.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(1, 86_400),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
 @unlock_options
 @dry_run_option
 def publish(
@@ -97,8 +117,7 @@ def publish(
     not_live: bool,
     export_to: Path | None,
     check: bool,
-    watching: WatchOptions,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
@@ -114,6 +133,8 @@ def publish(
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
     """
+    watching = take(WatchOptions, options)
+    keystore = take(UnlockOptions, options)
     if watching.watch:
         return _watch(watching, output, keystore)
     config = project_config(output)
@@ -173,13 +194,12 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
 def _tell(published: Published, directory: Path, export_to: Path | None) -> None:
     generation, changes_at = published.generation, published.generation.changes_at
     view = {"generation": generation.number, **members(generation, "created published_at kids")}
-    shown = printed({**view, "left_out": list(published.left_out), "changes": published.changes})
-    if generation.created and not shown:
-        say(f"{done('published', 'publish')} generation {generation.number} in {directory}")
-        for name, what in published.changes.items():
-            say(f"  {what}: {name}")
-    elif not shown:
-        say(f"generation {generation.number} in {directory} is the same; nothing changed")
+    notes = [f"generation {generation.number} in {directory} is the same; nothing changed"]
+    if generation.created:
+        notes = [f"{done('published', 'publish')} generation {generation.number} in {directory}"]
+        notes += (f"  {what}: {name}" for name, what in published.changes.items())
+    view |= {"left_out": list(published.left_out), "changes": published.changes}
+    show(Answer(view, notes=notes))
     if export_to is not None:
         say(f"{done('exported', 'export')} its public files to {export_to}")
     if export_to is not None and changes_at:

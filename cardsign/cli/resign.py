@@ -6,34 +6,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.arguments import (
+from cardsign.cli.dry_run import done, dry_run_option, to_change
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.keystore import UnlockOptions
+from cardsign.cli.options import (
     PATH,
-    STDIO,
-    done,
-    dry_run_option,
-    moment,
-    option,
-    option_group,
-    to_change,
-    write_output,
-)
-from cardsign.cli.commands import command
-from cardsign.cli.options import UnlockOptions, WatchOptions, unlock_options, watch_options
-from cardsign.cli.sign import CardOptions
-from cardsign.cli.talk import is_json, printed, safe, say, say_notes
-from cardsign.cli.verifier import (
-    VerifierOptions,
+    WatchOptions,
     accept_option,
-    keep_lock,
-    network_options,
+    network_option,
     statements_option,
+    take,
     trust_options,
+    unlock_options,
 )
+from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show, write_line
+from cardsign.cli.sign import CardOptions
+from cardsign.cli.streams import STDIO, write_output
+from cardsign.cli.verifier import VerifierOptions, keep_lock
 from cardsign.cli.views import render_verdict, say_updated
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
@@ -57,44 +51,56 @@ from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
 
-#: How the upstream's card is verified, as `named`.
-_upstream_options: Final = option_group(
-    VerifierOptions,
-    "named",
-    option(
-        "--issuer NAME",
-        "Whose card it must be, by the policy's own name [default: the issuer that the policy "
-        "trusts for the URL]. A file needs it.",
-    ),
-    option(
-        "--jwks FILE|URL",
-        "Whose card it must be: the holder of these keys. Revocation cannot be seen.",
-    ),
-    accept_option,
-    trust_options,
-    statements_option,
-    network_options,
+
+@click.command(
+    cls=Command,
+    example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json",
 )
-
-
-@command(example="cardsign resign https://agent.example --url https://gw.example/a -o copy.json")
 @click.argument("card", metavar="URL|FILE")
-@option(
-    "--url NEW",
-    "The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
+@click.option(
+    "--url",
+    metavar="NEW",
     required=True,
+    help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
-@option("-o --output OUT", "'-' for stdout, the default.", default=STDIO)
-@option(
-    "--publish DIR",
-    "Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of the "
-    "agents of `cardsign serve`, a copy that was taken down is gone within a second.",
-    into="publication",
+@click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
+@click.option(
+    "--publish",
+    "publication",
+    metavar="DIR",
     type=PATH,
+    help=(
+        "Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of the "
+        "agents of `cardsign serve`, a copy that was taken down is gone within a second."
+    ),
 )
-@watch_options(300, "the card; needs -o")
-@option("--key URI...", "As for `cardsign sign`.", into="uris")
-@_upstream_options
+@click.option("--watch", is_flag=True, help="Go on, and follow the card; needs -o.")
+@click.option(
+    "--every",
+    type=click.IntRange(1, 86_400),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
+@click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
+@click.option(
+    "--issuer",
+    metavar="NAME",
+    help=(
+        "Whose card it must be, by the policy's own name [default: the issuer that the policy "
+        "trusts for the URL]. A file needs it."
+    ),
+)
+@click.option(
+    "--jwks",
+    metavar="FILE|URL",
+    help="Whose card it must be: the holder of these keys. Revocation cannot be seen.",
+)
+@accept_option
+@trust_options
+@statements_option
+@network_option
 @unlock_options
 @dry_run_option
 def resign(
@@ -102,10 +108,8 @@ def resign(
     url: str,
     output: str,
     publication: Path | None,
-    watching: WatchOptions,
     uris: tuple[str, ...],
-    named: VerifierOptions,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
@@ -117,9 +121,12 @@ def resign(
 
     Exit status: 0 signed or unchanged, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
+    watching = take(WatchOptions, options)
+    named = VerifierOptions.take(options)
+    keystore = take(UnlockOptions, options)
     if output == STDIO and (watching.watch or is_json() or publication):
         raise UsageFault("usage.conflict", "--watch, --publish and --json need -o OUT")
-    options, copies = CardOptions(uris=uris), _Copies(output, publication)
+    keys, copies = CardOptions(uris=uris), _Copies(output, publication)
 
     def look() -> int:
         now = moment()
@@ -134,7 +141,7 @@ def resign(
         keep_lock(verifier)
         if report.verdict != "trusted":
             return _refuse(name, report, copies, has_policy=verifier.file is not None)
-        signers = options.signers(keystore, now=now)
+        signers = keys.signers(keystore, now=now)
         before = copies.before()
         with _replacing(copies, report):
             signed, names = resign_card(
@@ -236,7 +243,8 @@ _TAKE_OFF: Final = "Take it off your server too"
 
 def _refuse(name: str, report: Report, copies: _Copies, *, has_policy: bool) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
-    click.echo(render_verdict(name, report), err=True)
+    for line in render_verdict(name, report).splitlines():
+        write_line(line, err=True)
     if not copies.any(is_copy):
         return report.exit_status
     now = moment()
@@ -268,7 +276,8 @@ def _tell(
     changed: bool,
 ) -> None:
     told = {"input": name, "output": output, "changed": changed, "kids": signers.kids}
-    if printed({**told, "notes": [note.to_json() for note in notes]}):
+    show(Answer({**told, "notes": [note.to_json() for note in notes]}))
+    if is_json():
         return
     if not changed:
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")

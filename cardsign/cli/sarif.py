@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
-from cardsign.cli.talk import safe
+from cardsign.cli.printer import safe
 from cardsign.errors import LocalFault
-from cardsign.findings import Finding, Subject, describe_code
+from cardsign.findings import Finding, Severity, Subject, describe_code
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome
 
@@ -107,3 +107,23 @@ def _text(text: str) -> dict[str, str]:
     """
     shown = safe(text, limit=_MAX_TEXT).replace("](", "] (")
     return {"text": shown.replace("{", "{{").replace("}", "}}")}
+
+
+_LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def annotation_lines(subjects: Iterable[Subject]) -> Iterator[str]:
+    """Yield workflow commands of GitHub; a card's words cannot end one or begin another."""
+    for subject in subjects:
+        file = _escape(subject.name, 1000).replace(":", "%3A").replace(",", "%2C")
+        for finding in subject.findings:
+            line, column = finding.place.line, finding.place.column
+            place = f",line={line},col={column}" if line else ""
+            words = f"{finding.path or 'the card'}: {finding.message}. {finding.hint}"
+            head = f"::{_LEVELS[finding.severity]} file={file}{place},title={finding.code}"
+            yield f"{head}::{_escape(words, 600)}"
+
+
+def _escape(text: str, limit: int) -> str:
+    shown = safe(text, limit=limit)
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

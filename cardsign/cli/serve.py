@@ -6,38 +6,48 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cardsign.cli.arguments import PATH, done, dry_run_option, moment, option, to_change
-from cardsign.cli.commands import command, group
-from cardsign.cli.options import project_config
-from cardsign.cli.talk import is_json, printed, say
+from cardsign.cli.dry_run import done, dry_run_option, to_change
+from cardsign.cli.frame import Command, Group, moment
+from cardsign.cli.keystore import project_config
+from cardsign.cli.options import PATH
+from cardsign.cli.printer import Answer, is_json, say, show
 from cardsign.cli.views import members
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import create_private, read_bytes, write_atomic
 from cardsign.times import day, minute
 
+if TYPE_CHECKING:
+    from cardsign.server.tokens import TokenEntry
 
-@command(example="cardsign serve public --bind 127.0.0.1:8080")
+
+@click.command(cls=Command, example="cardsign serve public --bind 127.0.0.1:8080")
 @click.argument("directory", required=False, type=PATH, metavar="[DIR]")
-@option(
-    "--bind HOST:PORT",
-    "Where to listen; port 0 is any free one.",
+@click.option(
+    "--bind",
+    metavar="HOST:PORT",
     default="127.0.0.1:8080",
     show_default=True,
+    help="Where to listen; port 0 is any free one.",
 )
-@option(
-    "--settings FILE",
-    "The server's settings, as TOML; the options here override them.",
-    into="settings_file",
+@click.option(
+    "--settings",
+    "settings_file",
+    metavar="FILE",
     type=PATH,
+    help="The server's settings, as TOML; the options here override them.",
 )
-@option(
-    "--token-file FILE",
-    "The digests of the bearer tokens that open the extended card; written by cardsign tokens "
-    "create.",
+@click.option(
+    "--token-file",
+    metavar="FILE",
     type=PATH,
+    help=(
+        "The digests of the bearer tokens that open the extended card; written by cardsign tokens "
+        "create."
+    ),
 )
 @click.option(
     "--legacy/--no-legacy",
@@ -45,15 +55,16 @@ from cardsign.times import day, minute
     "[default: legacy].",
     default=None,
 )
-@option(
-    "--sunset DATE",
-    "The day when the legacy path stops answering; its clients are told.",
+@click.option(
+    "--sunset",
+    metavar="DATE",
     type=click.DateTime(["%Y-%m-%d"]),
+    help="The day when the legacy path stops answering; its clients are told.",
 )
-@option(
+@click.option(
     "--workers",
-    "How many server processes run; one that ends is started again [default: 1].",
     type=click.IntRange(1, 64),
+    help="How many server processes run; one that ends is started again [default: 1].",
 )
 def serve(
     directory: Path | None,
@@ -102,25 +113,31 @@ def serve(
     serve_generation(published, settings, host.strip("[]"), int(port), as_json=is_json())
 
 
-@group()
+@click.group(cls=Group)
 def tokens() -> None:
     """Make, list and revoke bearer tokens for extended cards; a server keeps their digests."""
 
 
 @tokens.command(example="cardsign tokens create --audience partners --token-file tokens")
-@option("--audience NAME", "Whose extended card it opens.", required=True)
-@option(
-    "--token-file FILE",
-    "Add the digest to this file [default: print the line on stderr].",
+@click.option("--audience", metavar="NAME", required=True, help="Whose extended card it opens.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
     type=PATH,
+    help="Add the digest to this file [default: print the line on stderr].",
 )
-@option(
-    "--expires DATE",
-    "The last day on which it opens anything, in UTC [default: it never ends].",
+@click.option(
+    "--expires",
+    metavar="DATE",
     type=click.DateTime(["%Y-%m-%d"]),
+    help="The last day on which it opens anything, in UTC [default: it never ends].",
 )
-@option(
-    "-o --output FILE", "Write the token to FILE, for you alone [default: print it].", type=PATH
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=PATH,
+    help="Write the token to FILE, for you alone [default: print it].",
 )
 @dry_run_option
 def create(
@@ -143,11 +160,10 @@ def create(
     if token_file is not None:
         write_atomic(to_change(token_file), present + line.encode() + b"\n")
     shown = {"token": token} if output is None else {"output": str(output)}
-    if printed({**shown, "line": line}):
+    show(Answer({**shown, "line": line}, [token] if output is None else []))
+    if is_json():
         return
-    if output is None:
-        click.echo(token)
-    else:
+    if output is not None:
         say(f"{done('wrote', 'write')} the token to {output}")
     if token_file is None:
         say(f"  its line for the server's token file: {line}")
@@ -156,8 +172,12 @@ def create(
         say(f"{added} its digest to {token_file}; a running server takes it up within a second")
 
 
-_token_file = option(
-    "--token-file FILE", "The file with the tokens' digests.", required=True, type=PATH
+_token_file = click.option(
+    "--token-file",
+    metavar="FILE",
+    required=True,
+    type=PATH,
+    help="The file with the tokens' digests.",
 )
 
 
@@ -169,12 +189,13 @@ def list_tokens(token_file: Path) -> None:
 
     entries = TokenTable.read(token_file).entries
     view = [{"digest": one.digest.hex(), **members(one, "audience expires")} for one in entries]
-    if printed(view):
-        return
-    for one in entries:
-        until = f" until {minute(one.expires)}" if one.expires else ""
-        ended = ", expired" if one.expires and one.expires <= moment() else ""
-        click.echo(f"{one.digest.hex()[:12]} {one.audience}{until}{ended}")
+    show(Answer(view, map(_token_line, entries)))
+
+
+def _token_line(entry: TokenEntry) -> str:
+    until = f" until {minute(entry.expires)}" if entry.expires else ""
+    ended = ", expired" if entry.expires and entry.expires <= moment() else ""
+    return f"{entry.digest.hex()[:12]} {entry.audience}{until}{ended}"
 
 
 @tokens.command(example="cardsign tokens revoke 6f2a90c1 --token-file tokens")
@@ -190,5 +211,5 @@ def revoke(digest: str, token_file: Path) -> None:
 
     data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
     write_atomic(to_change(token_file), without_token(data, digest, str(token_file)))
-    printed({"revoked": digest, "token_file": str(token_file)})
-    say(f"{done('revoked', 'revoke')} {digest} in {token_file}")
+    note = f"{done('revoked', 'revoke')} {digest} in {token_file}"
+    show(Answer({"revoked": digest, "token_file": str(token_file)}, notes=[note]))

@@ -17,25 +17,12 @@ from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
-from cardsign.cli.arguments import (
-    STDIO,
-    dry_run_option,
-    is_dry_run,
-    option,
-    option_group,
-    read_input,
-    write_output,
-)
-from cardsign.cli.commands import command
-from cardsign.cli.options import (
-    UnlockOptions,
-    check_cards,
-    project_config,
-    public_option,
-    read_public,
-    unlock_options,
-)
-from cardsign.cli.talk import is_json, print_json, printed, safe, say, say_notes
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
+from cardsign.cli.frame import Command
+from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_public
+from cardsign.cli.options import public_option, take, unlock_options
+from cardsign.cli.printer import Answer, is_json, print_json, safe, say, say_notes, show
+from cardsign.cli.streams import STDIO, read_input, write_output
 from cardsign.cli.views import members
 from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
@@ -114,66 +101,76 @@ class CardOptions:
         )
 
 
-card_options: Final = option_group(
-    CardOptions,
-    "options",
-    option(
-        "--compat",
+@click.command(cls=Command, example="cardsign sign card.json -o signed.json")
+@click.argument("card", required=False)
+@click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
+@click.option(
+    "--compat",
+    type=click.Choice(COMPAT),
+    default="safe",
+    show_default=True,
+    help=(
         "Which compat signatures to add: other SDKs accept them, and cardsign does not count "
         "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
-        "SDK. none: for cardsign and strict verifiers only.",
-        type=click.Choice(COMPAT),
-        default="safe",
-        show_default=True,
+        "SDK. none: for cardsign and strict verifiers only."
     ),
-    option("--strict", "Refuse a card that lacks REQUIRED members."),
-    option("--force", "Sign it even if it is not a proper Agent Card, and say what is wrong."),
-    option(
-        "--known-keys JWKS",
-        "Keys of other signers, to check their signatures. Those that do not fit are dropped.",
-    ),
-    option("--drop-foreign", "Drop the signatures of other signers."),
-    option(
-        "--extended AUDIENCE",
+)
+@click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
+)
+@click.option(
+    "--known-keys",
+    metavar="JWKS",
+    help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
+)
+@click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
+@click.option(
+    "--extended",
+    "audience",
+    metavar="AUDIENCE",
+    help=(
         "Mark the card as the extended card for this audience. Use a random id, as `openssl "
-        "rand -hex 16` prints. Needs --seq and --expires.",
-        into="audience",
+        "rand -hex 16` prints. Needs --seq and --expires."
     ),
-    option(
-        "--seq N",
-        "The number of the release that the extended card is made for.",
-        type=click.IntRange(1, MAX_SEQ),
-    ),
-    option(
-        "--expires DATE",
+)
+@click.option(
+    "--seq",
+    metavar="N",
+    type=click.IntRange(1, MAX_SEQ),
+    help="The number of the release that the extended card is made for.",
+)
+@click.option(
+    "--expires",
+    metavar="DATE",
+    help=(
         "When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
-        "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
+        "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC."
     ),
-    option(
-        "--key URI...",
+)
+@click.option(
+    "--key",
+    "uris",
+    metavar="URI",
+    multiple=True,
+    help=(
         "Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
         "a signer, such as awskms:///ID. A URI that you type may run the program or load the "
-        "library that it names. May be repeated.",
-        into="uris",
+        "library that it names. May be repeated."
     ),
-    public_option,
-    option("--kid KID", "The kid under which the key of --key is published."),
 )
-
-
-@command(example="cardsign sign card.json -o signed.json")
-@click.argument("card", required=False)
-@option("-o --output OUT", "'-' for stdout, the default.", default=STDIO)
-@card_options
+@public_option
+@click.option("--kid", metavar="KID", help="The kid under which the key of --key is published.")
 @unlock_options
 @dry_run_option
-@option("--explain", "Say what each signature covers and leaves open.")
+@click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
 def sign(
     card: str | None,
     output: str,
-    options: CardOptions,
-    keystore: UnlockOptions,
     explain: bool,
+    **options: Any,
 ) -> None:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
@@ -181,34 +178,35 @@ def sign(
     that differs, and each SDK finds one that it accepts. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
+    chosen = take(CardOptions, options)
+    keystore = take(UnlockOptions, options)
     if card is None:
-        if output != STDIO or options != CardOptions():
+        if output != STDIO or chosen != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
         config = project_config()
         check_cards(config)
         work = keystore.work(config)
         signed = [(str(one.source), signing) for one, signing in sign_cards(work)]
-        chosen = card_signers(work.store, work.access, now=work.now)
+        signers = card_signers(work.store, work.access, now=work.now)
     else:
         if is_json() and output == STDIO:
             raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
         now = datetime.now(UTC)
-        signing_options = options.signing(card, now=now)
+        signing_options = chosen.signing(card, now=now)
         document = read_input(card)
-        chosen = options.signers(keystore, now=now)
-        signing_options = replace(signing_options, own_kids=chosen.own_kids)
-        signing = sign_with_notes(document, chosen.signers, signing_options)
+        signers = chosen.signers(keystore, now=now)
+        signing_options = replace(signing_options, own_kids=signers.own_kids)
+        signing = sign_with_notes(document, signers.signers, signing_options)
         signed = [(card, signing)]
         write_output(output, signing.document)
         # A device, such as /dev/null, cannot be read again.
         is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
         if is_file and read_input(output) != signing.document:
             raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
-    shown = [_to_json(signing, chosen.kids) for _, signing in signed]
-    if printed(shown if card is None else shown[0]):
-        return
-    for name, signing in signed:
-        for line in _lines(signing, name, chosen.signers, explain=explain):
+    shown = [_to_json(signing, signers.kids) for _, signing in signed]
+    show(Answer(shown if card is None else shown[0]))
+    for name, signing in signed if not is_json() else ():
+        for line in _lines(signing, name, signers.signers, explain=explain):
             say(line, asked=explain)
         say_notes(signing.notes)
 
@@ -257,13 +255,15 @@ def _lines(
         yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 
-@command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")
+@click.command(
+    cls=Command, example="cardsign canonicalize card.json --profile served-as-is | sha256sum"
+)
 @click.argument("card")
-@option(
+@click.option(
     "--profile",
-    "The rule that makes the payload.",
     type=click.Choice(tuple(PROFILES)),
     required=True,
+    help="The rule that makes the payload.",
 )
 def canonicalize(card: str, profile: ProfileName) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    STDIO,
-    confirm,
-    dry_run_option,
-    moment,
-    option,
-    option_group,
-    read_input,
-    refuse_two_documents,
-    to_change,
-    write_output,
-    yes_option,
-)
-from cardsign.cli.commands import group
-from cardsign.cli.options import (
+from cardsign.cli.dry_run import confirm, dry_run_option, to_change
+from cardsign.cli.frame import Group, moment
+from cardsign.cli.keystore import (
     KeystoreOptions,
     RecoveryOptions,
     UnlockOptions,
     actor,
-    keystore_options,
     project_config,
-    publication_option,
     read_public,
-    recovery_options,
-    unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import counted, printed, safe, say
+from cardsign.cli.options import (
+    PATH,
+    keystore_option,
+    publication_option,
+    recovery_options,
+    take,
+    unlock_options,
+    yes_option,
+)
+from cardsign.cli.printer import Answer, counted, is_json, safe, say, show
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import (
     keyset_json,
     release_json,
@@ -47,7 +40,6 @@ from cardsign.cli.views import (
     say_taken_up,
     say_updated,
     signing_lines,
-    whole,
 )
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
 from cardsign.issuer.cards import to_list
@@ -74,13 +66,14 @@ from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey
 from cardsign.statements.members import HOLDER
+from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, parse_url
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 
 
-@group()
+@click.group(cls=Group)
 def keyset() -> None:
     """Draft, sign and publish the statement of which keys may sign for the issuer.
 
@@ -115,68 +108,92 @@ def _public(store: KeyStore, name: str) -> PublicKey:
     return find_public(store, name) or read_public(name)
 
 
-#: What needs no key store goes into `changes`; names of keys are parameters of their own.
-_keyset_options = option_group(
-    KeysetChanges,
-    "changes",
-    option("--issuer TEXT", "The issuer's name [default: the host of the first origin]."),
-    option(
-        "--origin ORIGIN...",
-        "An origin where interfaces may be; replaces all earlier origins. May be repeated.",
-        into="origins",
-    ),
-    option("--days", "How long it is valid [default: 90].", type=click.IntRange(1, 400)),
-    option(
-        "--add-root HOLDER=KEY...", "Add a root key: a kid of the key store, or a file with a JWK."
-    ),
-    option("--remove-root HOLDER...", "Remove the root keys of this holder.", into="remove_roots"),
-    option("--threshold", "How many root holders must sign.", type=click.IntRange(min=1)),
-    option(
-        "--recovery HOLDER=KEY...",
-        "A recovery key; replaces all earlier ones, and those must sign this too.",
-        into="recovery_keys",
-    ),
-    option(
-        "--recovery-threshold",
-        "How many recovery holders must sign [default: 1].",
-        type=click.IntRange(min=1),
-    ),
-    option("--add-card HOLDER=KEY...", "A card key that is not in this key store."),
-    option("--add-release HOLDER=KEY...", "A release key that is not in this key store."),
-    option(
-        "--drop KID...",
-        "No longer list this key, which is not in this key store. The key store's own keys "
-        "are listed by their state.",
-    ),
-    option(
-        "--revoke KID...",
-        "Revoke this key, which is not in this key store. For others use cardsign keys revoke.",
-        into="revoked",
-    ),
-)
-
-
 @keyset.command(
     short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
 )
-@option("-o --output DRAFT", DRAFT_HELP)
-@_keyset_options
-@keystore_options
+@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
+@click.option(
+    "--issuer", metavar="TEXT", help="The issuer's name [default: the host of the first origin]."
+)
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="An origin where interfaces may be; replaces all earlier origins. May be repeated.",
+)
+@click.option("--days", type=click.IntRange(1, 400), help="How long it is valid [default: 90].")
+@click.option(
+    "--add-root",
+    metavar="HOLDER=KEY",
+    multiple=True,
+    help="Add a root key: a kid of the key store, or a file with a JWK.",
+)
+@click.option(
+    "--remove-root",
+    "remove_roots",
+    metavar="HOLDER",
+    multiple=True,
+    help="Remove the root keys of this holder.",
+)
+@click.option("--threshold", type=click.IntRange(min=1), help="How many root holders must sign.")
+@click.option(
+    "--recovery",
+    "recovery_keys",
+    metavar="HOLDER=KEY",
+    multiple=True,
+    help="A recovery key; replaces all earlier ones, and those must sign this too.",
+)
+@click.option(
+    "--recovery-threshold",
+    type=click.IntRange(min=1),
+    help="How many recovery holders must sign [default: 1].",
+)
+@click.option(
+    "--add-card",
+    metavar="HOLDER=KEY",
+    multiple=True,
+    help="A card key that is not in this key store.",
+)
+@click.option(
+    "--add-release",
+    metavar="HOLDER=KEY",
+    multiple=True,
+    help="A release key that is not in this key store.",
+)
+@click.option(
+    "--drop",
+    metavar="KID",
+    multiple=True,
+    help=(
+        "No longer list this key, which is not in this key store. The key store's own keys "
+        "are listed by their state."
+    ),
+)
+@click.option(
+    "--revoke",
+    "revoked",
+    metavar="KID",
+    multiple=True,
+    help="Revoke this key, which is not in this key store. For others use cardsign keys revoke.",
+)
+@keystore_option
 def draft(
     output: str | None,
-    changes: KeysetChanges,
     days: int | None,
     add_root: tuple[str, ...],
     recovery_keys: tuple[str, ...],
     add_card: tuple[str, ...],
     add_release: tuple[str, ...],
     revoked: tuple[str, ...],
-    keystore: KeystoreOptions,
+    **options: Any,
 ) -> None:
     """Draft the next statement from the key store's keys and the options.
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
+    changes = take(KeysetChanges, options)
+    keystore = take(KeystoreOptions, options)
     refuse_two_documents(output)
     store = keystore.open()
     online: tuple[tuple[OnlineRole, tuple[str, ...]], ...]
@@ -198,13 +215,14 @@ def draft(
     write_output(file, drafted.data, plain=output is None)
     say_differences(drafted.changes)
     view = {**keyset_json(drafted.statement), "changes": list(drafted.changes)}
-    if printed({"draft": file, **view}):
-        return
+    digest = drafted.statement.digest
     if file == STDIO:
-        say(f"its digest, for everyone who signs it: {drafted.statement.digest}")
-    else:
+        note = f"its digest, for everyone who signs it: {digest}"
+        show(Answer({"draft": file, **view}, notes=[note]))
+        return
+    if not is_json():
         say(f"wrote the draft {file}; its digest, for everyone who signs it:")
-        click.echo(drafted.statement.digest)
+    show(Answer({"draft": file, **view}, [digest]))
 
 
 # ``cardsign keyset sign`` and ``recover``: what takes a root's or a recovery key's signature.
@@ -212,13 +230,18 @@ def draft(
 
 @keyset.command(example="cardsign keyset sign next.json")
 @click.argument("draft", metavar="DRAFT")
-@option("-o --output FILE", "Where the signed draft goes [default: DRAFT].")
-@option(
-    "--digest SHA-256",
-    "The draft's digest, as its author told you over another channel [default: a prompt on a "
-    "terminal].",
+@click.option(
+    "-o", "--output", metavar="FILE", help="Where the signed draft goes [default: DRAFT]."
 )
-@option("--key KID...", "Only this key of the store.", into="kids")
+@click.option(
+    "--digest",
+    metavar="SHA-256",
+    help=(
+        "The draft's digest, as its author told you over another channel [default: a prompt on a "
+        "terminal]."
+    ),
+)
+@click.option("--key", "kids", metavar="KID", multiple=True, help="Only this key of the store.")
 @recovery_options
 @unlock_options
 @dry_run_option
@@ -227,8 +250,7 @@ def sign(
     output: str | None,
     digest: str | None,
     kids: tuple[str, ...],
-    recovery: RecoveryOptions,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
@@ -236,6 +258,8 @@ def sign(
     Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
     A key store with root keys alone keeps the statement once enough have signed it.
     """
+    recovery = take(RecoveryOptions, options)
+    keystore = take(UnlockOptions, options)
     refuse_two_documents(output or draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
     drafted = review_keyset(work, read_statement(draft), name=draft)
@@ -249,7 +273,7 @@ def sign(
     )
     write_output(output or draft, signed.data)
     lines = signing_lines(signed)
-    printed({"digest": signed.statement.digest, "signed_by": lines})
+    show(Answer({"digest": signed.statement.digest, "signed_by": lines}))
     for line in lines:
         say(f"signed by {line}")
     if signed.is_complete:
@@ -277,17 +301,21 @@ def _told_digest(told: str | None) -> str:
     short_help="Open the next epoch with the recovery key.",
     example="cardsign keyset recover --recovery-file recovery.pem",
 )
-@option("-o --output DRAFT", DRAFT_HELP)
-@option(
-    "--root-holder HOLDER",
-    "Who holds the new root key [default: the holder of the first old root key].",
+@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
+@click.option(
+    "--root-holder",
+    metavar="HOLDER",
+    help="Who holds the new root key [default: the holder of the first old root key].",
 )
-@option(
-    "--new-recovery-out FILE",
-    "Make a new recovery key too, encrypted, because the old one has been used.",
+@click.option(
+    "--new-recovery-out",
+    metavar="FILE",
     type=PATH,
+    help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
-@option("--drop KID...", "An online key that the next keyset leaves out.")
+@click.option(
+    "--drop", metavar="KID", multiple=True, help="An online key that the next keyset leaves out."
+)
 @publication_option
 @recovery_options
 @unlock_options
@@ -299,9 +327,8 @@ def recover(
     new_recovery_out: Path | None,
     drop: tuple[str, ...],
     publication: Path | None,
-    recovery: RecoveryOptions,
-    keystore: UnlockOptions,
     yes: bool,
+    **options: Any,
 ) -> None:
     """Open the next epoch with the recovery key: for when root keys were stolen or lost.
 
@@ -314,6 +341,8 @@ def recover(
     takes the statements from what is published. The lost keys are no longer listed. Afterwards:
     cardsign keyset publish DRAFT; cardsign keys rotate.
     """
+    recovery = take(RecoveryOptions, options)
+    keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
     config = project_config(publication)
     place = keystore.located(create=True)
@@ -342,7 +371,7 @@ def recover(
     file = output or f"keyset-{signed.label}.json"
     write_output(file, signed.data, plain=output is None)
     say_differences(signed.changes)
-    printed({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint})
+    show(Answer({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint}))
     for line in signing_lines(signed):
         say(f"signed by {line}")
     say(f"  next: cardsign keyset publish {file}")
@@ -375,9 +404,10 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
     example="cardsign keyset publish next.json",
 )
 @click.argument("file", metavar="STATEMENT")
-@option(
+@click.option(
     "--without-release",
-    "Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
+    is_flag=True,
+    help="Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
 )
 @publication_option
 @unlock_options
@@ -386,7 +416,7 @@ def publish(
     file: str,
     without_release: bool,
     publication: Path | None,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
@@ -396,6 +426,7 @@ def publish(
     neither a release nor a release key. Each holder of a root key should keep every statement in
     this way, to compare the next draft with it.
     """
+    keystore = take(UnlockOptions, options)
     config = project_config(publication)
     told = publish_keyset(
         keystore.work(replace(config, cards=())),
@@ -415,34 +446,35 @@ def publish(
     else:
         say_updated(told.published, config.publish)
     view = {"created": told.is_new, "published": told.is_published}
-    printed({**view, **keyset_json(told.statement)})
+    show(Answer({**view, **keyset_json(told.statement)}))
 
 
 # ``cardsign keyset show``.
 
 
-@keyset.command(short_help="Show the newest statement, or a draft.", example="cardsign keyset show")
+@keyset.command(
+    "show", short_help="Show the newest statement, or a draft.", example="cardsign keyset show"
+)
 @click.argument("file", metavar="[STATEMENT]", required=False)
-@keystore_options
-def show(file: str | None, keystore: KeystoreOptions) -> None:
+@keystore_option
+def show_statement(file: str | None, **options: Any) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it.
 
     A draft can be shown where there is no key store too.
     """
+    keystore = take(KeystoreOptions, options)
     if file is not None and keystore.open_if_any() is None:
         shown = KeysetDraft(read_statement(file), None)
     else:
         shown = show_keyset(keystore.open(), None if file is None else read_statement(file))
     statement = shown.statement
-    if printed(keyset_json(statement)):
-        return
-    number = f"keyset {shown.label} of {safe(statement.issuer)}"
-    click.echo(f"{number}, valid until {minute(statement.exp)}")
-    click.echo(f"digest {statement.digest}")
-    for change in list(differences(None, statement))[1:]:
-        click.echo(f"  {whole(change[2:])}")
-    for line in signing_lines(shown):
-        click.echo(f"signed by {line}")
+    lines = [
+        f"keyset {shown.label} of {safe(statement.issuer)}, valid until {minute(statement.exp)}",
+        f"digest {statement.digest}",
+        *(f"  {change[2:]}" for change in list(differences(None, statement))[1:]),
+        *(f"signed by {line}" for line in signing_lines(shown)),
+    ]
+    show(Answer(keyset_json(statement), lines))
 
 
 # ``cardsign release``: an online key says it, daily and from cron.
@@ -457,33 +489,7 @@ def _card(text: str) -> tuple[str | None, bytes]:
         return str(parse_url(url)), read_input(file)
 
 
-_release_options = option_group(
-    ReleaseChanges,
-    "changes",
-    option(
-        "--withdraw URL...",
-        "Withdraw the card at this URL. No card there is current any more.",
-        into="withdrawn",
-    ),
-    option(
-        "--raise-floor",
-        "Make older cards at the URL of each --card invalid now, even if caches still have them.",
-    ),
-    option(
-        "--extended-floor SEQ",
-        "Make extended cards for an earlier release than SEQ invalid.",
-        type=click.IntRange(min=1),
-    ),
-    option(
-        "--revoke KID...",
-        "Revoke a card or release key that is not in this key store. For the others use cardsign "
-        "keys revoke.",
-        into="revoked",
-    ),
-)
-
-
-@group()
+@click.group(cls=Group)
 def release() -> None:
     """Sign the daily list of current cards. A card that no fresh release lists is not trusted."""
 
@@ -492,31 +498,61 @@ def release() -> None:
     short_help="Sign and publish the next release; for cron.",
     example="cardsign release renew --card signed.json",
 )
-@option(
-    "--card [URL=]FILE...",
-    "A signed card to list, before it is published [default URL: the issuer's "
-    f"{CARD_PATH}]. May be repeated.",
-    into="listed",
+@click.option(
+    "--card",
+    "listed",
+    metavar="[URL=]FILE",
+    multiple=True,
+    help=(
+        "A signed card to list, before it is published [default URL: the issuer's "
+        f"{CARD_PATH}]. May be repeated."
+    ),
 )
-@_release_options
-@option(
+@click.option(
+    "--withdraw",
+    "withdrawn",
+    metavar="URL",
+    multiple=True,
+    help="Withdraw the card at this URL. No card there is current any more.",
+)
+@click.option(
+    "--raise-floor",
+    is_flag=True,
+    help="Make older cards at the URL of each --card invalid now, even if caches still have them.",
+)
+@click.option(
+    "--extended-floor",
+    metavar="SEQ",
+    type=click.IntRange(min=1),
+    help="Make extended cards for an earlier release than SEQ invalid.",
+)
+@click.option(
+    "--revoke",
+    "revoked",
+    metavar="KID",
+    multiple=True,
+    help=(
+        "Revoke a card or release key that is not in this key store. For the others use cardsign "
+        "keys revoke."
+    ),
+)
+@click.option(
     "--days",
-    "How long it is valid.",
     type=click.IntRange(1, 14),
     default=RELEASE_LIFETIME.days,
     show_default=True,
+    help="How long it is valid.",
 )
-@option("--force", "Sign a release even if nothing is new.")
+@click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @publication_option
 @unlock_options
 @dry_run_option
 def renew(
     listed: tuple[str, ...],
-    changes: ReleaseChanges,
     days: int,
     force: bool,
     publication: Path | None,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Sign and publish the next release with the release key; for cron, daily.
 
@@ -526,6 +562,8 @@ def renew(
     card is dropped once caches cannot have it any more.
     Keys that were revoked in the key store are revoked by this release too.
     """
+    changes = take(ReleaseChanges, options)
+    keystore = take(UnlockOptions, options)
     config = project_config(publication)
     named = tuple(map(_card, listed)) or to_list(config.cards)
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
@@ -533,37 +571,38 @@ def renew(
     say_taken_up(renewed.taken_up)
     say_updated(renewed.published, config.publish)
     newest = renewed.release
-    if printed({"created": renewed.is_new, **release_json(newest)}):
-        return
+    note = f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed"
     if renewed.is_new:
         cards = counted(len(newest.cards), "card")
-        say(f"release {newest.seq} lists {cards} until {minute(newest.exp)}")
-    else:
-        say(f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed")
+        note = f"release {newest.seq} lists {cards} until {minute(newest.exp)}"
+    show(Answer({"created": renewed.is_new, **release_json(newest)}, notes=[note]))
 
 
 @release.command("show", example="cardsign release show --json")
-@keystore_options
-def show_release(keystore: KeystoreOptions) -> int:
+@keystore_option
+def show_release(**options: Any) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
     It is time if half of its lifetime is over, or if it names an older keyset statement. It is
     also time if the clock was ahead when it was signed.
     """
+    keystore = take(KeystoreOptions, options)
     store = keystore.open()
     keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED
     is_due = is_release_due(newest, keyset, now=moment())
-    if not printed({"due": is_due, **release_json(newest)}):
-        reference = newest.keyset.label
-        click.echo(f"release {newest.seq} under keyset {reference}, until {minute(newest.exp)}")
-        for card in newest.cards:
-            floor = newest.floor.get(card.url, 0)
-            click.echo(f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}")
-        for thumbprint in sorted(newest.revoked):
-            click.echo(f"  revoked {thumbprint}")
+    show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
     if is_due:
         say("it is time for another one: cardsign release renew")
     return EXIT_NOT_TRUSTED if is_due else EXIT_OK
+
+
+def _release_lines(newest: ReleaseStatement) -> Iterator[str]:
+    yield f"release {newest.seq} under keyset {newest.keyset.label}, until {minute(newest.exp)}"
+    for card in newest.cards:
+        floor = newest.floor.get(card.url, 0)
+        yield f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}"
+    for thumbprint in sorted(newest.revoked):
+        yield f"  revoked {thumbprint}"

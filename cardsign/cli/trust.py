@@ -5,29 +5,16 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    confirm,
-    dry_run_option,
-    is_dry_run,
-    option,
-    to_change,
-    yes_option,
-)
-from cardsign.cli.commands import group
+from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change
 from cardsign.cli.enroll import add, import_
-from cardsign.cli.talk import print_table, printed, safe, say
-from cardsign.cli.verifier import (
-    TrustOptions,
-    edit_options,
-    policy_options,
-    state_options,
-    supplied_statements,
-)
+from cardsign.cli.frame import Group
+from cardsign.cli.options import PATH, edit_options, policy_option, state_option, take, yes_option
+from cardsign.cli.printer import Answer, safe, say, show, table_lines
+from cardsign.cli.verifier import TrustOptions, supplied_statements
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
@@ -54,7 +41,7 @@ from cardsign.trust.state import DirectoryStates, IssuerState
 _FORGETTING: Final = "older cards and statements of"
 
 
-@group("trust")
+@click.group("trust", cls=Group)
 def trust_commands() -> None:
     """Say which issuers to trust, by which keys, and what to require of their cards.
 
@@ -73,12 +60,13 @@ trust_commands.add_command(import_)
 )
 @edit_options
 @dry_run_option
-def init(trust: TrustOptions) -> None:
+def init(**options: Any) -> None:
     """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
     What is remembered already is kept, also if you changed the origins of an issuer whose keyset
     is pinned. The floors in trust.lock stay in force.
     """
+    trust = take(TrustOptions, options)
     path = trust.find()
     begun: list[str] = []
     written = path is None or not os.path.lexists(path)
@@ -89,40 +77,45 @@ def init(trust: TrustOptions) -> None:
         write_atomic(to_change(path), EMPTY_POLICY.encode())
     else:
         begun = begin_states(trust.needed(), trust.stored, dry_run=is_dry_run())
-    if printed({"policy": str(path), "written": written, "begun": begun}):
-        return
+    notes = [f"began the state of {', '.join(begun)}" if begun else "already set up; nothing to do"]
     if written:
-        say(f"wrote {path}, which trusts no issuer yet")
-        say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
-    else:
-        say(f"began the state of {', '.join(begun)}" if begun else "already set up; nothing to do")
+        notes = [
+            f"wrote {path}, which trusts no issuer yet",
+            "  next: cardsign trust add NAME --origin ORIGIN --keyset FILE",
+        ]
+    show(Answer({"policy": str(path), "written": written, "begun": begun}, notes=notes))
 
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
-@policy_options
-def list_(trust: TrustOptions) -> None:
+@policy_option
+def list_(**options: Any) -> None:
     """List the issuers: name, anchor, freshness and origins."""
+    trust = take(TrustOptions, options)
     loaded = trust.needed()
-    if printed([issuer_json(one) for one in loaded.policy.issuers]):
-        return
-    print_table(
-        {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0},
+    rows = (
         (
-            (one.name, kind_of(one.anchor), one.freshness, ", ".join(map(str, one.places or ())))
-            for one in loaded.policy.issuers
-        ),
+            issuer.name,
+            kind_of(issuer.anchor),
+            issuer.freshness,
+            ", ".join(map(str, issuer.places or ())),
+        )
+        for issuer in loaded.policy.issuers
     )
+    columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
+    view = [issuer_json(issuer) for issuer in loaded.policy.issuers]
+    show(Answer(view, table_lines(columns, rows)))
     if not loaded.policy.issuers:
         say(f"{loaded.path} trusts no issuer")
 
 
 @trust_commands.command(
-    short_help="Show what is known about an issuer.", example="cardsign trust show partner"
+    "show", short_help="Show what is known about an issuer.", example="cardsign trust show partner"
 )
 @click.argument("name")
 @edit_options
-def show(name: str, trust: TrustOptions) -> None:
+def show_issuer(name: str, **options: Any) -> None:
     """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
+    trust = take(TrustOptions, options)
     loaded = trust.needed()
     issuer = loaded.issuer(name)
     floor = loaded.floors.get(name)
@@ -133,30 +126,33 @@ def show(name: str, trust: TrustOptions) -> None:
         remembered, fault = None, caught
     lock, state = floor and floor_to_json(floor), remembered and state_json(remembered)
     error = fault and fault.code
-    if printed({**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error}):
-        return
-    click.echo("\n".join(issuer_lines(issuer)))
-    click.echo(f"lock        {'no floors' if floor is None else floor_text(floor)}")
+    lines = [*issuer_lines(issuer)]
+    lines.append(f"lock        {'no floors' if floor is None else floor_text(floor)}")
     if fault is not None:
-        click.echo(f"state       {fault.code}: {safe(fault.message)}")
+        lines.append(f"state       {fault.code}: {safe(fault.message)}")
     if remembered is not None:
-        click.echo("\n".join(("remembered", *(f"  {line}" for line in state_lines(remembered)))))
+        lines += ["remembered", *(f"  {line}" for line in state_lines(remembered))]
+    view = {**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error}
+    show(Answer(view, lines))
 
 
 @trust_commands.command(
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@option("--forget", "Forget what is remembered about the issuer too. Asks first.")
+@click.option(
+    "--forget", is_flag=True, help="Forget what is remembered about the issuer too. Asks first."
+)
 @edit_options
 @dry_run_option
 @yes_option
-def remove(name: str, forget: bool, yes: bool, trust: TrustOptions) -> None:
+def remove(name: str, forget: bool, yes: bool, **options: Any) -> None:
     """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
 
     What is remembered about it is kept, unless you say --forget. If you add the issuer again
     with the same anchor and origins, older cards of it are still refused.
     """
+    trust = take(TrustOptions, options)
     loaded = trust.needed()
     states = trust.stored if forget else None
     if forget:
@@ -164,8 +160,9 @@ def remove(name: str, forget: bool, yes: bool, trust: TrustOptions) -> None:
     forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
     if is_dry_run():
         say(f"would remove {name} from {loaded.path}")
-    elif not printed({"removed": name, "forgotten": forgotten}):
-        say(f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else ""))
+        return
+    note = f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else "")
+    show(Answer({"removed": name, "forgotten": forgotten}, notes=[note]))
 
 
 # ``cardsign trust known``: what this user remembers of issuers, whatever the policy says now.
@@ -181,21 +178,20 @@ def known() -> None:
     short_help="List the issuers about which something is remembered.",
     example="cardsign trust known list",
 )
-@state_options
-def list_known(trust: TrustOptions) -> None:
+@state_option
+def list_known(**options: Any) -> None:
     """List the issuers about which something is remembered, each with its policy."""
+    trust = take(TrustOptions, options)
     states = trust.stored
     found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
     shown = [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
-    if printed(shown):
-        return
     rows = [
         (name, f"keyset {one.keyset.label}" if one.keyset else "no keyset", safe(policy, limit=300))
         for name, policy, one in found
     ]
-    print_table({"issuer": 16, "keyset": 14, "policy": 0}, rows)
-    if not found:
-        say(f"no issuer is remembered in {states.path}")
+    columns = {"issuer": 16, "keyset": 14, "policy": 0}
+    notes = [] if found else [f"no issuer is remembered in {states.path}"]
+    show(Answer(shown, table_lines(columns, rows), notes))
 
 
 @known.command(
@@ -205,12 +201,12 @@ def list_known(trust: TrustOptions) -> None:
 )
 @click.argument("name")
 @edit_options
-def show_known(name: str, trust: TrustOptions) -> None:
+def show_known(name: str, **options: Any) -> None:
     """Show what is remembered about the issuer that the policy calls NAME."""
+    trust = take(TrustOptions, options)
     policy = _identity(trust)
     state = _known(trust.stored, policy, name)
-    if not printed({"name": name, "policy": policy, **state_json(state)}):
-        click.echo("\n".join(state_lines(state)))
+    show(Answer({"name": name, "policy": policy, **state_json(state)}, state_lines(state)))
 
 
 @known.command(example="cardsign trust known forget partner --yes")
@@ -218,18 +214,18 @@ def show_known(name: str, trust: TrustOptions) -> None:
 @edit_options
 @dry_run_option
 @yes_option
-def forget(name: str, yes: bool, trust: TrustOptions) -> None:
+def forget(name: str, yes: bool, **options: Any) -> None:
     """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
 
     The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
     """
+    trust = take(TrustOptions, options)
     states, policy = trust.stored, _identity(trust)
     _known(states, policy, name)
     confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
     if not is_dry_run():
         states.forget(policy, name)
-    if not printed({"forgotten": name}):
-        say(f"forgot {name}")
+    show(Answer({"forgotten": name}, notes=[f"forgot {name}"]))
 
 
 def _identity(trust: TrustOptions) -> str:
@@ -257,19 +253,22 @@ def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
     example="cardsign trust pin partner",
 )
 @click.argument("name")
-@option(
-    "--keyset FILE|DIR...",
-    "Keyset statements that follow the pinned one. May be repeated.",
-    into="keysets",
+@click.option(
+    "--keyset",
+    "keysets",
+    metavar="FILE|DIR",
+    multiple=True,
     type=PATH,
+    help="Keyset statements that follow the pinned one. May be repeated.",
 )
 @edit_options
 @dry_run_option
-def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
+def pin(name: str, keysets: tuple[Path, ...], **options: Any) -> None:
     """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
 
     It is taken from what is remembered, and from --keyset. trust.lock is raised with it.
     """
+    trust = take(TrustOptions, options)
     now = datetime.now(UTC)
     supplied = supplied_statements(keysets)
     newest, changed, notes = move_pin(
@@ -278,7 +277,6 @@ def pin(name: str, keysets: tuple[Path, ...], trust: TrustOptions) -> None:
     for note in notes if keysets else ():
         say(safe(note, limit=300))
     say_if_old(newest, now)
-    if printed({"name": name, "changed": changed, "keyset": pin_json(newest)}):
-        return
-    click.echo("\n".join(keyset_lines(newest)))
-    say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
+    note = f"moved the pin of {name} to the statement above" if changed else "the pin is the newest"
+    view = {"name": name, "changed": changed, "keyset": pin_json(newest)}
+    show(Answer(view, keyset_lines(newest), [note]))

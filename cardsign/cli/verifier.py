@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from cardsign.card.canonical import ProfileName
-from cardsign.cli.arguments import PATH, moment, option, option_group
-from cardsign.cli.talk import counted, safe, say
+from cardsign.cli.frame import moment
+from cardsign.cli.options import take
+from cardsign.cli.printer import counted, say
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -26,8 +25,6 @@ from cardsign.errors import (
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.disk import (
-    POLICY_VARIABLE,
-    USER_FOLDER,
     PolicyFile,
     find_policy,
     lock_of,
@@ -106,59 +103,9 @@ class TrustOptions:
         return NO_STATES if loaded is None or self.no_state else self.stored
 
 
-def _policy_option(here: str) -> Callable[[Any], Any]:
-    return option(
-        "--trust FILE",
-        f"The policy [default: {POLICY_VARIABLE}, then {here}"
-        f"$XDG_CONFIG_HOME/{USER_FOLDER}/{POLICY_FILE}].",
-        into="trust_file",
-        type=PATH,
-    )
-
-
-_TRUST: Final = _policy_option(f"./{POLICY_FILE}, then ")
-_STATE: Final = option(
-    "--state DIR",
-    f"Where issuers are remembered [default: $XDG_STATE_HOME/{USER_FOLDER}].",
-    into="state_dir",
-    type=PATH,
-)
-_NO_STATE: Final = option(
-    "--no-state", "Remember nothing. Then only trust.lock can show that a card is too old."
-)
-#: ``--trust``, as `trust`.
-policy_options: Final = option_group(TrustOptions, "trust", _TRUST)
-#: ``--state``, as `trust`.
-state_options: Final = option_group(TrustOptions, "trust", _STATE)
-#: ``--trust`` and ``--state``, as `trust`.
-edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
-#: ``--trust``, ``--state`` and ``--no-state``, as `trust`.
-trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
-#: The same, for a command that reads no policy of the working directory by itself.
-own_trust_options: Final = option_group(
-    TrustOptions, "trust", _policy_option(""), _STATE, _NO_STATE
-)
-
-
-accept_option: Final = option(
-    "--accept",
-    "full: only signatures over the whole card count. sdk: signatures of "
-    "SDKs count too, and may leave parts of it unsigned [default: as the policy says, else full].",
-    type=click.Choice(tuple(ACCEPTED)),
-)
-
-
-statements_option: Final = option(
-    "--statements FILE|DIR...",
-    "Keyset and release statements of the issuer: a file, or a folder, whose "
-    "*.json files are searched, subfolders too. May be repeated.",
-    type=PATH,
-)
-
-
 def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
     """What ``--statements`` name; of a folder it is said how much is no statement."""
-    return read_statements(paths, lambda line: say(safe(line, limit=400)))
+    return read_statements(paths, say)
 
 
 def raise_lock(file: PolicyFile, states: IssuerStates) -> None:
@@ -204,17 +151,6 @@ class NetworkOptions:
         return DocumentFetcher(self.settings(), now=now)
 
 
-#: ``--insecure-loopback-http``, as `network`.
-network_options: Final = option_group(
-    NetworkOptions,
-    "network",
-    option(
-        "--insecure-loopback-http",
-        "Allow URLs of this machine, also over plain HTTP; for trying things out.",
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class VerifierOptions:
     """Whom and what the command line names: each field is the option of its name."""
@@ -230,6 +166,12 @@ class VerifierOptions:
     network: NetworkOptions = field(default_factory=NetworkOptions)
     credential: str | None = None
     client_id: str | None = None
+
+    @classmethod
+    def take(cls, options: dict[str, Any]) -> VerifierOptions:
+        """Return them, and take them out of the options of a command."""
+        trust, network = take(TrustOptions, options), take(NetworkOptions, options)
+        return replace(take(cls, options), trust=trust, network=network)
 
     def verifier(self) -> Verifier:
         """Read what is named."""
@@ -283,7 +225,7 @@ class VerifierOptions:
             )
         keys = self._keys(name)
         if is_url(name):
-            say(f"trust rests on TLS alone: whoever controls {safe(name)} can name any keys")
+            say(f"trust rests on TLS alone: whoever controls {name} can name any keys")
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
         whose = f"the holder of the keys {place}"
         if self.origin is not None:
@@ -394,33 +336,3 @@ def summary(statuses: Sequence[int], of: str = "") -> str:
     counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
     said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
     return f"{counted(len(statuses), 'card')}{of}: {said}"
-
-
-#: Whom a command visits, and with which credential it comes, as `named`.
-visit_options: Final = option_group(
-    VerifierOptions,
-    "named",
-    option(
-        "--issuer NAME",
-        "Whose card it must be, by the policy's own name [default: the issuer that the policy "
-        "trusts for the URL].",
-    ),
-    option(
-        "--jwks FILE|URL",
-        "Whose card it must be: the holder of these keys. No policy is read, and revocation "
-        "cannot be seen.",
-    ),
-    accept_option,
-    trust_options,
-    network_options,
-    option(
-        "--credential SOURCE",
-        "Where to read the credential: env:NAME or file:/PATH. It is sent only to an interface of "
-        "the verified card inside the issuer's origins; with --jwks alone, at the origin of URL.",
-    ),
-    option(
-        "--client-id ID",
-        "The OAuth client whose secret the credential is. It gets a token at the token URL of the "
-        "verified card, which must be inside the issuer's origins too.",
-    ),
-)

@@ -18,32 +18,27 @@ from cardsign.batch import verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
-from cardsign.cli.arguments import (
-    STDIO,
-    option,
-    option_group,
-    read_input,
-    write_output,
+from cardsign.cli.frame import Command
+from cardsign.cli.options import (
+    accept_option,
+    format_option,
+    network_option,
+    statements_option,
+    take,
+    trust_options,
 )
-from cardsign.cli.commands import command
-from cardsign.cli.talk import (
-    Progress,
+from cardsign.cli.printer import (
+    asked_form,
     complain,
     counted,
-    is_json,
     is_quiet,
     print_json,
     say,
+    write_line,
 )
-from cardsign.cli.verifier import (
-    VerifierOptions,
-    accept_option,
-    keep_lock,
-    network_options,
-    statements_option,
-    summary,
-    trust_options,
-)
+from cardsign.cli.progress import Progress
+from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.verifier import VerifierOptions, keep_lock, summary
 from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import (
     FileFault,
@@ -59,7 +54,6 @@ from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
-FORMATS: Final = ("text", "json", "sarif")
 
 
 def read_time(text: str) -> datetime:
@@ -78,42 +72,6 @@ def read_time(text: str) -> datetime:
         f"--at {text!r} says no offset from UTC",
         hint="Write it as 2026-01-31T18:00:00Z, for instance.",
     )
-
-
-#: Of what ``cardsign verify`` asks, as `named`.
-named_options: Final = option_group(
-    VerifierOptions,
-    "named",
-    option("--issuer NAME", "The card must be one of this issuer of the policy."),
-    option(
-        "--origin ORIGIN",
-        "The card must be one of the issuer that the policy trusts for this origin. With --jwks "
-        "alone: every interface must be at this origin.",
-    ),
-    option(
-        "--jwks FILE|URL",
-        "Alone: one of these keys must have signed the card, at any origin. No policy is read and "
-        "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
-        "of the issuer's `jwks` anchor.",
-    ),
-    trust_options,
-    statements_option,
-    option(
-        "--at TIME",
-        "Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
-        "Nothing is trusted by such a verdict, and nothing is remembered.",
-        type=read_time,
-    ),
-    accept_option,
-    option(
-        "--profile ...",
-        "For experts: of the accepted profiles, count only this one. May be repeated; --profile "
-        "served-as-is is the strictest choice.",
-        into="profiles",
-        type=click.Choice(DEFAULT_PROFILES),
-    ),
-    network_options,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,68 +108,119 @@ class ManyOptions:
         return verify_on_cluster(names, **how, cluster=self.cluster)
 
 
-#: How many cards are verified, as `many`.
-many_options: Final = option_group(
-    ManyOptions,
-    "many",
-    option(
-        "-j --jobs N",
-        "Verify cards in N processes at once.",
-        type=click.IntRange(1, MAX_JOBS),
-        default=1,
-        show_default=True,
-    ),
-    option(
-        "--cluster URL",
-        "Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
-        "cluster. Workers read objects and URLs, and are sent everything else.",
-    ),
-    option(
-        "--list FILE...",
-        "Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
-        "repeated.",
-        into="lists",
-    ),
-    option(
-        "--results FILE",
-        "Append each verdict to FILE as a line of JSON, in place of printing it. FILE is not read.",
-        type=click.Path(path_type=Path, dir_okay=False),
-    ),
-)
-
-
-@command(
+@click.command(
+    cls=Command,
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
         "cardsign verify https://agents.example.com --trust trust.toml"
-    )
+    ),
 )
 @click.argument("cards", nargs=-1, metavar="CARD|DIR|URL...")
-@named_options
-@option("--extended FILE", "Verify this extended card beside its public CARD; with --audience.")
-@option("--audience ID", "The audience that the extended card must be for.")
-@many_options
-@option(
-    "-o --output OUT",
-    "Write the verified payload of CARD, or with --extended of the extended card, only if it is "
-    "trusted; '-' for stdout.",
+@click.option("--issuer", metavar="NAME", help="The card must be one of this issuer of the policy.")
+@click.option(
+    "--origin",
+    metavar="ORIGIN",
+    help=(
+        "The card must be one of the issuer that the policy trusts for this origin. With --jwks "
+        "alone: every interface must be at this origin."
+    ),
 )
-@option(
-    "--format",
-    "How verdicts are printed [default: text]; SARIF 2.1.0 is one document for all cards.",
-    into="form",
-    type=click.Choice(FORMATS),
+@click.option(
+    "--jwks",
+    metavar="FILE|URL",
+    help=(
+        "Alone: one of these keys must have signed the card, at any origin. No policy is read and "
+        "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
+        "of the issuer's `jwks` anchor."
+    ),
 )
-@option("-v --verbose", "Show the four answers, the statements, every signature and every reason.")
+@trust_options
+@statements_option
+@click.option(
+    "--at",
+    metavar="TIME",
+    type=read_time,
+    help=(
+        "Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
+        "Nothing is trusted by such a verdict, and nothing is remembered."
+    ),
+)
+@accept_option
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    type=click.Choice(DEFAULT_PROFILES),
+    help=(
+        "For experts: of the accepted profiles, count only this one. May be repeated; --profile "
+        "served-as-is is the strictest choice."
+    ),
+)
+@network_option
+@click.option(
+    "--extended",
+    metavar="FILE",
+    help="Verify this extended card beside its public CARD; with --audience.",
+)
+@click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
+@click.option(
+    "-j",
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, MAX_JOBS),
+    default=1,
+    show_default=True,
+    help="Verify cards in N processes at once.",
+)
+@click.option(
+    "--cluster",
+    metavar="URL",
+    help=(
+        "Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
+        "cluster. Workers read objects and URLs, and are sent everything else."
+    ),
+)
+@click.option(
+    "--list",
+    "lists",
+    metavar="FILE",
+    multiple=True,
+    help=(
+        "Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
+        "repeated."
+    ),
+)
+@click.option(
+    "--results",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append each verdict to FILE as a line of JSON, in place of printing it. FILE is not "
+    "read.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help=(
+        "Write the verified payload of CARD, or with --extended of the extended card, only if it "
+        "is "
+        "trusted; '-' for stdout."
+    ),
+)
+@format_option("json", "sarif", text="; SARIF 2.1.0 is one document for all cards")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show the four answers, the statements, every signature and every reason.",
+)
 def verify(
     cards: tuple[str, ...],
-    named: VerifierOptions,
     extended: str | None,
     audience: str | None,
-    many: ManyOptions,
     output: str | None,
-    form: str | None,
     verbose: bool,
+    **options: Any,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
@@ -232,10 +241,9 @@ def verify(
     they come, and a summary follows on stderr. A trusted card takes one line, or none with
     --quiet. An error in one card does not stop the others.
     """
-    if is_json() and form not in (None, "json"):
-        both = f"--json and --format {form} ask for two formats"
-        raise UsageFault("usage.conflict", both)
-    form = "json" if is_json() else form or "text"
+    named = VerifierOptions.take(options)
+    many = take(ManyOptions, options)
+    form = asked_form()
     inputs = Inputs.of(many.named(cards))
     names = inputs.names
     for what, count in inputs.passed.items():
@@ -309,7 +317,8 @@ def _print_few(
         if isinstance(one.result, LocalFault):
             complain(_or_a_host(one.result, one.name))
         elif shown.form == "text":
-            click.echo(shown.text(one.name, one.result), err=output == STDIO)
+            for line in shown.text(one.name, one.result).splitlines():
+                write_line(line, err=output == STDIO)
     if shown.form != "text":
         _print_document(shown.form, found)
     return heaviest(one.result.exit_status for one in found)
@@ -330,8 +339,8 @@ def _print_many(
             statuses.append(status)
             with progress.paused():
                 if isinstance(one, str):
-                    if one:
-                        click.echo(one)
+                    for line in one.splitlines():
+                        write_line(line)
                     continue
                 if isinstance(one.result, LocalFault):
                     progress.complain(_or_a_host(one.result, one.name))

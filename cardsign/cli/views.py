@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.values import Json
-from cardsign.cli.arguments import STDIO, done, is_dry_run
-from cardsign.cli.talk import safe, say
+from cardsign.cli.dry_run import done, is_dry_run
+from cardsign.cli.printer import Answer, safe, say, show
+from cardsign.cli.streams import STDIO
 from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
@@ -488,3 +489,10 @@ def _reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]
             yield f"      {safe(alike[0].hint, limit=300)}"
     if len(grouped) > limit:
         yield f"  and {len(grouped) - limit} more; see {more}"
+
+
+def show_refusal(name: str, report: Report) -> int:
+    """Show on stderr why there is no card, and return the exit status."""
+    view = {"input": name, **report.to_json()}
+    lines = render_verdict(name, report).splitlines()
+    return show(Answer(view, lines, exit_status=report.exit_status), err=True)

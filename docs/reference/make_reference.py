@@ -21,7 +21,7 @@ import click
 from typing_extensions import is_typeddict
 
 import cardsign
-from cardsign.cli.commands import command_line as cli
+from cardsign.cli.main import command_line as cli
 from cardsign.findings import describe_code, list_codes, severity_of
 from cardsign.lint.cards import GROUPS, RULES
 from cardsign.lint.rules import group_of

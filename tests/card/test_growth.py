@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from cardsign.card.canonical import PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.commands import command_line as cli
+from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.explain.explanation import explain_card
 from cardsign.jose.jwks import JwkSet

@@ -11,7 +11,7 @@ import pytest
 from cardsign import sign_card, verify_card
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.cli.commands import run_words
+from cardsign.cli.main import run_words
 from cardsign.contract import DriftReport, card_drift, check_envelope, tools_drift
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.jwks import JwkSet

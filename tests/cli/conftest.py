@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.commands import run_words
+from cardsign.cli.main import run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.stores.directory import DirectoryStore
@@ -63,7 +63,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
 
     def show(now: datetime) -> None:
         stopped = SimpleNamespace(now=lambda zone: now.astimezone(zone))
-        monkeypatch.setattr("cardsign.cli.arguments.datetime", stopped)
+        monkeypatch.setattr("cardsign.cli.frame.datetime", stopped)
 
     return show
 

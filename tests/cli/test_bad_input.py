@@ -15,7 +15,8 @@ import click
 import pytest
 
 from cardsign import html
-from cardsign.cli.talk import json_text, run, safe
+from cardsign.cli.frame import run
+from cardsign.cli.printer import json_text, safe
 from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cardsign.cli.commands import command_line
+from cardsign.cli.main import command_line
 from cardsign.errors import CardsignError
 
 SKILL = "---\nname: tides\ndescription: Says when the tide is high\n---\n"

@@ -226,11 +226,11 @@ from pathlib import Path
 for one in (signal.SIGTERM, signal.SIGHUP):  # which nohup would have ignored
     signal.signal(one, signal.SIG_DFL)
 
-from cardsign.cli.commands import command
-from cardsign.cli.arguments import dry_run_option, to_change
-from cardsign.cli.talk import run
+import click
+from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.frame import run
 
-@command()
+@click.command()
 @dry_run_option
 def change():
     copy = to_change(Path("keys"))

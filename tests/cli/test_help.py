@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cardsign.cli.commands import command_line as cli
+from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.findings import describe_code, list_codes
 from tests.cli.conftest import Cardsign
@@ -26,7 +26,7 @@ def modules_after(program: str) -> set[str]:
 
 
 HELP = (
-    "from cardsign.cli.commands import command_line; "
+    "from cardsign.cli.main import command_line; "
     "command_line.main(['--help'], standalone_mode=False)"
 )
 
@@ -37,8 +37,9 @@ def test_help_loads_no_command() -> None:
     assert {name for name in loaded if name.startswith("cardsign")} == {
         "cardsign",
         "cardsign.cli",
-        "cardsign.cli.commands",
-        "cardsign.cli.talk",
+        "cardsign.cli.frame",
+        "cardsign.cli.main",
+        "cardsign.cli.printer",
         "cardsign.errors",
         "cardsign.findings",
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.cli.options import actor
+from cardsign.cli.keystore import actor
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.stores.address import parse_database_url

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from cardsign.cli.talk import run
+from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.stores.directory import DirectoryStore

@@ -107,7 +107,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 limits = fetch.FetchSettings.__init__.__defaults__
 hour = [3600.0 if limit == fetch.TOTAL_SECONDS else limit for limit in limits]
 fetch.FetchSettings.__init__.__defaults__ = tuple(hour)
-from cardsign.cli.commands import main
+from cardsign.cli.main import main
 
 main()
 """

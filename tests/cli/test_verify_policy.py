@@ -565,7 +565,7 @@ UNNEEDED = {
 def test_verifying_loads_what_it_needs(enrolled: tuple[bytes, bytes]) -> None:
     """A verdict by keys needs no server, HTTP client, key store, validator or settings file."""
     program = (
-        "import sys; from cardsign.cli.commands import run_words\n"
+        "import sys; from cardsign.cli.main import run_words\n"
         "status = run_words(sys.argv[1:]); print(status, *sys.modules)"
     )
     words = ["verify", "signed.json", "--jwks", "jwks.json"]

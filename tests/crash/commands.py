@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from cardsign import sign_card
-from cardsign.cli.commands import command_line as cli
+from cardsign.cli.main import command_line as cli
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle

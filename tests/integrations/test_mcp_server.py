@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from cardsign import JwkSet, PrivateKey, explain_card, lint_card, sign_card
-from cardsign.cli.commands import run_words
+from cardsign.cli.main import run_words
 from tests.cli.local_site import local_site
 from tests.support import PORTABLE, put
 

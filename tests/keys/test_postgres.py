@@ -153,8 +153,7 @@ def test_a_directory_is_no_url(tmp_path):
 def test_a_library_that_is_missing_is_one_helpful_line(module):
     """Whichever of the two."""
     program = (
-        f"import sys; sys.modules['{module}'] = None; "
-        "from cardsign.cli.commands import main; main()"
+        f"import sys; sys.modules['{module}'] = None; from cardsign.cli.main import main; main()"
     )
     url = f"postgresql://me:{SECRET}@127.0.0.1:1/keys"
     done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cardsign.cli.commands import command_line
+from cardsign.cli.main import command_line
 from cardsign.findings import describe_code, list_codes
 
 ROOT = Path(__file__).resolve().parents[2]

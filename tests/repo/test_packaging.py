@@ -49,7 +49,7 @@ for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
             assert "install the extra" in str(error), error
 """
 COMMAND = """
-from cardsign.cli.commands import main
+from cardsign.cli.main import main
 main()
 """
 

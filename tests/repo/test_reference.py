@@ -9,7 +9,7 @@ from types import ModuleType
 import click
 import pytest
 
-from cardsign.cli.commands import command_line as cli
+from cardsign.cli.main import command_line as cli
 
 
 @pytest.fixture(scope="module")

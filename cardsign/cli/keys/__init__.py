@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import PATH, STDIO, option, write_output
-from cardsign.cli.commands import Group, command, group
+from cardsign.cli.frame import Command, Group
 from cardsign.cli.keys.custody import (
     export,
     generate,
@@ -22,15 +21,11 @@ from cardsign.cli.keys.custody import (
     passwd,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import counted, print_table, printed, safe, say
-from cardsign.cli.views import (
-    ahead_json,
-    ahead_lines,
-    audit_json,
-    key_json,
-    say_finding,
-)
+from cardsign.cli.keystore import KeystoreOptions, project_config
+from cardsign.cli.options import PATH, keystore_option, take
+from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
+from cardsign.cli.streams import STDIO, write_output
+from cardsign.cli.views import ahead_json, ahead_lines, audit_json, key_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.issuer.publishing import (
     examine_publication,
@@ -49,40 +44,41 @@ from cardsign.server.tokens import ending_tokens
 from cardsign.times import day, read_span
 
 
-@command("list", example="cardsign keys list --ahead")
-@option("--ahead", "List what is to be done next instead, and when, as keys rotate does it.")
-@keystore_options
-def list_(ahead: bool, keystore: KeystoreOptions) -> None:
+@click.command("list", cls=Command, example="cardsign keys list --ahead")
+@click.option(
+    "--ahead",
+    is_flag=True,
+    help="List what is to be done next instead, and when, as keys rotate does it.",
+)
+@keystore_option
+def list_(ahead: bool, **options: Any) -> int:
     """List the keys, oldest first."""
+    keystore = take(KeystoreOptions, options)
     store, now = keystore.open(), datetime.now(UTC)
     if ahead:
         progress = foresee(Work(store, now, project_config()))
-        if not printed(ahead_json(progress)):
-            for line in ahead_lines(progress, now):
-                click.echo(line)
-        return
-    records = store.state.keys
-    if printed([key_json(record) for record in records]):
-        return
-    rows = []
+        return show(Answer(ahead_json(progress), ahead_lines(progress, now)))
+    records, rows = store.state.keys, []
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
         roles = f"{', '.join(record.roles)}{gone}"
         made = day(record.created)
         rows.append((record.kid, record.alg, record.state, made, roles))
-    print_table({"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}, rows)
+    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
+    return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
 
 
-@command(example="cardsign keys jwks -o jwks.json")
-@option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
-@keystore_options
-def jwks(output: str, keystore: KeystoreOptions) -> None:
+@click.command(cls=Command, example="cardsign keys jwks -o jwks.json")
+@click.option("-o", "--output", metavar="FILE", default=STDIO, help="'-' for stdout, the default.")
+@keystore_option
+def jwks(output: str, **options: Any) -> None:
     """Write the JWK Set of the public keys, for peers.
 
     It holds the card keys that sign now, the next ones, and those that signed until recently. If
     there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
     with or without --json. The refresh hint in it is shorter when keys are about to change.
     """
+    keystore = take(KeystoreOptions, options)
     store = keystore.open()
     published = store.state.published_keys()
     listed = StatementHistory.of(store).listed(published, "card")
@@ -98,31 +94,38 @@ def jwks(output: str, keystore: KeystoreOptions) -> None:
         say(f"wrote {counted(len(listed), 'public key')} to {output}")
 
 
-@command(example="cardsign keys doctor --expires-within 14d")
-@option("--fix", "Remove leftovers, and take access to the files from other users.")
-@option(
-    "--expires-within SPAN", "Count as an error what will be due by then, such as 14d, 12h or 30m."
+@click.command(cls=Command, example="cardsign keys doctor --expires-within 14d")
+@click.option(
+    "--fix", is_flag=True, help="Remove leftovers, and take access to the files from other users."
 )
-@option(
-    "--draft FILE",
-    "Where keys rotate puts the keyset statement that waits for the roots.",
+@click.option(
+    "--expires-within",
+    metavar="SPAN",
+    help="Count as an error what will be due by then, such as 14d, 12h or 30m.",
+)
+@click.option(
+    "--draft",
+    metavar="FILE",
     type=PATH,
     default=DRAFT_FILE,
     show_default=True,
+    help="Where keys rotate puts the keyset statement that waits for the roots.",
 )
-@option(
-    "--token-file FILE...",
-    "Check when a server's bearer tokens expire, too. May be repeated.",
-    into="token_files",
+@click.option(
+    "--token-file",
+    "token_files",
+    metavar="FILE",
+    multiple=True,
     type=PATH,
+    help="Check when a server's bearer tokens expire, too. May be repeated.",
 )
-@keystore_options
+@keystore_option
 def doctor(
     fix: bool,
     expires_within: str | None,
     draft: Path,
     token_files: tuple[Path, ...],
-    keystore: KeystoreOptions,
+    **options: Any,
 ) -> int:
     """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
 
@@ -131,6 +134,7 @@ def doctor(
     theft, and which cards must be signed again. It also says when the keyset, the release and
     extended cards expire, and whether the publication is complete.
     """
+    keystore = take(KeystoreOptions, options)
     config, now = project_config(), datetime.now(UTC)
     span = read_span(expires_within) if expires_within else 0
     if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
@@ -152,15 +156,16 @@ def doctor(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )
     is_healthy = all(one.severity == "note" for one in findings)
-    if not printed([finding.to_json() for finding in findings]):
+    if not is_json():
         if is_healthy:
             say("the key store is healthy")
         for finding in findings:
             say_finding(finding)
-    return EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+    status = EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+    return show(Answer([finding.to_json() for finding in findings], exit_status=status))
 
 
-@group()
+@click.group(cls=Group)
 def audit() -> None:
     """Show what happened to the keys: the audit log."""
 
@@ -170,32 +175,35 @@ def audit() -> None:
     short_help="List the changes of the key store, oldest first.",
     example="cardsign keys audit list",
 )
-@keystore_options
-def list_audit(keystore: KeystoreOptions) -> None:
+@keystore_option
+def list_audit(**options: Any) -> int:
     """List the changes of the key store, oldest first."""
+    keystore = take(KeystoreOptions, options)
     lines, _ = _verified(keystore)
-    if printed([audit_json(line) for line in lines]):
-        return
-    for line in lines:
-        details = json.dumps(dict(line.details), ensure_ascii=True) if line.details else ""
-        who = f"{line.actor}  {line.kid or ''}"
-        click.echo(f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}")
+    return show(Answer([audit_json(line) for line in lines], map(_audit_line, lines)))
+
+
+def _audit_line(line: AuditEvent) -> str:
+    details = json.dumps(dict(line.details)) if line.details else ""
+    who = f"{line.actor}  {line.kid or ''}"
+    return f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}"
 
 
 @audit.command(
     short_help="Check that the audit log is complete and unchanged.",
     example="cardsign keys audit verify",
 )
-@keystore_options
-def verify(keystore: KeystoreOptions) -> None:
+@keystore_option
+def verify(**options: Any) -> int:
     """Check that the audit log is complete and unchanged, and agrees with the key store's state.
 
     Anyone who can write both files can replace both. So each release names a line of the log
     too, and that line must be there. Keep a copy of the log's head elsewhere.
     """
+    keystore = take(KeystoreOptions, options)
     lines, report = _verified(keystore)
-    if not printed(report):
-        say(f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}")
+    note = f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}"
+    return show(Answer(report, notes=[note]))
 
 
 def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[str, Any]]:
@@ -212,12 +220,7 @@ _IN_ORDER: Final = (
 )
 
 
-class _InOrder(Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [command.name or "" for command in _IN_ORDER]
-
-
-@group(cls=_InOrder)
+@click.group(cls=Group)
 def keys() -> None:
     """Make, import, show, rotate and revoke keys.
 

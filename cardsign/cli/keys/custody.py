@@ -9,33 +9,29 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.arguments import (
-    PATH,
-    STDIO,
-    dry_run_option,
-    moment,
-    option,
-    read_input,
-    refuse_two_documents,
-    write_output,
-)
-from cardsign.cli.commands import command
-from cardsign.cli.options import (
+from cardsign.cli.dry_run import dry_run_option
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.keystore import (
     ROLE_VARIABLES,
     KeystoreOptions,
     UnlockOptions,
     actor,
-    alg_option,
-    keystore_options,
     leave,
     own_passphrase,
-    public_option,
-    read_place,
     read_public,
-    unlock_options,
     user_heads,
 )
-from cardsign.cli.talk import printed, say
+from cardsign.cli.options import (
+    PATH,
+    alg_option,
+    keystore_option,
+    public_option,
+    read_place,
+    take,
+    unlock_options,
+)
+from cardsign.cli.printer import Answer, is_json, say, show
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
@@ -60,13 +56,15 @@ _DOES: Final = {
     "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
 }
 
-role_option = option(
+role_option = click.option(
     "--role",
-    "What it signs: cards, or the issuer's statements. Keep root and recovery keys "
-    "in a key store of their own.",
     type=click.Choice(ROLES),
     default="card",
     show_default=True,
+    help=(
+        "What it signs: cards, or the issuer's statements. Keep root and recovery keys "
+        "in a key store of their own."
+    ),
 )
 
 
@@ -78,18 +76,21 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
     return kid
 
 
-standby_option = option(
-    "--standby", "Do not let it sign before it is activated, even if it is the first."
+standby_option = click.option(
+    "--standby",
+    is_flag=True,
+    help="Do not let it sign before it is activated, even if it is the first.",
 )
 
 
-@command(example="cardsign keys generate --alg ES256")
+@click.command(cls=Command, example="cardsign keys generate --alg ES256")
 @click.argument("words", metavar="", nargs=-1)
 @alg_option
-@option(
-    "--kid TEXT",
-    "The kid to publish, such as card-2026 [default: thumbprint].",
+@click.option(
+    "--kid",
+    metavar="TEXT",
     callback=_check_kid,
+    help="The kid to publish, such as card-2026 [default: thumbprint].",
 )
 @role_option
 @standby_option
@@ -101,7 +102,7 @@ def generate(
     kid: str | None,
     role: Role,
     standby: bool,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
@@ -109,6 +110,7 @@ def generate(
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it: cardsign keyset draft.
     """
+    keystore = take(UnlockOptions, options)
     if words:
         raise UsageFault(
             "usage.invalid",
@@ -121,23 +123,29 @@ def generate(
     _add(path, private, passphrase, roles=(role,), standby=standby)
 
 
-@command(
+@click.command(
     "import",
+    cls=Command,
     short_help="Import a key from a PEM, PKCS #12 or JWK file, or by URI.",
     example="cardsign keys import key.pem --kid key-001",
 )
 @click.argument("file", metavar="[FILE]", required=False)
-@option(
-    "--kid TEXT",
-    "The kid to publish [default: a JWK's own, else the thumbprint].",
+@click.option(
+    "--kid",
+    metavar="TEXT",
     callback=_check_kid,
+    help="The kid to publish [default: a JWK's own, else the thumbprint].",
 )
-@option(
-    "--import-passphrase-file FILE", "The passphrase of FILE itself, if it is encrypted.", type=PATH
+@click.option(
+    "--import-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="The passphrase of FILE itself, if it is encrypted.",
 )
-@option(
-    "--custody URI",
-    "Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
+@click.option(
+    "--custody",
+    metavar="URI",
+    help="Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
 )
 @public_option
 @role_option
@@ -152,17 +160,18 @@ def import_(
     public: str | None,
     role: Role,
     standby: bool,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
     Keep the kid that peers know already: they find the key by it. With --custody the key store
     holds only the public key and the URI. The signer proves that it has the private key.
     """
+    keystore = take(UnlockOptions, options)
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
     path = keystore.located(create=True)
-    options: dict[str, Any] = {"roles": (role,), "standby": standby}
+    settings: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None:
         access = keystore.access(custody)
         if public is None:
@@ -172,7 +181,7 @@ def import_(
         check_possession(open_signer(custody, key, access, base=Path.cwd()))
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         place, now = custody_of(custody), datetime.now(UTC)
-        _made(store.add_remote_key(key, place, now=now, **options), store, path)
+        _made(store.add_remote_key(key, place, now=now, **settings), store, path)
         return
     name, of_file = file or STDIO, "Passphrase of the imported file: "
     with of_the_user(name):
@@ -183,20 +192,20 @@ def import_(
                 "--import-passphrase-file", import_passphrase_file, of_file, read_passphrase
             ),
         )
-    _add(path, private, keystore.new_passphrase(role), **options)
+    _add(path, private, keystore.new_passphrase(role), **settings)
 
 
-def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **options: Any) -> None:
+def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **settings: Any) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
-    record = store.add_key(private, passphrase, now=now, **options)
+    record = store.add_key(private, passphrase, now=now, **settings)
     _made(record, store, path)
 
 
 def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
-    if printed(key_json(record)):
+    show(Answer(key_json(record), [record.kid]))
+    if is_json():
         return
-    click.echo(record.kid)
     does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
@@ -209,21 +218,31 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
 # ``cardsign keys passwd``.
 
 
-@command(
+@click.command(
+    cls=Command,
     short_help="Change the passphrase of a role's keys.",
     example="cardsign keys passwd --role release",
 )
-@option(
-    "--role", "The role whose keys get the new passphrase.", type=click.Choice(ROLES), required=True
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    required=True,
+    help="The role whose keys get the new passphrase.",
 )
-@option("--new-passphrase-file FILE", "The new passphrase [default: a prompt].", type=PATH)
+@click.option(
+    "--new-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="The new passphrase [default: a prompt].",
+)
 @unlock_options
 @dry_run_option
-def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions) -> None:
+def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
     If it is interrupted, run it again. Copies keep the old passphrase.
     """
+    keystore = take(UnlockOptions, options)
     store = keystore.open()
     records = [
         key
@@ -245,32 +264,40 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
     where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
     told = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
-    if not printed(told):
-        say(f"changed the passphrase of {len(changed)} of {len(records)} {role} keys")
-        say(f"  next: change it where programs such as cron read it: {where}")
+    notes = [
+        f"changed the passphrase of {len(changed)} of {len(records)} {role} keys",
+        f"  next: change it where programs such as cron read it: {where}",
+    ]
+    show(Answer(told, notes=notes))
 
 
 # ``cardsign keys export``.
 
 
-@command(
-    short_help="Write one key for another program.", example="cardsign keys export vzTO --as pem"
+@click.command(
+    cls=Command,
+    short_help="Write one key for another program.",
+    example="cardsign keys export vzTO --as pem",
 )
 @click.argument("kid")
-@option(
+@click.option(
     "--as",
-    "jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or pkcs8: "
-    "a PEM file, which is easier to guess at, so take a random passphrase.",
-    into="form",
+    "form",
     type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
+    help=(
+        "jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or "
+        "pkcs8: "
+        "a PEM file, which is easier to guess at, so take a random passphrase."
+    ),
 )
-@option("--private", "Export the private key, encrypted, to -o FILE.")
-@option(
-    "--export-passphrase-file FILE",
-    "The passphrase for the exported file [default: a prompt].",
+@click.option("--private", is_flag=True, help="Export the private key, encrypted, to -o FILE.")
+@click.option(
+    "--export-passphrase-file",
+    metavar="FILE",
     type=PATH,
+    help="The passphrase for the exported file [default: a prompt].",
 )
-@option("-o --output FILE", "'-' for stdout, the default.", default=STDIO)
+@click.option("-o", "--output", metavar="FILE", default=STDIO, help="'-' for stdout, the default.")
 @unlock_options
 def export(
     kid: str,
@@ -278,13 +305,14 @@ def export(
     private: bool,
     export_passphrase_file: Path | None,
     output: str,
-    keystore: UnlockOptions,
+    **options: Any,
 ) -> None:
     """Write one key for another program: its public key, or with --private its private key.
 
     A private key is encrypted with a passphrase of its own. It goes to a new file that only you
     can read.
     """
+    keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
     form = form or ("pkcs12" if private else "jwk")
     if private is (form in ("jwk", "pem")):
@@ -293,7 +321,7 @@ def export(
     record = store.state.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
-        printed({"kid": record.kid, "as": form, "output": output})
+        show(Answer({"kid": record.kid, "as": form, "output": output}))
         return
     if output == STDIO:
         why = "a private key goes to a file"
@@ -310,31 +338,34 @@ def export(
     question = "Passphrase of the exported file: "
     new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)
     create_private(Path(output), export_private(signer, form, new))
-    if not printed({"kid": record.kid, "as": form, "output": output}):
-        say(f"wrote the private key of {record.kid} to {output}, encrypted")
+    note = f"wrote the private key of {record.kid} to {output}, encrypted"
+    show(Answer({"kid": record.kid, "as": form, "output": output}, notes=[note]))
 
 
 # ``cardsign keys move``: the whole key store.
 
 
-@command(
+@click.command(
+    cls=Command,
     short_help="Move the key store to another folder or database.",
     example="cardsign keys move postgresql://db.example/keys",
 )
 @click.argument("to", metavar="TO")
-@keystore_options
+@keystore_option
 @dry_run_option
-def move(to: str, keystore: KeystoreOptions) -> None:
+def move(to: str, **options: Any) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
     The old one stays, and says where the new one is. If it is interrupted, run it again.
     Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
+    keystore = take(KeystoreOptions, options)
     place = keystore.located()
     store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
     target = KeystoreOptions(read_place(to)).located(create=True)
     moved = move_store(store, target, now=moment(), heads=user_heads())
-    if printed({"from": str(place), "to": moved.place}):
+    show(Answer({"from": str(place), "to": moved.place}))
+    if is_json():
         return
     named = moved.place if isinstance(target, Path) else target.to_file()
     say(f"the key store is in {named} now, and {place} signs no more")

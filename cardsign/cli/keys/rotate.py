@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
-from cardsign.cli.arguments import confirm, dry_run_option, moment, option, yes_option
-from cardsign.cli.commands import command
-from cardsign.cli.options import (
-    GuidedOptions,
-    KeystoreOptions,
-    UnlockOptions,
-    guided_options,
-    keystore_options,
-    project_config,
-    unlock_options,
-)
-from cardsign.cli.talk import printed, say
+from cardsign.cli.dry_run import confirm, dry_run_option
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.keystore import GuidedOptions, KeystoreOptions, UnlockOptions, project_config
+from cardsign.cli.options import guided_options, keystore_option, take, unlock_options, yes_option
+from cardsign.cli.printer import Answer, is_json, say, show
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
 from cardsign.issuer.revocation import (
@@ -33,22 +27,24 @@ from cardsign.keys.history import check_not_needed, has_ended, is_needed, kept_k
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.publish.publication import published_card
 
-custody_option = option(
+custody_option = click.option(
     "--same-custody-accepted",
-    "Activate a key although it is stored with a compromised one.",
+    is_flag=True,
+    help="Activate a key although it is stored with a compromised one.",
 )
 
 
-@command(example="cardsign keys activate vzTO")
+@click.command(cls=Command, example="cardsign keys activate vzTO")
 @click.argument("kid")
 @custody_option
-@keystore_options
+@keystore_option
 @dry_run_option
-def activate(kid: str, same_custody_accepted: bool, keystore: KeystoreOptions) -> None:
+def activate(kid: str, same_custody_accepted: bool, **options: Any) -> None:
     """Let the prepublished key KID sign. For a while the key before it signs too.
 
     Refused until the key has been published for as long as caches may keep an older key set.
     """
+    keystore = take(KeystoreOptions, options)
     store = keystore.open()
     store.apply(
         lifecycle.activate,
@@ -61,16 +57,17 @@ def activate(kid: str, same_custody_accepted: bool, keystore: KeystoreOptions) -
     _say_record(store.state.find(kid), what)
 
 
-@command(example="cardsign keys retire vzTO")
+@click.command(cls=Command, example="cardsign keys retire vzTO")
 @click.argument("kid")
-@keystore_options
+@keystore_option
 @dry_run_option
-def retire(kid: str, keystore: KeystoreOptions) -> None:
+def retire(kid: str, **options: Any) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
     Refused until its successor has signed every published card and caches have those cards. A
     root or recovery key ends at once, unless the next keyset statement needs it.
     """
+    keystore = take(KeystoreOptions, options)
     store = keystore.open()
     check_not_needed(store, kid)
     settings = project_config().timeline
@@ -83,15 +80,18 @@ def retire(kid: str, keystore: KeystoreOptions) -> None:
     _say_record(record, todo)
 
 
-@command(short_help="Do all that is due.", example="cardsign keys rotate --dry-run")
+@click.command(
+    cls=Command, short_help="Do all that is due.", example="cardsign keys rotate --dry-run"
+)
 @guided_options
-@option(
-    "--withdrawn URL",
-    "The card with this endpoint is no longer served: first forget its publications.",
+@click.option(
+    "--withdrawn",
+    metavar="URL",
+    help="The card with this endpoint is no longer served: first forget its publications.",
 )
 @unlock_options
 @dry_run_option
-def rotate(guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions) -> int:
+def rotate(withdrawn: str | None, **options: Any) -> int:
     """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
 
     A rotation makes a successor, activates it, retires the old key, and destroys the old private
@@ -104,6 +104,8 @@ def rotate(guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions
 
     Exit status 1: something is left for a person. It says who, what and until when.
     """
+    guided = take(GuidedOptions, options)
+    keystore = take(UnlockOptions, options)
     work = guided.work(keystore, project_config())
     if withdrawn is not None:
         work.store.apply(lifecycle.withdraw, withdrawn, now=work.now)
@@ -112,28 +114,33 @@ def rotate(guided: GuidedOptions, withdrawn: str | None, keystore: UnlockOptions
 
 def show_progress(progress: Progress, now: datetime) -> int:
     """Print what a task came to; the exit status says whether anything needs a person."""
-    if not printed(progress_json(progress)):
+    if not is_json():
         say_progress(progress, now)
-    return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+    status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+    return show(Answer(progress_json(progress), exit_status=status))
 
 
-@command(
+@click.command(
+    cls=Command,
     short_help="Revoke keys for ever.",
     example="cardsign keys revoke vzTO --reason compromised",
 )
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
-@option(
+@click.option(
     "--reason",
-    "compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
     type=click.Choice(REVOCATION_REASONS),
     required=True,
+    help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
-@option(
+@click.option(
     "--stored-with",
-    "Revoke the keys that were stored with them too, but no root key that is still needed.",
+    is_flag=True,
+    help="Revoke the keys that were stored with them too, but no root key that is still needed.",
 )
 @custody_option
-@option("--store-only", "Change only the key store; tell nobody, replace nothing.")
+@click.option(
+    "--store-only", is_flag=True, help="Change only the key store; tell nobody, replace nothing."
+)
 @guided_options
 @unlock_options
 @yes_option
@@ -144,9 +151,8 @@ def revoke(
     stored_with: bool,
     same_custody_accepted: bool,
     store_only: bool,
-    guided: GuidedOptions,
-    keystore: UnlockOptions,
     yes: bool,
+    **options: Any,
 ) -> int:
     """Revoke the keys KID... for ever, and do all that must follow.
 
@@ -158,6 +164,8 @@ def revoke(
 
     Exit status 1: something is left for a person.
     """
+    guided = take(GuidedOptions, options)
+    keystore = take(UnlockOptions, options)
     store = keystore.open()
     state, keyset = store.state, kept_keyset(store)
     keys = [state.find(kid) for kid in kids]
@@ -180,7 +188,7 @@ def revoke(
                 now=now,
                 same_custody_accepted=same_custody_accepted,
             )
-        printed([key_json(store.state.find(key.thumbprint)) for key in keys])
+        show(Answer([key_json(store.state.find(key.thumbprint)) for key in keys]))
         for key in keys:
             say(f"{key.kid} is revoked")
         if not has_ended(store.state, keyset):
@@ -202,19 +210,21 @@ def _wait(until: datetime) -> datetime:
     return until
 
 
-@command(
+@click.command(
+    cls=Command,
     short_help="Destroy the private key of a retired or revoked key.",
     example="cardsign keys destroy vzTO",
 )
 @click.argument("kid")
-@keystore_options
+@keystore_option
 @yes_option
 @dry_run_option
-def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
+def destroy(kid: str, yes: bool, **options: Any) -> None:
     """Destroy the private key of the key KID, which is retired or revoked. The record stays.
 
     Copies elsewhere are not touched.
     """
+    keystore = take(KeystoreOptions, options)
     settings = project_config().timeline
     store = keystore.open()
     key = store.state.find(kid)
@@ -225,30 +235,33 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool) -> None:
 
 
 def _say_record(record: KeyRecord, what: str) -> None:
-    if not printed(key_json(record)):
-        say(f"{record.kid} {what}")
+    show(Answer(key_json(record), notes=[f"{record.kid} {what}"]))
 
 
-@command(
+@click.command(
+    cls=Command,
     short_help="Record what the live URLs serve.",
     example="cardsign keys look https://agents.example.com/.well-known/agent-card.json --jwks https://agents.example.com/.well-known/jwks.json",
 )
 @click.argument("card_url")
-@option("--jwks URL", "The live key set.", into="jwks_url", required=True)
-@option("--insecure-loopback-http", "Allow http to this machine, for tests.")
-@keystore_options
+@click.option("--jwks", "jwks_url", metavar="URL", required=True, help="The live key set.")
+@click.option(
+    "--insecure-loopback-http", is_flag=True, help="Allow http to this machine, for tests."
+)
+@keystore_option
 @dry_run_option
 def look(
     card_url: str,
     jwks_url: str,
     insecure_loopback_http: bool,
-    keystore: KeystoreOptions,
+    **options: Any,
 ) -> None:
     """Fetch the live card at CARD_URL and the live key set, and record what is served.
 
     You need this if you publish by other means than cardsign publish, or deploy long after it.
     The waits of a key rotation then begin when this command sees the files.
     """
+    keystore = take(KeystoreOptions, options)
     from cardsign.net.fetch import FetchSettings, fetch_document
 
     settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
@@ -270,8 +283,7 @@ def look(
         cards=(published_card("agent-card.json", untrusted_card, store.state.jwks()),),
     )
     store.record_publication(seen, now=now)
-    if not printed({"kids": list(seen.kids), "signed_by": list(seen.cards[0].kids)}):
-        say(
-            f"on record: {len(seen.kids)} of our keys are live; the card is signed by "
-            f"{', '.join(seen.cards[0].kids) or 'none of them'}"
-        )
+    signed_by = ", ".join(seen.cards[0].kids) or "none of them"
+    note = f"on record: {len(seen.kids)} of our keys are live; the card is signed by {signed_by}"
+    view = {"kids": list(seen.kids), "signed_by": list(seen.cards[0].kids)}
+    show(Answer(view, notes=[note]))

@@ -1,0 +1,326 @@
+"""What an issuer's command works with: the key store, its passphrases, the settings."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from cardsign.cli.dry_run import is_dry_run, to_change
+from cardsign.cli.frame import moment
+from cardsign.cli.options import RECOVERY_VARIABLE, read_place
+from cardsign.cli.printer import say
+from cardsign.cli.streams import read_input
+from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
+from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.files import leads_outside, outside
+from cardsign.issuer.recovery import open_recovery_key
+from cardsign.issuer.tasks import Work
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.audit import SeenHeads
+from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.keys.model import ROLES
+from cardsign.keys.signers.access import (
+    MODULE_VARIABLE,
+    PASSPHRASE_VARIABLE,
+    Access,
+    PassphraseSource,
+    SecretKind,
+    Secrets,
+    new_passphrase,
+    read_passphrase,
+    terminal_prompt,
+    user_file,
+    user_policy,
+    user_secrets,
+)
+from cardsign.keys.stores.address import DatabaseUrl
+from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.stores.directory import holds_store, locate_keystore
+from cardsign.keys.stores.opening import StorePlace, copy_store, is_taken, open_store
+
+ROLE_VARIABLES: Final = {
+    "root": "CARDSIGN_ROOT_PASSPHRASE",
+    "card": "CARDSIGN_CARD_PASSPHRASE",
+    "release": "CARDSIGN_RELEASE_PASSPHRASE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeystoreOptions:
+    """Which key store a command is about."""
+
+    place: StorePlace | None = None
+
+    def located(self, *, create: bool = False) -> StorePlace:
+        """Where the key store is that a command may change; in a dry run a copy of it."""
+        place = self._named(create=create)
+        if isinstance(place, Path):
+            return to_change(place)
+        if not is_dry_run():
+            return place
+
+        def copy(_: Path, target: Path) -> None:
+            if is_taken(place):
+                copy_store(open_store(place), target, now=moment())
+
+        return to_change(Path(str(place)), copy=copy)
+
+    def _named(self, *, create: bool = False) -> StorePlace:
+        """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
+        named = os.environ.get(KEYSTORE_VARIABLE)
+        if self.place is not None or named:
+            return self.place or read_place(named or "")
+        configured = None if named == "" else project_config().keystore
+        return _allowed(configured or locate_keystore(Path.cwd(), create=create))
+
+    def open(self, *, vouched: bool = True) -> KeyStore:
+        """Open the key store, wherever it is.
+
+        Args:
+            vouched: As for :func:`cardsign.keys.stores.opening.open_store`.
+        """
+        return open_store(self.located(), actor=actor(), heads=user_heads(), vouched=vouched)
+
+    def open_if_any(self) -> KeyStore | None:
+        """The key store if there is one; for commands that only profit from it."""
+        try:
+            place = self._named()
+        except StoreFault as fault:
+            if fault.code != "keystore.missing":
+                raise
+            return None
+        is_there = isinstance(place, DatabaseUrl) or holds_store(place)
+        return open_store(place, actor=actor(), heads=user_heads()) if is_there else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockOptions(KeystoreOptions):
+    """Which key store a command is about, and where the passphrase of its keys comes from."""
+
+    passphrase_file: Path | None = None
+    passphrase_fd: int | None = None
+
+    def source(self, role: str = "") -> PassphraseSource:
+        """Where the passphrase of a role's keys comes from.
+
+        An option decides, then the role's own variable, then the role's file in the user's
+        settings, then the variable of all roles, then a terminal.
+        """
+        variable = ROLE_VARIABLES.get(role, "")
+        file = self.passphrase_file
+        if role and file is None and self.passphrase_fd is None:
+            if variable in os.environ:
+                return PassphraseSource(environment=os.environ, variable=variable)
+            file = user_policy(os.environ).passphrase_files.get(role)
+        return PassphraseSource(file, self.passphrase_fd, os.environ, terminal_prompt())
+
+    def new_passphrase(self, role: str = "") -> bytes:
+        """The passphrase of a new key."""
+        return new_passphrase(self.source(role))
+
+    def access(self, *uris: str, tells: bool = False) -> Access:
+        """What signers may use: what the user's own file allows, and what was just typed.
+
+        Args:
+            uris: Signers that were named on the command line.
+            tells: Whether to say for each role what opened its keys.
+        """
+        policy = user_policy(os.environ)
+        module = policy.pkcs11_module
+        if named := os.environ.get(MODULE_VARIABLE):
+            if not Path(named).is_absolute():
+                raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
+            module = Path(named)
+        policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
+        usual = self.source()
+        secrets, told = user_secrets(usual), set[str]()
+
+        def tell(role: str, source: str) -> None:
+            where = f" in {self.place}" if self.place else ""
+            line = f"{role} keys{where}: {source}"
+            if tells and line not in told:
+                told.add(line)
+                say(line)
+
+        def of(role: str) -> Secrets:
+            source = self.source(role)
+            own = secrets if source == usual else user_secrets(source)
+
+            def secret(kind: SecretKind, what: str) -> bytes:
+                found = own(kind, what)
+                tell(role, f"passphrase from {source.name}")
+                return found
+
+            return secret
+
+        return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
+
+    def work(
+        self,
+        config: ProjectConfig,
+        *,
+        store: KeyStore | None = None,
+        access: Access | None = None,
+    ) -> Work:
+        """What a command of the issuer works with; in a dry run copies of what it changes."""
+        config = replace(
+            config,
+            publish=config.publish and to_change(config.publish),
+            cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
+        )
+        return Work(store or self.open(), moment(), config, access or self.access())
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedOptions:
+    """What a task of several steps may use besides the key store."""
+
+    draft: Path
+    root_keystore: StorePlace | None
+
+    def work(
+        self,
+        keystore: UnlockOptions,
+        config: ProjectConfig,
+        *,
+        store: KeyStore | None = None,
+        access: Access | None = None,
+    ) -> Work:
+        """What the task works with."""
+        work = keystore.work(config, store=store, access=access or keystore.access(tells=True))
+        if self.root_keystore:
+            apart = replace(keystore, place=self.root_keystore)
+            work.roots = Work(apart.open(), work.now, access=apart.access(tells=True))
+        work.draft = to_change(self.draft)
+        typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
+        work.options = " ".join(
+            f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
+        )
+        return work
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryOptions:
+    """A recovery key in a file, with a passphrase of its own."""
+
+    recovery_file: Path | None
+    recovery_passphrase_file: Path | None
+
+    def open(self) -> PrivateKey | None:
+        """The key, if one is named."""
+        return None if self.recovery_file is None else self.unlock()[0]
+
+    def unlock(self) -> tuple[PrivateKey, bytes]:
+        """The key and its passphrase."""
+        if self.recovery_file is None:
+            raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
+        passphrase = read_passphrase(
+            recovery_source(self.recovery_passphrase_file),
+            question="Passphrase of the recovery key: ",
+        )
+        return open_recovery_key(self.recovery_file, passphrase), passphrase
+
+
+def recovery_source(file: Path | None) -> PassphraseSource:
+    """Where the recovery key's passphrase comes from; never from where the others do."""
+    named = os.environ.get(RECOVERY_VARIABLE)
+    environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
+    return PassphraseSource(file, None, environment, terminal_prompt())
+
+
+def own_passphrase(
+    option: str,
+    file: Path | None,
+    question: str,
+    ask: Callable[..., bytes] = new_passphrase,
+) -> bytes:
+    """A passphrase that only an option of its own and a terminal can give."""
+    try:
+        return ask(PassphraseSource(file, None, {}, terminal_prompt()), question=question)
+    except PassphraseFault as fault:
+        if fault.code != "passphrase.none":
+            raise
+        raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
+
+
+def project_config(publication: Path | None = None) -> ProjectConfig:
+    """The settings of ``cardsign.toml`` in the working directory; empty where there is none.
+
+    Args:
+        publication: What an option names instead of its publication directory.
+    """
+    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+    return replace(config, publish=publication or config.publish)
+
+
+def check_cards(config: ProjectConfig) -> None:
+    """Refuse a command without a CARD where ``cardsign.toml`` names none either."""
+    if not config.cards:
+        raise UsageFault(
+            "usage.conflict",
+            "no card is named",
+            hint=f"Name CARD, or list the cards in {CONFIG_FILE}: [[card]] with source = "
+            '"card.json" and signed = "signed.json".',
+        )
+
+
+def _allowed(configured: StorePlace) -> StorePlace:
+    """What the project folder names, if the user has allowed it.
+
+    A database is told the user's password; a key store that is reached by a symbolic link may be
+    that of another project, whose keys would sign here.
+    """
+    policy = user_policy(os.environ)
+    if isinstance(configured, Path):
+        if leads_outside(Path.cwd(), configured, policy.folders):
+            raise outside(configured, "the key store is a link to a place", configured)
+        for part in configured.rglob("*"):
+            if part.is_symlink() and leads_outside(Path.cwd(), part, policy.folders):
+                raise outside(part, "a part of the key store is a link to a place", part)
+        return configured
+    if configured.server in policy.databases:
+        return configured
+    raise StoreFault(
+        "config.not_allowed",
+        f"the database's server is none that you have allowed; {leave(configured)}",
+        path=CONFIG_FILE,
+        hint="If the server is yours, add the line named to your own file, or set "
+        "CARDSIGN_KEYSTORE.",
+    )
+
+
+def leave(place: StorePlace) -> str:
+    """How the user allows a committed file to name this database's server, or this folder."""
+    file = user_file(os.environ) or "signers.toml"
+    line = f"folders = [{json.dumps(os.path.realpath(place))}]" if isinstance(place, Path) else ""
+    if isinstance(place, DatabaseUrl):
+        line = f'databases = ["{place.server}"]'
+    return f"{line} in {file} (mode 0600, format = 1) allows it"
+
+
+def user_heads() -> SeenHeads | None:
+    """What this user saw of the logs of key stores before; a dry run's copy has no past."""
+    return None if is_dry_run() else SeenHeads.find(os.environ, say)
+
+
+def actor() -> str:
+    """The actor for the audit log: the account and the machine."""
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):  # a container's user has often no name
+        account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    return f"{account}@{platform.node()}"
+
+
+def read_public(name: str, *, kid: str | None = None) -> PublicKey:
+    """Read a public key that the user hands over."""
+    with of_the_user(name):
+        return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)

@@ -1,0 +1,163 @@
+"""The command ``cardsign``: its commands, and ``help`` and ``completion``.
+
+A command's module is imported when the command is used, so that ``cardsign verify`` reaches its
+verdict without the web server's libraries.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from cardsign import __version__
+from cardsign.cli.frame import Command, Group, run, suggest
+from cardsign.cli.printer import Answer, show
+from cardsign.errors import UsageFault
+
+_SECTIONS: Final = {
+    "Start": {
+        "init": ("init:init", "Set up this folder: settings, keys, first statements."),
+        "keys": ("keys:keys", "Make, import, show, rotate and revoke keys."),
+        "sign": ("sign:sign", "Sign a card with every active key."),
+        "verify": ("verify:verify", "Verify cards and URLs, and say why or why not."),
+    },
+    "Verify others": {
+        "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
+        "peers": ("peers:peers", "Verify the cards of all issuers, and show their state."),
+        "inspect": ("explain:inspect", "Show what a card holds."),
+        "explain": ("explain:explain", "Explain what each signature covers, and why one fails."),
+        "check": ("lint:check", "Say what anyone can see of a card."),
+        "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
+        "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
+    },
+    "Write cards": {
+        "build": ("build:build", "Build a card from an agent's files, or convert one."),
+        "lint": ("lint:lint", "Find what is wrong with cards, and fix what can be."),
+        "diff": ("diff:diff", "Say what changed between two cards, and for whom."),
+        "drift": ("diff:drift", "Compare what is live with what was committed."),
+        "contract": ("lint:contract", "Check tasks and responses against a verified card."),
+    },
+    "Publish": {
+        "publish": ("publish:publish", "Publish a signed card with its key set."),
+        "serve": ("serve:serve", "Serve a publication, and follow it as it changes."),
+        "tokens": ("serve:tokens", "Make, list and revoke bearer tokens."),
+        "keyset": ("statements:keyset", "Say which keys may sign for the issuer."),
+        "release": ("statements:release", "Sign the daily list of current cards."),
+        "resign": ("resign:resign", "Make and sign the copy of a card at a gateway."),
+    },
+    "More": {
+        "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
+        "mcp": ("mcp:mcp", "Answer about cards as an MCP server."),
+        "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
+        "help": ("main:help_", "Show the help of a command, or what a code means."),
+        "completion": ("main:completion", "Print the completion code of a shell."),
+    },
+}
+#: What every command's exit status means.
+EXIT_STATUSES: Final = (
+    ("0", "trusted, clean, or done"),
+    ("1", "not trusted, or something was found that needs action"),
+    ("2", "wrong usage, or a fault of this machine; nothing is known about the card"),
+    ("3", "no verdict: something needed was not available"),
+)
+
+
+@click.group(
+    cls=Group,
+    sections=_SECTIONS,
+    exit_statuses=EXIT_STATUSES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
+def command_line() -> None:
+    """Sign, publish and verify A2A Agent Cards.
+
+    A first signature takes three commands: keys generate, sign, verify.
+    """
+
+
+@click.command(
+    cls=Command,
+    example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
+)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> int:
+    """Print the code that makes SHELL complete cardsign's commands and options.
+
+    bash: save it as ~/.local/share/bash-completion/completions/cardsign. zsh: save it as _cardsign
+    in a folder of $fpath. fish: save it as ~/.config/fish/completions/cardsign.fish. Completion
+    works in the next shell that you open.
+    """
+    from click.shell_completion import get_completion_class
+
+    made: Any = get_completion_class(shell)
+    try:
+        code = made(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
+    except RuntimeError as error:
+        raise UsageFault("usage.invalid", f"{shell}: {error}") from error
+    return show(Answer({"shell": shell, "code": code}, code.splitlines()))
+
+
+@click.command("help", cls=Command, example="cardsign help verify\ncardsign help sig.bad")
+@click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
+def help_(words: tuple[str, ...]) -> int:
+    """Show the help of COMMAND, as COMMAND --help does, or what CODE means.
+
+    CODE is the code of an error, a reason or a finding, such as a rule of lint. "codes" lists them.
+    """
+    if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
+        lines = list(_code_lines(words[0]))
+    else:
+        lines = _help_of(words).splitlines()
+    return show(Answer({"help": "\n".join(lines)}, lines))
+
+
+def _help_of(words: Sequence[str]) -> str:
+    context = click.Context(command_line, info_name="cardsign")
+    for word in words:
+        group = context.command
+        if not isinstance(group, click.Group):
+            raise UsageFault("usage.invalid", f"{context.command_path} has no commands")
+        _, command, _ = group.resolve_command(context, [word])
+        context = click.Context(command or group, context, word)
+    return context.get_help()
+
+
+def _code_lines(code: str) -> Iterator[str]:
+    """Yield what a code means, or every code with its title for ``codes``."""
+    from cardsign.findings import describe_code, labelled_lines, list_codes
+
+    if code == "codes":
+        yield from (f"{name}: {describe_code(name).title}" for name in list_codes())
+        return
+    text = describe_code(code)
+    if not text.title:
+        raise UsageFault("usage.invalid", f"there is no code {code!r}{suggest(code, list_codes())}")
+    yield f"{code}: {text.title}"
+    labelled = {"why": text.why, "fix": text.fix, "see": text.reference}
+    labelled |= {"bad": "; ".join(text.bad), "good": "; ".join(text.good)}
+    for label, words in labelled.items():
+        yield from labelled_lines(label, words) if words else ()
+
+
+def run_words(words: Sequence[str]) -> int:
+    """Carry out a command line, without the program's name, and return its exit status.
+
+    Errors go to stderr, and where ``--json`` is given to stdout as well, as one object.
+    """
+    before = words[: words.index("--")] if "--" in words else words
+    return run(
+        lambda: command_line.main(list(words), prog_name="cardsign", standalone_mode=False),
+        as_json="--json" in before,
+    )
+
+
+def main() -> None:
+    """Entry point of the ``cardsign`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # in a locale that cannot show a character
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.exit(run_words(sys.argv[1:]))

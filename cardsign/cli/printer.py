@@ -1,0 +1,286 @@
+"""How everything leaves the program: results on stdout, notes and errors on stderr.
+
+A result says what it holds in ``lines()`` and in ``to_json()``. Every finished line and every JSON
+text is escaped here, so that no word of a stranger is read as a command by a terminal or by the
+runner of a pipeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+
+import click
+
+from cardsign.errors import EXIT_OK, CardsignError, UsageFault
+
+if TYPE_CHECKING:
+    from cardsign.findings import Finding
+
+# Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
+# zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and marks that show nothing, so that two names differ and look alike: the rest of
+# Unicode's Default_Ignorable_Code_Point, and the blank braille pattern.
+_INVISIBLE: Final = (
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+_RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
+_SURROGATE: Final = "[\ud800-\udfff]"
+DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
+
+
+def escape(text: str) -> str:
+    """Return foreign text with everything escaped that could deceive a reader or a program.
+
+    Passwords of URLs are left out.
+    """
+    # GitHub Actions, Azure Pipelines and TeamCity take `##[`, `##vso[` and `##teamcity[` for a
+    # command, wherever in a line it stands.
+    shown = re.sub(_RUNNER_COMMAND, r"#\\u{23}", _without_password(text))
+    shown = re.sub(r"^(\s*):(?=:)", r"\1\\u{3a}", shown)  # GitHub's `::name::`, after blanks too
+    if shown.isascii() and shown.isprintable():
+        return shown
+    from unicodedata import category  # seldom needed, and a library to load
+
+    return "".join(
+        f"\\u{{{ord(char):x}}}" if category(char) in _UNSAFE or re.match(_INVISIBLE, char) else char
+        for char in shown
+    )
+
+
+def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
+    """Return foreign text for a line: escaped where it could deceive, shortened where long."""
+    shown = _without_password(text)
+    return escape(shown if len(shown) <= limit else f"{shown[: limit - 3]}...")
+
+
+#: Members of the JSON that hold what a signature covers, exactly.
+_SIGNED: Final = frozenset({"card", "payload"})
+#: Where a command's context says that `--quiet` was given, and which form results have.
+QUIET: Final = "cardsign.quiet"
+FORM: Final = "cardsign.form"
+#: Where the context of a dry run says which copy stands for which file or directory.
+COPIES: Final = "cardsign.dry-run-copies"
+
+
+class Result(Protocol):
+    """What a command shows: reports of the library are results, and so is an :class:`Answer`."""
+
+    @property
+    def exit_status(self) -> int:
+        """What the command exits with."""
+
+    def lines(self) -> Iterable[str]:
+        """Return the result as text, line by line; the printer escapes each line."""
+
+    def to_json(self) -> Any:
+        """Return the result as a JSON value."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a command whose library function returns plain data.
+
+    Attributes:
+        value: The JSON value.
+        text: The same as text, for stdout.
+        notes: What a person is told on stderr, where JSON is not asked for.
+        exit_status: What the command exits with.
+    """
+
+    value: Any
+    text: Iterable[str] = ()
+    notes: Iterable[str] = ()
+    exit_status: int = EXIT_OK
+
+    def lines(self) -> Iterable[str]:
+        """Return the text."""
+        return self.text
+
+    def to_json(self) -> Any:
+        """Return the value."""
+        return self.value
+
+
+def show(result: Result, *, err: bool = False) -> int:
+    """Print a result in the form that was asked for, and return its exit status.
+
+    Args:
+        result: Reports that have `subjects()` can be printed as SARIF and as annotations, too.
+        err: Text goes to stderr, as the command writes a document to stdout.
+    """
+    if asked_form() != "text":
+        click.echo(shown_text(result))
+        return result.exit_status
+    for line in result.lines():
+        write_line(line, err=err)
+    for note in result.notes if isinstance(result, Answer) else ():
+        say(note)
+    return result.exit_status
+
+
+def shown_text(result: Any) -> str:
+    """Return a result in the form that was asked for, without a newline at the end."""
+    form = asked_form()
+    if form == "text":
+        return "\n".join(map(escape, result.lines()))
+    if form == "json":
+        return json_text(result.to_json())
+    from cardsign.cli.sarif import annotation_lines, sarif_log
+
+    if form == "sarif":
+        return json_text(sarif_log(result.subjects(), result.exit_status))
+    return "\n".join(annotation_lines(result.subjects()))
+
+
+def write_line(line: str, *, err: bool = False) -> None:
+    """Write one finished line; a stderr that cannot be written changes no verdict."""
+    with contextlib.suppress(*((OSError,) if err else ())):
+        click.echo(escape(line), err=err)
+
+
+def _meta(name: str) -> Any:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(name)
+
+
+def as_named(text: str) -> str:
+    """The text with the paths that the user knows, in place of a dry run's copies."""
+    for copy, original in (_meta(COPIES) or {}).items():
+        text = text.replace(copy, original)
+    return text
+
+
+def say(line: str, *, asked: bool = False) -> None:
+    """Write one note on stderr; under ``--quiet`` only what an option has asked for.
+
+    A dry run says of each note that it is one: what it tells of was not done.
+    """
+    if asked or not is_quiet():
+        is_dry = _meta(COPIES) is not None and not line.startswith(" ")
+        line = as_named(f"dry run: {line}" if is_dry else line)
+        write_line(line if line.startswith(" ") else f"cardsign: {line}", err=True)
+
+
+def is_quiet() -> bool:
+    """Whether ``--quiet`` was given to the command that runs now."""
+    return bool(_meta(QUIET))
+
+
+def asked_form() -> str:
+    """Return how results are printed: ``text``, or what ``--json`` or ``--format`` names."""
+    return _meta(FORM) or "text"
+
+
+def is_json() -> bool:
+    """Whether JSON was asked for."""
+    return asked_form() == "json"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: ``1 card``, ``1,000 cards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ask_first(warning: str, *, hint: str = "") -> None:
+    """Ask the person at the terminal before something final or unverified is done."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        if click.confirm(f"cardsign: {warning}. Go on?", err=True):
+            return
+        raise UsageFault("usage.unanswered", f"the answer was no: {warning}")
+    raise UsageFault(
+        "usage.unanswered", f"this needs a yes, and there is no terminal: {warning}", hint=hint
+    )
+
+
+def say_notes(notes: Iterable[Finding]) -> None:
+    """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
+    from cardsign.findings import cap_findings
+
+    for note in cap_findings(notes):
+        where = f" ({safe(note.path, limit=120)})" if note.path else ""
+        text = f"{note.code}: {safe(note.message, limit=600)}{where}"
+        say(text, asked=note.severity == "error")
+
+
+def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
+    """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
+
+    No password of a URL is repeated, but in what was signed, which is data for programs.
+
+    A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
+    would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
+    """
+    click.echo(json_text(value, indent=indent), file=file)
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
+    import json
+
+    value = _without_passwords(value)
+    text = json.dumps(value, ensure_ascii=False)
+    shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
+    if shown != text:
+        value = json.loads(shown)
+    # `#` is in strings alone, where the escape is the same character.
+    return re.sub(_RUNNER_COMMAND, r"#\\u0023", json.dumps(value, indent=indent))
+
+
+def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield one line for each row, its columns aligned; a terminal gets headings, too.
+
+    Args:
+        columns: The headings, each with the least width of its column.
+        rows: A text for each column.
+    """
+    table = [tuple(row) for row in rows]
+    if table and sys.stdout.isatty():
+        table.insert(0, tuple(columns))
+    for row in table:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, columns.values(), strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _without_password(text: str) -> str:
+    """The text without passwords of URLs; most texts hold none, and need no reader of URLs."""
+    if "@" not in text or "://" not in text:
+        return text
+    from cardsign.urls import without_passwords
+
+    return without_passwords(text)
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, str):
+        return _without_password(value)
+    if isinstance(value, dict):
+        exact = _SIGNED.intersection(value)
+        return {
+            name: one if name in exact else _without_passwords(one) for name, one in value.items()
+        }
+    return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+# Where a file or an option belongs, somebody may have given the text of a private key.
+_KEY_TEXT: Final = r"""(?s)`?-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+
+
+def complain(error: CardsignError) -> None:
+    """Print an error: code, what and where, then what to do; and keep texts of keys out of it."""
+    hidden = "(not shown: it may be a key)"
+    message, path = (re.sub(_KEY_TEXT, hidden, text) for text in (error.message, error.path))
+    error.finding = replace(error.finding, message=message).at(path)
+    where = str(error.finding.place)
+    place = f" ({safe(where, limit=120)})" if where else ""
+    say(f"{error.code}: {safe(message, limit=300)}{place}", asked=True)
+    if hint := error.finding.hint:
+        say(f"  {hint}", asked=True)
+    for other in error.more if isinstance(error, UsageFault) else ():
+        complain(other)
