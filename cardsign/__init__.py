@@ -8,7 +8,6 @@ These are the names that most programs need; the others are in the rooms, such a
 :mod:`cardsign.trust`. Names that no ``__all__`` lists are internal and may change in any release.
 """
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -93,5 +92,3 @@ def __getattr__(name: str) -> object:
 
 
 __version__ = "1.0.0rc1"
-# Quiet, unless the program that uses the package listens.
-logging.getLogger(__name__).addHandler(logging.NullHandler())

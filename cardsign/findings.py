@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 Severity = Literal["error", "warning", "note"]
@@ -111,6 +110,8 @@ class CodeText(NamedTuple):
 
 @cache
 def _registry() -> str:
+    from pathlib import Path  # no verdict needs it
+
     return Path(__file__).with_name("codes.toml").read_text("utf-8")
 
 

@@ -11,8 +11,8 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import click
 
@@ -83,8 +83,7 @@ class Result(Protocol):
         """Return the result as a JSON value."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The result of a command whose library function returns plain data.
 
     Attributes:

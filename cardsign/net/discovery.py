@@ -53,6 +53,8 @@ from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, tru
 from cardsign.verify.verdict import VerdictCache, reach_verdict
 
 _LOG: Final = logging.getLogger(__name__)
+# Quiet, unless the program that uses the package listens.
+_LOG.addHandler(logging.NullHandler())
 NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
 
 
