@@ -30,7 +30,7 @@ from cardsign.errors import (
     KeyRefused,
 )
 from cardsign.explain.explanation import explain_card
-from cardsign.explain.report import Explanation
+from cardsign.explain.report import Explanation, SignatureExplanation
 from cardsign.findings import (
     SEVERITIES,
     Finding,
@@ -105,7 +105,7 @@ class CheckReport:
             "schema": SCHEMA,
             "name": self.name,
             "findings": [describe_finding(one) for one in self.findings],
-            "signatures": [_signature(one) for one in asdict(self.explanation)["signatures"]],
+            "signatures": [_signature(one) for one in self.explanation.signatures],
             "clients": [asdict(one) for one in self.explanation.predictions],
             "asked": list(self.asked),
         }
@@ -132,9 +132,9 @@ class CheckReport:
         )
 
 
-def _signature(one: Mapping[str, Any]) -> dict[str, Any]:
-    header = one["header"] or {}
-    kept = {name: one[name] for name in ("index", "verdict", "profiles")}
+def _signature(signature: SignatureExplanation) -> dict[str, Any]:
+    header = signature.header or {}
+    kept = {name: getattr(signature, name) for name in ("index", "verdict", "profiles")}
     return {**kept, "kid": str(header.get("kid", ""))[:256], "alg": str(header.get("alg", ""))[:32]}
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.members import MemberProblem, type_problems
+from cardsign.card.members import type_problems
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled
-from cardsign.card.values import MAX_TOKEN, Json, members_of, objects_in
+from cardsign.card.values import MAX_TOKEN, Json, finding_at, members_of, objects_in
 from cardsign.errors import CardRefused
-from cardsign.findings import cut
+from cardsign.findings import Finding, cut
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
 #: How a credential travels: as a bearer token, as Basic, as a key by itself in a header.
@@ -160,7 +160,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     else:
         for message in (_SCHEME_1_0, _SCHEME_0_3):
             for one in type_problems(scheme, message):
-                problem = problem or f"{one.message} at {one.pointer}"
+                problem = problem or f"{one.message} at {one.path}"
     if wrapped is None or (flat_first and flat is not None):
         known = {"type", *wrappers}
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in known}
@@ -243,8 +243,8 @@ def is_wrapped_requirement(value: Mapping[str, Json], member: str) -> bool:
 
 def security_problems(
     document: Mapping[str, Json], received: Mapping[str, Json] | None = None
-) -> Iterator[MemberProblem]:
-    """Yield each place where it cannot be read who may call an agent, and how.
+) -> Iterator[Finding]:
+    """Yield each place where it cannot be read who may call an agent, and how (``card.security``).
 
     Its schemes, its own requirements and those of its skills are looked at.
 
@@ -258,16 +258,16 @@ def security_problems(
     for spelled, listed in _security_members(document, "securitySchemes"):
         if listed is not None and not isinstance(listed, dict):
             expected = f"expected an object of security schemes, and found {_kind_of(listed)}"
-            yield MemberProblem((spelled,), False, expected)
+            yield finding_at("card.security", (spelled,), expected)
         for name, scheme in schemes.items():
             if scheme.problem is not None:
-                yield MemberProblem((spelled, name), False, scheme.problem)
+                yield finding_at("card.security", (spelled, name), scheme.problem)
     owners = [((), document), *skills_of(document)]
     owners = [one for one in owners if not _OTHER_NAMES.issuperset(one[1])]  # as most skills are
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
-                yield MemberProblem(requirement.tokens, False, requirement.problem)
+                yield finding_at("card.security", requirement.tokens, requirement.problem)
 
 
 def skills_of(document: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], dict[str, Json]]]:
@@ -288,7 +288,7 @@ def check_security(
         CardRefused: ``card.security``.
     """
     for problem in security_problems(document, received):
-        raise CardRefused("card.security", problem.message, path=problem.pointer)
+        raise CardRefused("card.security", problem.message, path=problem.path)
 
 
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:

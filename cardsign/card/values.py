@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import rfc8785
 
 from cardsign.errors import CanonicalizationError
-from cardsign.findings import cut
+from cardsign.findings import Finding, Place, cut
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
@@ -45,6 +45,11 @@ def pointer(*tokens: str | int) -> str:
     for token in tokens:
         base = append(base, token)
     return base
+
+
+def finding_at(code: str, tokens: tuple[str, ...], message: str) -> Finding:
+    """Return a finding about a member or element of a card."""
+    return Finding(code, message, Place(pointer(*tokens), tokens=tokens))
 
 
 def split(text: str) -> tuple[str, ...]:

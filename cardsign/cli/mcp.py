@@ -35,6 +35,7 @@ from cardsign.explain.report import describe_card
 from cardsign.inputs import load_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
+from cardsign.lint.rules import describe_finding
 from cardsign.urls import is_url
 
 CardText = Annotated[str, Field(description="The card: its JSON exactly as received, or its URL.")]
@@ -145,7 +146,7 @@ class _Tools:
     def lint(self, card: CardText) -> dict[str, Any]:
         """List what is wrong with a card, with the reason and the fix of each finding."""
         report = lint_card(self._bytes(card))
-        return {"findings": [one.to_json() for one in report.findings]}
+        return {"findings": [describe_finding(one) for one in report.findings]}
 
     def diff(self, old: CardText, new: CardText) -> dict[str, Any]:
         """Say what changed between two cards, what breaks callers, and the version it needs."""
@@ -158,4 +159,4 @@ class _Tools:
 
     def inspect(self, card: CardText) -> dict[str, Any]:
         """Show a card's own words: skills, interfaces, security. Nothing of it is verified."""
-        return describe_card(Card.from_bytes(self._bytes(card)))
+        return {**describe_card(Card.from_bytes(self._bytes(card))).to_json()}

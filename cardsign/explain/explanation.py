@@ -43,7 +43,6 @@ from cardsign.card.values import (
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
-    InputRefused,
     JsonRefused,
     SignatureRefused,
 )
@@ -53,7 +52,6 @@ from cardsign.explain.report import (
     Parting,
     PredictedOutcome,
     Prediction,
-    Problem,
     ProfilePayload,
     SignatureExplanation,
     lines_around,
@@ -61,7 +59,7 @@ from cardsign.explain.report import (
     shown,
 )
 from cardsign.explain.spellings import SPELLINGS, find_spellings
-from cardsign.findings import Finding, describe_code
+from cardsign.findings import Finding, Place, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.lint.portability import lint_portability
@@ -84,18 +82,20 @@ _CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
 _ABOUT_THE_CARD: Final = ("coverage.", "extended.")
 
 
-def explain_card(untrusted_bytes: bytes, *, jwks: JwkSet | None) -> Explanation:
+def explain_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "") -> Explanation:
     """Explain a card and its signatures.
 
     Args:
         untrusted_bytes: The card as received, before any conversion.
         jwks: The keys by which signatures are checked; without them nothing can be said of
             which payload one fits.
+        name: For the report.
 
     Returns:
         The explanation. Nothing in the card makes this function raise.
     """
     document, begun = _read(untrusted_bytes)
+    begun = replace(begun, name=name)
     if document is None:
         return begun
     known = Payloads(document)
@@ -137,7 +137,7 @@ def _profiles(
     first: dict[bytes, str] = {}
     for name, payload in payloads.items():
         if isinstance(payload, CanonicalizationError):
-            yield ProfilePayload(name, refusal=problem_of(payload))
+            yield ProfilePayload(name, refusal=payload.finding)
             continue
         same_as = first.setdefault(payload.data, name)
         found = left_open(payload).listed
@@ -486,37 +486,25 @@ def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanatio
     The document is None where not even a lenient reader sees an object. The version is None
     where the card is ambiguous or unreadable.
     """
-    problems = []
+    problems: list[Finding] = []
+    context: tuple[str, ...] = ()
     try:
         document: Mapping[str, Json] | None = parse_card(untrusted_bytes)
     except JsonRefused as refusal:
-        problems.append(problem_of(refusal, untrusted_bytes))
+        problems.append(refusal.finding)
+        context = lines_around(untrusted_bytes, refusal.line, refusal.column)
         document = _read_leniently(untrusted_bytes)
     if document is None:
-        return None, Explanation(None, False, None, tuple(problems))
+        return None, Explanation(None, False, None, tuple(problems), context)
     read_on = bool(problems)
     a2a_version, refusals = _a2a_version(document)
-    problems.extend(problem_of(refusal) for refusal in refusals)
+    problems.extend(refusal.finding for refusal in refusals)
     if "signature" in document and not document.get("signatures"):
         message = "the `signature` member is not an A2A signature and is ignored"
-        code = "card.single_signature_block"
-        problems.append(Problem(code, message, "/signature", hint=describe_code(code).fix))
+        problems.append(Finding("card.single_signature_block", message, Place("/signature")))
     left_out = len(elements_of(document.get("signatures"))[MAX_LISTED:])
-    begun = Explanation(a2a_version, read_on, None, tuple(problems), signatures_left_out=left_out)
-    return document, begun
-
-
-def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
-    """A refusal as data, with the lines of the input around its place where it has one."""
-    return Problem(
-        refusal.code,
-        refusal.message,
-        refusal.path,
-        refusal.line,
-        refusal.column,
-        refusal.finding.hint,
-        lines_around(untrusted_bytes, refusal.line, refusal.column),
-    )
+    found = tuple(problems), context
+    return document, Explanation(a2a_version, read_on, None, *found, signatures_left_out=left_out)
 
 
 def _a2a_version(document: Mapping[str, Json]) -> tuple[A2aVersion | None, list[CardRefused]]:

@@ -79,7 +79,7 @@ def card_page(
     report = issuer.verdict(untrusted_bytes, now)
     try:
         card = Card.from_bytes(untrusted_bytes)
-        said = {**describe_card(card), "description": card.document.get("description")}
+        said = {**describe_card(card).members, "description": card.document.get("description")}
     except InputRefused:
         said = {}
     facts = [

@@ -18,36 +18,13 @@ from cardsign.card.security import Scheme, requirements_of, schemes_of, security
 from cardsign.card.tree import MAX_LISTED
 from cardsign.card.values import Json, children_of, members_of, objects_in, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
-from cardsign.findings import Finding
+from cardsign.findings import Finding, cut
 from cardsign.jose.jws import read_entry
 from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"
 
 PredictedOutcome = Literal["accepted", "refused", "cannot-parse", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why the card, or a profile's payload of it, cannot be had as it is.
-
-    Attributes:
-        code: A key of ``codes.toml``.
-        message: What was found, without a final period.
-        path: JSON pointer of the place; empty for the card as a whole.
-        line: Line of the place, from 1; None where the place is not one of the text.
-        column: Column in characters, from 1, likewise.
-        hint: What to do about it.
-        context: A few lines of the text around the place; the one at fault begins with ``>``.
-    """
-
-    code: str
-    message: str
-    path: str = ""
-    line: int | None = None
-    column: int | None = None
-    hint: str = ""
-    context: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +48,12 @@ class ProfilePayload:
     same_as: str | None = None
     uncovered: tuple[str, ...] = ()
     uncovered_count: int = 0
-    refusal: Problem | None = None
+    refusal: Finding | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the element of the explanation's `profiles` member."""
+        refusal = None if self.refusal is None else _problem(self.refusal, ())
+        return {**_members(self), "refusal": refusal}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +114,10 @@ class SignatureExplanation:
     advice: str = ""
     spellings_tried: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the element of the explanation's `signatures` member."""
+        return {**_members(self), "reasons": [reason.to_json() for reason in self.reasons]}
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -160,24 +146,29 @@ class Explanation:
         read_on: The card is refused, and what follows is what a lenient reader makes of it.
         portable: Whether the default profiles all give one payload; None without a document.
         problems: Why `cardsign verify` would refuse the card before any signature.
+        context: A few lines of the text around the place of the first of them; the one at fault
+            begins with ``>``.
         profiles: One for each profile; empty without a document.
         partings: Where the default profiles differ, in document order.
         partings_left_out: How many more there are.
         signatures: One for each entry.
         signatures_left_out: How many more entries there are.
         predictions: One for each verifier; empty where no keys were named.
+        name: The file or URL.
     """
 
     a2a_version: A2aVersion | None
     read_on: bool
     portable: bool | None
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
+    context: tuple[str, ...] = ()
     profiles: tuple[ProfilePayload, ...] = ()
     partings: tuple[Parting, ...] = ()
     partings_left_out: int = 0
     signatures: tuple[SignatureExplanation, ...] = ()
     signatures_left_out: int = 0
     predictions: tuple[Prediction, ...] = ()
+    name: str = ""
 
     @property
     def exit_status(self) -> int:
@@ -187,7 +178,40 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as ``cardsign explain --json`` prints it (cardsign.explanation/1)."""
-        return {"schema": SCHEMA, **asdict(self)}
+        contexts = (self.context if index == 0 else () for index in range(len(self.problems)))
+        return {
+            "schema": SCHEMA,
+            "a2a_version": self.a2a_version,
+            "read_on": self.read_on,
+            "portable": self.portable,
+            "problems": list(map(_problem, self.problems, contexts)),
+            "profiles": [profile.to_json() for profile in self.profiles],
+            "partings": [asdict(parting) for parting in self.partings],
+            "partings_left_out": self.partings_left_out,
+            "signatures": [signature.to_json() for signature in self.signatures],
+            "signatures_left_out": self.signatures_left_out,
+            "predictions": [asdict(prediction) for prediction in self.predictions],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the explanation for a person."""
+        from cardsign.explain.text import explanation_lines
+
+        return explanation_lines(self)
+
+
+def _problem(problem: Finding, context: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **problem.to_json(),
+        "message": problem.message,
+        "line": problem.place.line,
+        "column": problem.place.column,
+        "context": context,
+    }
+
+
+def _members(value: ProfilePayload | SignatureExplanation) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 # ------------------------------------------------------------------ short excerpts
@@ -200,8 +224,7 @@ _HERE, _BESIDE = "> ", "  "
 
 def shown(value: Json) -> str:
     """A value as compact JSON, shortened where long; still foreign text."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+    return cut(json.dumps(value, separators=(",", ":"), ensure_ascii=False), MAX_SHOWN)
 
 
 def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple[str, ...]:
@@ -237,11 +260,70 @@ def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str
 MAX_ELEMENTS: Final = 100
 
 
-def describe_card(card: Card) -> dict[str, Any]:
-    """Describe a card by its own words and its signatures' headers, as one JSON object.
+@dataclass(frozen=True, slots=True)
+class CardDescription:
+    """What a card says of itself. Nothing of it is verified.
 
-    Of a list the first 100 elements are there; `left_out` says how many more each list has.
+    Attributes:
+        members: By name, as JSON has them. Of a list the first 100 elements are there;
+            `left_out` says how many more each list has.
     """
+
+    members: Mapping[str, Any]
+
+    @property
+    def exit_status(self) -> int:
+        """0: a description is no verdict."""
+        return EXIT_OK
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the description as ``cardsign inspect --json`` prints it."""
+        return self.members
+
+    def lines(self) -> Iterator[str]:
+        """Yield the description for a person."""
+        yield "nothing here is verified; these are the card's own words"
+        if self.members["signature_block"]:
+            yield "  a `signature` block is there: it is no signature of A2A; sign the card again"
+        for member, value in self.members.items():
+            name = "A2A version" if member == "a2a_version" else member
+            if member in ("signature_block", "left_out"):
+                continue
+            if not isinstance(value, list):
+                yield f"  {name:<15} {cut(_value(value)) if value is not None else '-'}"
+                continue
+            more = self.members["left_out"].get(member, 0)
+            yield f"  {name:<15} {len(value) + more}"
+            for element in value:
+                yield f"    {cut(_element(member, element))}"
+            if more:
+                yield f"    and {more:,} more"
+
+
+def _element(member: str, element: Any) -> str:
+    """An element of a list; of a requirement the schemes that it takes together."""
+    if member == "requirements" and element is None:
+        return "unreadable: it does not say who may call"
+    if member == "requirements":
+        named = [
+            f"{name} ({', '.join(map(str, scopes))})" if scopes else name
+            for name, scopes in element.items()
+        ]
+        return " and ".join(named) or "none: anybody may call"
+    if not isinstance(element, dict):
+        return str(element)
+    return "  ".join(f"{k}={_value(v)}" for k, v in element.items() if v not in (None, []))
+
+
+def _value(value: Json) -> str:
+    """A value of a line, without JSON's or Python's marks."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
+
+
+def describe_card(card: Card) -> CardDescription:
+    """Describe a card by its own words and its signatures' headers."""
     document = card.document
     schemes = schemes_of(document)
     described = {
@@ -262,7 +344,7 @@ def describe_card(card: Card) -> dict[str, Any]:
             for one in requirements_of(document, schemes)
         ],
         "security_problems": [
-            {"path": one.pointer, "problem": one.message}
+            {"path": one.path, "problem": one.message}
             for one in islice(security_problems(document), MAX_LISTED)
         ],
         "skills": [
@@ -273,7 +355,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
         "profiles": list(_profiles(card)),
         "schema": [
-            {"path": p.pointer, "problem": p.message}
+            {"path": p.path, "problem": p.message}
             for p in check_members(document, card.a2a_version)
         ],
     }
@@ -282,7 +364,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         if isinstance(value, list) and len(value) > MAX_ELEMENTS:
             left_out[name] = len(value) - MAX_ELEMENTS
             del value[MAX_ELEMENTS:]
-    return {**described, "left_out": left_out}
+    return CardDescription({**described, "left_out": left_out})
 
 
 def _capabilities(document: Mapping[str, Json]) -> list[str]:

@@ -69,8 +69,8 @@ def missing(subject: LintedCard) -> Iterator[Found]:
     groups = subject.settings.groups
     is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
     for problem in subject.problems:
-        if problem.missing:
-            tokens = problem.tokens
+        if problem.code == "card.missing_required":
+            tokens = problem.place.tokens
             if is_said and tokens in _ENDPOINTS:
                 continue  # meaning.no-interface says what that comes to
             other = snake(tokens[-1])
@@ -84,8 +84,8 @@ def missing(subject: LintedCard) -> Iterator[Found]:
 def wrong_type(subject: LintedCard) -> Iterator[Found]:
     """Held against the schema of the card's version; of both where it is of both."""
     for problem in subject.problems:
-        if not problem.missing:
-            yield problem.tokens, problem.message
+        if problem.code == "card.type":
+            yield problem.place.tokens, problem.message
 
 
 @card_rule("members.empty", "warning")

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.document import A2aVersion, Card
-from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.members import check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
 from cardsign.card.values import Json, objects_in, pointer, value_at
@@ -152,7 +152,7 @@ class LintedCard:
         return tuple(walk(self.document))
 
     @cached_property
-    def problems(self) -> tuple[MemberProblem, ...]:
+    def problems(self) -> tuple[Finding, ...]:
         """What the schema of the card's version finds."""
         return check_members(self.document, self.a2a_version)
 

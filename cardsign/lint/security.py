@@ -54,8 +54,8 @@ _SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9"
 def scheme(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; the members of 1.0 are also held against its schema."""
     for problem in security_problems(subject.document):
-        if fold(problem.tokens[0]) == "securityschemes":
-            yield problem.tokens, problem.message
+        if fold(problem.place.tokens[0]) == "securityschemes":
+            yield problem.place.tokens, problem.message
     for name, one in subject.schemes.items():
         place = ("securitySchemes", name)
         if one.type is None:

@@ -140,7 +140,7 @@ def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]
     """
     for problem in security_problems(payload):
         what = f"the card's requirements cannot be read: {problem.message}"
-        raise CredentialFault("credential.scheme", what, path=problem.pointer)
+        raise CredentialFault("credential.scheme", what, path=problem.path)
     yield from requirements_of(payload, schemes_of(payload))
 
 

@@ -16,7 +16,7 @@ What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -202,34 +202,34 @@ def _marked(
 
 def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Finding]:
     document = card.document
-    problems: list[tuple[str, str, str]] = []
+    problems: list[Finding] = []
     if document.get("name") is None or not card.has_endpoint:
         lacking = "a name" if document.get("name") is None else "any interface or url"
-        problems.append(("card.not_agent_card", f"the object lacks {lacking}", ""))
+        problems.append(Finding("card.not_agent_card", f"the object lacks {lacking}"))
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
-        problems.append(("card.single_signature_block", block, "/signature"))
+        problems.append(Finding("card.single_signature_block", block, Place("/signature")))
     members = check_members(payloads.members, card.a2a_version)
-    problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
-    problems.extend(("card.security", p.message, p.pointer) for p in security_problems(document))
+    problems += [problem for problem in members if problem.code == "card.type"]
+    problems += security_problems(document)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
         try:
             check_is_agent_card(document)
             check_interfaces(document, None)
         except CardRefused as refusal:
-            problems.append((refusal.code, refusal.message, refusal.path))
-    for code, message, path in problems:
+            problems.append(refusal.finding)
+    for problem in problems:
         if not options.force:
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
-            raise CardRefused(code, message + more, path=path)
+            raise CardRefused(problem.code, problem.message + more, path=problem.path)
         # It did not stop the signing: an error stands only where something was refused.
-        text = f"signed all the same, because it was forced: {message}"
-        yield Finding(code, text, Place(path), severity="warning")
+        text = f"signed all the same, because it was forced: {problem.message}"
+        yield replace(problem, message=text, severity="warning")
     for problem in members:
-        if problem.missing:
+        if problem.code == "card.missing_required":
             if options.strict:
-                raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
-            yield Finding("card.missing_required", problem.message, Place(problem.pointer))
+                raise CardRefused(problem.code, problem.message, path=problem.path)
+            yield problem
     if card.a2a_version == "mixed":
         dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
         yield Finding("sign.dual_document", dual)

@@ -9,15 +9,16 @@ import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 from cardsign.card.document import A2aVersion, Card
-from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.members import check_members
 from cardsign.card.schema import Field, Message
-from cardsign.card.values import split
+from cardsign.card.values import finding_at, split
+from cardsign.findings import Finding
 
 
-def problems(card: dict[str, Any]) -> dict[str, MemberProblem]:
+def problems(card: dict[str, Any]) -> dict[str, Finding]:
     """What is wrong with a card, by place."""
     a2a_version: A2aVersion = Card.from_object(card).a2a_version
-    return {problem.pointer: problem for problem in check_members(card, a2a_version)}
+    return {problem.path: problem for problem in check_members(card, a2a_version)}
 
 
 @pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL])
@@ -65,7 +66,7 @@ def test_a_wrong_type(card: dict[str, Any], pointer: str, value: Any, expected: 
     found = problems(put(card, pointer, value))
 
     assert list(found) == [pointer]
-    assert (found[pointer].missing, found[pointer].message) == (False, f"expected {expected}")
+    assert (found[pointer].code, found[pointer].message) == ("card.type", f"expected {expected}")
 
 
 MISSING = {
@@ -85,7 +86,9 @@ def test_a_missing_required_member(card: dict[str, Any], pointer: str) -> None:
     """Named by the place where it should stand; null counts as missing."""
     for lacking in (without(card, pointer), put(card, pointer, None)):
         assert problems(lacking) == {
-            pointer: MemberProblem(split(pointer), True, "a REQUIRED member is missing")
+            pointer: finding_at(
+                "card.missing_required", split(pointer), "a REQUIRED member is missing"
+            )
         }
 
 

@@ -113,12 +113,12 @@ def test_what_cannot_be_read_is_never_open(edit: dict[str, Any]) -> None:
     """Of the card and of a skill, whatever else the card says, the place is named."""
     problems = list(security_problems({**GUARDED, **edit}))
     assert problems
-    assert all(one.message and one.tokens for one in problems)
+    assert all(one.message and one.place.tokens for one in problems)
     assert not any(one.is_open for one in requirements_of({**GUARDED, **edit}, schemes_of(GUARDED)))
     if "securitySchemes" not in edit:
         skill = {"id": "s", **edit}
         (problem, *_) = security_problems({**GUARDED, "skills": [skill]})
-        assert problem.tokens[:2] == ("skills", "0")
+        assert problem.place.tokens[:2] == ("skills", "0")
     with pytest.raises(CardRefused) as refused:
         check_security({**GUARDED, **edit})
     assert refused.value.code == "card.security"

@@ -242,11 +242,11 @@ def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
     explanation = explained(data, alice)
     problem = explanation.problems[0]
     assert (problem.code, bool(problem.hint)) == (code, True)
-    assert ((problem.line, problem.column) == (None, None)) == (
+    assert (problem.place.line is problem.place.column is None) == (
         code in ("json.too_large", "json.too_many_values")
     )
-    assert bool([line for line in problem.context if line.startswith("> ")]) == bool(
-        data and problem.line
+    assert bool([line for line in explanation.context if line.startswith("> ")]) == bool(
+        data and problem.place.line
     )
     assert explanation.read_on is read_on
     assert bool(explanation.profiles) is read_on
@@ -255,8 +255,7 @@ def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
 
 def test_a_long_line_is_cut_around_the_place() -> None:
     """What is at fault is seen, and not the whole of a card in one line."""
-    (problem,) = explained(b'{"a": "' + b"x" * 300 + b'", "name": }').problems
-    (line,) = problem.context
+    (line,) = explained(b'{"a": "' + b"x" * 300 + b'", "name": }').context
     assert len(line) <= 82
     assert line.startswith("> x")
     assert line.endswith('", "name": }')
@@ -407,6 +406,6 @@ def test_a_description_lists_the_first_elements_and_counts_the_others() -> None:
     """A list of a stranger's card may have thousands; the twin of a hundred is whole."""
     for count in (100, 9000):
         card = AgentCard.from_object({**PORTABLE, "skills": [{"id": "a"}] * count})
-        described = describe_card(card)
+        described = describe_card(card).members
         assert len(described["skills"]) == 100
         assert described["left_out"].get("skills", 0) == count - 100
