@@ -50,10 +50,8 @@ _MAX_MEMBERS: Final = 1000
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),
-    help=(
-        "The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
-        "suffix [default: 0.3 from Forge, else 1.0]."
-    ),
+    help="The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
+    "suffix [default: 0.3 from Forge, else 1.0].",
 )
 @click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
 @click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")

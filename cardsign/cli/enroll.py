@@ -189,20 +189,16 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
     "origins",
     metavar="ORIGIN",
     multiple=True,
-    help=(
-        "Where its cards and interfaces may be: https://host, or https://host/path/ for "
-        "everything below it. May be repeated [default: the URL's origin]."
-    ),
+    help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
+    "everything below it. May be repeated [default: the URL's origin].",
 )
 @click.option(
     "--card",
     "cards",
     metavar="URL",
     multiple=True,
-    help=(
-        "A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
-        "card of each origin]."
-    ),
+    help="A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
+    "card of each origin].",
 )
 @click.option(
     "--peer",
@@ -236,10 +232,8 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
 @click.option(
     "--freshness",
     type=click.Choice(["required", "waived"]),
-    help=(
-        "Whether it must be shown that a card is current [default: required with --keyset; waived "
-        "with anchors that cannot show it]."
-    ),
+    help="Whether it must be shown that a card is current [default: required with --keyset; waived "
+    "with anchors that cannot show it].",
 )
 @click.option(
     "--keyset",
@@ -247,10 +241,8 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
     metavar="FILE",
     multiple=True,
     type=PATH,
-    help=(
-        "Pin this keyset statement. May be repeated; each must follow the one before, and the "
-        "newest is pinned."
-    ),
+    help="Pin this keyset statement. May be repeated; each must follow the one before, and the "
+    "newest is pinned.",
 )
 @click.option(
     "--release",
@@ -277,10 +269,8 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
     "--digest",
     metavar="HEX",
     callback=lambda _context, _option, told: told if told is None else read_digest(told),
-    help=(
-        "The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
-        "not follow from it is refused."
-    ),
+    help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
+    "not follow from it is refused.",
 )
 @click.option(
     "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."

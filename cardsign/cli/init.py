@@ -123,10 +123,8 @@ class FullOptions:
 @click.option(
     "--card",
     metavar="FILE",
-    help=(
-        "The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
-        "no arguments."
-    ),
+    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
+    "no arguments.",
 )
 @click.option(
     "--simple",
@@ -136,11 +134,9 @@ class FullOptions:
 @click.option(
     "--agent",
     metavar="NAME",
-    help=(
-        "Make a new agent instead: its contract card, code, test, make targets and workflow. NAME "
-        "is "
-        "department-agent."
-    ),
+    help="Make a new agent instead: its contract card, code, test, make targets and workflow. NAME "
+    "is "
+    "department-agent.",
 )
 @click.option("--holder", default="owner", show_default=True, help="Who holds the keys.")
 @click.option(
@@ -179,10 +175,8 @@ class FullOptions:
     "place",
     metavar="DIR",
     type=read_place,
-    help=(
-        "The folder for the keys, or the URL of a database "
-        f"[default: {KEYSTORE_VARIABLE}, then keys]."
-    ),
+    help="The folder for the keys, or the URL of a database "
+    f"[default: {KEYSTORE_VARIABLE}, then keys].",
 )
 @passphrase_options
 @dry_run_option

@@ -47,10 +47,8 @@ from cardsign.times import minute
 @click.option(
     "--legacy-card",
     metavar="FILE",
-    help=(
-        "The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
-        "published]."
-    ),
+    help="The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
+    "published].",
 )
 @click.option(
     "--drop-legacy-card", is_flag=True, help="Publish no card of A2A 0.3 for older clients."
@@ -66,11 +64,9 @@ from cardsign.times import minute
     "--max-age",
     metavar="SECONDS",
     type=click.IntRange(min=0),
-    help=(
-        "How long caches may keep what is served "
-        f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is "
-        "less]."
-    ),
+    help="How long caches may keep what is served "
+    f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is "
+    "less].",
 )
 @click.option(
     "--not-live",

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     "--token-file",
     metavar="FILE",
     type=PATH,
-    help=(
-        "The digests of the bearer tokens that open the extended card; written by cardsign tokens "
-        "create."
-    ),
+    help="The digests of the bearer tokens that open the extended card; written by cardsign tokens "
+    "create.",
 )
 @click.option(
     "--legacy/--no-legacy",

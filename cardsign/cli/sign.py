@@ -109,11 +109,9 @@ class CardOptions:
     type=click.Choice(COMPAT),
     default="safe",
     show_default=True,
-    help=(
-        "Which compat signatures to add: other SDKs accept them, and cardsign does not count "
-        "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
-        "SDK. none: for cardsign and strict verifiers only."
-    ),
+    help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
+    "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
+    "SDK. none: for cardsign and strict verifiers only.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
 @click.option(
@@ -131,10 +129,8 @@ class CardOptions:
     "--extended",
     "audience",
     metavar="AUDIENCE",
-    help=(
-        "Mark the card as the extended card for this audience. Use a random id, as `openssl "
-        "rand -hex 16` prints. Needs --seq and --expires."
-    ),
+    help="Mark the card as the extended card for this audience. Use a random id, as `openssl "
+    "rand -hex 16` prints. Needs --seq and --expires.",
 )
 @click.option(
     "--seq",
@@ -145,21 +141,17 @@ class CardOptions:
 @click.option(
     "--expires",
     metavar="DATE",
-    help=(
-        "When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
-        "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC."
-    ),
+    help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
+    "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
 )
 @click.option(
     "--key",
     "uris",
     metavar="URI",
     multiple=True,
-    help=(
-        "Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
-        "a signer, such as awskms:///ID. A URI that you type may run the program or load the "
-        "library that it names. May be repeated."
-    ),
+    help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
+    "a signer, such as awskms:///ID. A URI that you type may run the program or load the "
+    "library that it names. May be repeated.",
 )
 @public_option
 @click.option("--kid", metavar="KID", help="The kid under which the key of --key is published.")

@@ -165,10 +165,8 @@ def _public(store: KeyStore, name: str) -> PublicKey:
     "--drop",
     metavar="KID",
     multiple=True,
-    help=(
-        "No longer list this key, which is not in this key store. The key store's own keys "
-        "are listed by their state."
-    ),
+    help="No longer list this key, which is not in this key store. The key store's own keys "
+    "are listed by their state.",
 )
 @click.option(
     "--revoke",
@@ -236,10 +234,8 @@ def draft(
 @click.option(
     "--digest",
     metavar="SHA-256",
-    help=(
-        "The draft's digest, as its author told you over another channel [default: a prompt on a "
-        "terminal]."
-    ),
+    help="The draft's digest, as its author told you over another channel [default: a prompt on a "
+    "terminal].",
 )
 @click.option("--key", "kids", metavar="KID", multiple=True, help="Only this key of the store.")
 @recovery_options
@@ -503,10 +499,8 @@ def release() -> None:
     "listed",
     metavar="[URL=]FILE",
     multiple=True,
-    help=(
-        "A signed card to list, before it is published [default URL: the issuer's "
-        f"{CARD_PATH}]. May be repeated."
-    ),
+    help="A signed card to list, before it is published [default URL: the issuer's "
+    f"{CARD_PATH}]. May be repeated.",
 )
 @click.option(
     "--withdraw",
@@ -531,10 +525,8 @@ def release() -> None:
     "revoked",
     metavar="KID",
     multiple=True,
-    help=(
-        "Revoke a card or release key that is not in this key store. For the others use cardsign "
-        "keys revoke."
-    ),
+    help="Revoke a card or release key that is not in this key store. For the others use cardsign "
+    "keys revoke.",
 )
 @click.option(
     "--days",

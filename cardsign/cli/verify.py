@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import click
 
@@ -29,7 +29,6 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import (
     asked_form,
-    complain,
     counted,
     is_quiet,
     print_json,
@@ -50,7 +49,6 @@ from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
-from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
@@ -120,19 +118,15 @@ class ManyOptions:
 @click.option(
     "--origin",
     metavar="ORIGIN",
-    help=(
-        "The card must be one of the issuer that the policy trusts for this origin. With --jwks "
-        "alone: every interface must be at this origin."
-    ),
+    help="The card must be one of the issuer that the policy trusts for this origin. With --jwks "
+    "alone: every interface must be at this origin.",
 )
 @click.option(
     "--jwks",
     metavar="FILE|URL",
-    help=(
-        "Alone: one of these keys must have signed the card, at any origin. No policy is read and "
-        "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
-        "of the issuer's `jwks` anchor."
-    ),
+    help="Alone: one of these keys must have signed the card, at any origin. No policy is read and "
+    "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
+    "of the issuer's `jwks` anchor.",
 )
 @trust_options
 @statements_option
@@ -140,10 +134,8 @@ class ManyOptions:
     "--at",
     metavar="TIME",
     type=read_time,
-    help=(
-        "Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
-        "Nothing is trusted by such a verdict, and nothing is remembered."
-    ),
+    help="Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
+    "Nothing is trusted by such a verdict, and nothing is remembered.",
 )
 @accept_option
 @click.option(
@@ -151,10 +143,8 @@ class ManyOptions:
     "profiles",
     multiple=True,
     type=click.Choice(DEFAULT_PROFILES),
-    help=(
-        "For experts: of the accepted profiles, count only this one. May be repeated; --profile "
-        "served-as-is is the strictest choice."
-    ),
+    help="For experts: of the accepted profiles, count only this one. May be repeated; --profile "
+    "served-as-is is the strictest choice.",
 )
 @network_option
 @click.option(
@@ -175,20 +165,16 @@ class ManyOptions:
 @click.option(
     "--cluster",
     metavar="URL",
-    help=(
-        "Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
-        "cluster. Workers read objects and URLs, and are sent everything else."
-    ),
+    help="Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
+    "cluster. Workers read objects and URLs, and are sent everything else.",
 )
 @click.option(
     "--list",
     "lists",
     metavar="FILE",
     multiple=True,
-    help=(
-        "Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
-        "repeated."
-    ),
+    help="Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
+    "repeated.",
 )
 @click.option(
     "--results",
@@ -201,11 +187,9 @@ class ManyOptions:
     "-o",
     "--output",
     metavar="OUT",
-    help=(
-        "Write the verified payload of CARD, or with --extended of the extended card, only if it "
-        "is "
-        "trusted; '-' for stdout."
-    ),
+    help="Write the verified payload of CARD, or with --extended of the extended card, only if it "
+    "is "
+    "trusted; '-' for stdout.",
 )
 @format_option("json", "sarif", text="; SARIF 2.1.0 is one document for all cards")
 @click.option(
@@ -245,7 +229,7 @@ def verify(
     many = take(ManyOptions, options)
     form = asked_form()
     inputs = Inputs.of(many.named(cards))
-    names = inputs.names
+    names: Sequence[str] = inputs.names
     for what, count in inputs.passed.items():
         if count:
             say(f"{counted(count, what)} not looked into")
@@ -258,101 +242,147 @@ def verify(
     policy = "" if verifier.file is None else verifier.file.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
-    how = partial(many.judge, verifier=verifier, read=inputs.read)
+    style = _Style(form, policy, named.jwks, verbose, is_quiet())
     if many.results is not None:
-        once = [*dict.fromkeys(names)]
-        return _append(many.results, once, how(once, view=_whole), verifier)
-    shown = _Shown(form, policy, verbose, is_quiet(), named.jwks)
-    if len(names) > 1:
-        return _print_many(verifier, how(names, view=shown.of_many), len(names), form)
+        names, style = [*dict.fromkeys(names)], style._replace(form="file")
+    if len(names) > 1 or many.results is not None:
+        verdicts = many.judge(names, verifier=verifier, read=inputs.read, view=style.of_many)
+        statuses = _show_each(verdicts, style, len(names), file=many.results, now=verifier.now)
+        keep_lock(verifier)
+        say(summary(statuses))
+        return heaviest(statuses)
     if extended is None or audience is None:
-        outcomes = how(names, view=_whole)
+        outcomes = list(many.judge(names, verifier=verifier, read=inputs.read, view=_whole))
     else:
         outcomes = _beside(verifier, names[0], inputs.given, extended, audience)
-    return _print_few(verifier, outcomes, output, shown)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """How verdicts are printed; the text of one of many is made where it is reached."""
-
-    form: str
-    policy: str
-    verbose: bool
-    is_quiet: bool
-    keys: str | None
-
-    def text(self, name: str, report: Report) -> str:
-        return render_verdict(name, report, self.policy, verbose=self.verbose, keys=self.keys)
-
-    def of_many(self, one: Outcome) -> tuple[int, str | Outcome]:
-        """The exit status of one of several cards, and the text to print if that can be said now.
-
-        A trusted card takes one line, and none with --quiet; any other all of it.
-        """
-        result = one.result
-        if isinstance(result, LocalFault) or self.form != "text":
-            return result.exit_status, one
-        if one.verdict == "trusted" and self.is_quiet:
-            return result.exit_status, ""
-        if one.verdict == "trusted" and not self.verbose:
-            return result.exit_status, first_line(one.name, result, self.policy)
-        return result.exit_status, self.text(one.name, result)
-
-
-def _print_few(
-    verifier: Verifier, outcomes: Iterable[Outcome], output: str | None, shown: _Shown
-) -> int:
-    """Write the payload of one card, or of its extended one, then print the verdicts in full."""
-    found = list(outcomes)
-    for one in found:  # an issuer state that is lost is no fault of the card
-        if isinstance(one.result, LocalFault) and not isinstance(one.result, FileFault):
-            raise one.result
+    for outcome in outcomes:  # an issuer state that is lost is no fault of the card
+        if isinstance(outcome.result, LocalFault) and not isinstance(outcome.result, FileFault):
+            raise outcome.result
     keep_lock(verifier)
-    last = found[-1].result
+    last = outcomes[-1].result
     if output is not None and not isinstance(last, LocalFault) and last.card is not None:
         # The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`.
         write_output(output, jcs(last.card))
-    for one in found:
-        if isinstance(one.result, LocalFault):
-            complain(_or_a_host(one.result, one.name))
-        elif shown.form == "text":
-            for line in shown.text(one.name, one.result).splitlines():
-                write_line(line, err=output == STDIO)
-    if shown.form != "text":
-        _print_document(shown.form, found)
-    return heaviest(one.result.exit_status for one in found)
+    return heaviest(
+        _show_each(map(style.of_one, outcomes), style, len(outcomes), err=output == STDIO)
+    )
 
 
-def _whole(one: Outcome) -> Outcome:
-    return one
+class _Verdict(NamedTuple):
+    """What is shown of one card: all that a worker process sends back.
+
+    Attributes:
+        status: The exit status.
+        lines: The text.
+        value: The JSON value, or of SARIF the subject.
+        fault: What kept the card from a verdict.
+    """
+
+    status: int
+    lines: Sequence[str] = ()
+    value: Any = None
+    fault: LocalFault | None = None
 
 
-def _print_many(
-    verifier: Verifier, seen: Iterable[tuple[int, str | Outcome]], count: int, form: str
-) -> int:
-    """Print each verdict as it is reached where the format allows that, then the summary."""
-    statuses: list[int] = []
-    kept: list[Outcome] = []
-    with Progress(count) as progress:
-        for status, one in seen:
-            statuses.append(status)
+class _Style(NamedTuple):
+    """How verdicts are shown: their form, which policy decided, and how much of each is said."""
+
+    form: str
+    policy: str
+    keys: str | None
+    verbose: bool
+    is_quiet: bool
+
+    def of_one(self, outcome: Outcome) -> _Verdict:
+        """Return a verdict with all that decided it."""
+        report = outcome.result
+        fault = _or_a_host(report, outcome.name) if isinstance(report, LocalFault) else None
+        status = report.exit_status
+        if self.form == "sarif":
+            from cardsign.cli.sarif import verdict_subject
+
+            return _Verdict(status, value=verdict_subject(outcome), fault=fault)
+        if self.form != "text":
+            return _Verdict(status, value=outcome.to_json(), fault=fault)
+        if isinstance(report, LocalFault):
+            return _Verdict(status, fault=fault)
+        text = render_verdict(
+            outcome.name, report, self.policy, verbose=self.verbose, keys=self.keys
+        )
+        return _Verdict(status, text.splitlines())
+
+    def of_many(self, outcome: Outcome) -> _Verdict:
+        """Return it as one of many: a trusted card takes one line, or none with --quiet."""
+        report = outcome.result
+        if self.form == "file" and not isinstance(report, LocalFault):
+            sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
+            return _Verdict(report.exit_status, value={**outcome.to_json(), "sha256": sha256})
+        is_brief = self.form == "text" and outcome.verdict == "trusted"
+        if isinstance(report, LocalFault) or not is_brief or (self.verbose and not self.is_quiet):
+            return self.of_one(outcome)
+        line = first_line(outcome.name, report, self.policy)
+        return _Verdict(report.exit_status, [] if self.is_quiet else [line])
+
+
+def _show_each(
+    verdicts: Iterable[_Verdict],
+    style: _Style,
+    count: int,
+    *,
+    file: Path | None = None,
+    now: Callable[[], datetime] | None = None,
+    err: bool = False,
+) -> list[int]:
+    """Show verdicts as they are reached, and return their exit statuses.
+
+    Args:
+        verdicts: In the order of the cards.
+        style: How they are shown.
+        count: How many there are.
+        file: Append them to this file, which is never read.
+        now: The time of a verdict in the file.
+        err: Text goes to stderr.
+    """
+    statuses, subjects, indent = list[int](), [], 2 if count == 1 else None
+    with _appended(file) as lines, Progress(count) as progress:
+        for verdict in verdicts:
+            statuses.append(verdict.status)
             with progress.paused():
-                if isinstance(one, str):
-                    for line in one.splitlines():
-                        write_line(line)
-                    continue
-                if isinstance(one.result, LocalFault):
-                    progress.complain(_or_a_host(one.result, one.name))
-                if form == "json":
-                    print_json(one.to_json(), indent=None)
-                elif form != "text":
-                    kept.append(one)
-    keep_lock(verifier)
-    if kept:
-        _print_document(form, kept)
-    say(summary(statuses))
-    return heaviest(statuses)
+                if verdict.fault is not None:
+                    progress.complain(verdict.fault)
+                for line in verdict.lines:
+                    write_line(line, err=err)
+                if style.form == "sarif":
+                    subjects.append(verdict.value)
+                elif style.form == "json":
+                    print_json(verdict.value, indent=indent)
+                elif verdict.value is not None and now is not None and verdict.fault is None:
+                    judged_at = now().isoformat()
+                    print_json({**verdict.value, "judged_at": judged_at}, indent=None, file=lines)
+    if style.form == "sarif":
+        from cardsign.cli.sarif import sarif_log
+
+        print_json(sarif_log(subjects, heaviest(statuses)))
+    return statuses
+
+
+def _whole(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+@contextmanager
+def _appended(file: Path | None) -> Iterator[IO[str] | None]:
+    """Open a file to append lines to, if one is named."""
+    if file is None:
+        yield None
+        return
+    try:  # whole lines, if several runs append
+        lines = file.open("a", encoding="ascii", buffering=1)
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unwritable", why, path=str(file)) from exc
+    with lines:
+        yield lines
 
 
 def _listed(name: str) -> list[str]:
@@ -373,31 +403,6 @@ def _listed(name: str) -> list[str]:
         hint = "Copy the list to this machine first, and read it there."
         raise UsageFault("usage.invalid", why, path=name, hint=hint)
     return names
-
-
-def _append(
-    file: Path, names: Sequence[str], outcomes: Iterable[Outcome], verifier: Verifier
-) -> int:
-    """Append each verdict to a file, which is never read."""
-    statuses: list[int] = []
-    try:
-        lines = file.open("a", encoding="ascii", buffering=1)  # whole lines, if several runs append
-    except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unwritable", why, path=str(file)) from exc
-    with lines, Progress(len(names)) as progress:
-        for one in outcomes:
-            statuses.append(one.result.exit_status)
-            with progress.paused():
-                if isinstance(one.result, LocalFault):
-                    progress.complain(_or_a_host(one.result, one.name))
-                    continue
-                sha256 = hashlib.sha256(one.untrusted_bytes).hexdigest()
-                more = {"sha256": sha256, "judged_at": verifier.now().isoformat()}
-                print_json({**one.to_json(), **more}, indent=None, file=lines)
-    keep_lock(verifier)
-    say(summary(statuses))
-    return heaviest(statuses)
 
 
 def _check_together(
@@ -428,12 +433,15 @@ def _is_file(name: str, output: str) -> bool:
 
 def _beside(
     verifier: Verifier, public: str, given: Mapping[str, bytes], extended: str, audience: str
-) -> Iterator[Outcome]:
+) -> list[Outcome]:
     untrusted_public = given.get(public, b"")
     if not untrusted_public and not is_url(public):
         untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
     untrusted_extended = read_input(extended)
-    return verifier.examine_beside(public, untrusted_public, extended, untrusted_extended, audience)
+    judged = verifier.examine_beside(
+        public, untrusted_public, extended, untrusted_extended, audience
+    )
+    return list(judged)
 
 
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
@@ -446,15 +454,3 @@ def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
         fix = f"For a card on the web give its URL: cardsign verify https://{name}"
         fault.finding = replace(fault.finding, fix=fix)
     return fault
-
-
-def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
-    """All verdicts in one format for programs."""
-    if form == "json":
-        for one in outcomes:
-            print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
-        return
-    from cardsign.cli.sarif import sarif_log, verdict_subject
-
-    status = heaviest(one.result.exit_status for one in outcomes)
-    print_json(sarif_log(map(verdict_subject, outcomes), status))

@@ -61,10 +61,8 @@ role_option = click.option(
     type=click.Choice(ROLES),
     default="card",
     show_default=True,
-    help=(
-        "What it signs: cards, or the issuer's statements. Keep root and recovery keys "
-        "in a key store of their own."
-    ),
+    help="What it signs: cards, or the issuer's statements. Keep root and recovery keys "
+    "in a key store of their own.",
 )
 
 
@@ -284,11 +282,9 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
     "--as",
     "form",
     type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
-    help=(
-        "jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or "
-        "pkcs8: "
-        "a PEM file, which is easier to guess at, so take a random passphrase."
-    ),
+    help="jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or "
+    "pkcs8: "
+    "a PEM file, which is easier to guess at, so take a random passphrase.",
 )
 @click.option("--private", is_flag=True, help="Export the private key, encrypted, to -o FILE.")
 @click.option(
