@@ -269,8 +269,8 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
     "--digest",
     metavar="HEX",
     callback=lambda _context, _option, told: told if told is None else read_digest(told),
-    help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that does "
-    "not follow from it is refused.",
+    help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
+    "does not follow from it is refused.",
 )
 @click.option(
     "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."

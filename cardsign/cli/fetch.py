@@ -48,8 +48,8 @@ DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
     "--output",
     metavar="OUT",
     default=STDIO,
-    help="Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
-    "changed.",
+    help="Write the verified payload here [default: stdout]; if the card is not trusted, OUT is "
+    "not changed.",
 )
 @click.option(
     "--extended",

@@ -123,8 +123,8 @@ class FullOptions:
 @click.option(
     "--card",
     metavar="FILE",
-    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish need "
-    "no arguments.",
+    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish "
+    "need no arguments.",
 )
 @click.option(
     "--simple",

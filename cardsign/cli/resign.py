@@ -69,8 +69,8 @@ from cardsign.verify.report import Report
     "publication",
     metavar="DIR",
     type=PATH,
-    help="Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of the "
-    "agents of `cardsign serve`, a copy that was taken down is gone within a second.",
+    help="Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of "
+    "the agents of `cardsign serve`, a copy that was taken down is gone within a second.",
 )
 @click.option("--watch", is_flag=True, help="Go on, and follow the card; needs -o.")
 @click.option(
