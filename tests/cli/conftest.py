@@ -6,16 +6,17 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
-from cardsign.cli.main import run_words
+from cardsign.cli.main import command_line, run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.stores.directory import DirectoryStore
@@ -99,6 +100,18 @@ class Ended:
 
 
 Cardsign = Callable[..., Ended]
+
+
+def parse(words: Sequence[str]) -> str:
+    """The path of the command that some words call; an exception if they cannot be parsed."""
+    context = command_line.make_context("cardsign", list(words))
+    while isinstance(context.command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        name, command, left = context.command.resolve_command(context, rest)
+        assert name is not None
+        assert command is not None
+        context = command.make_context(name, left, parent=context)
+    return context.command_path
 
 
 class _Stream(io.TextIOWrapper):

@@ -15,7 +15,7 @@ import pytest
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.findings import describe_code, list_codes
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, parse
 
 
 def modules_after(program: str) -> set[str]:
@@ -87,20 +87,6 @@ def walk(context: click.Context) -> Iterator[click.Context]:
 LEAVES = {one.command_path: one for one in walk(CONTEXT)}
 
 
-def parse(line: str) -> str:
-    """The path of the command that a line calls; a click exception if it cannot be parsed."""
-    program, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
-    assert program == "cardsign"
-    context = cli.make_context("cardsign", words)
-    while isinstance(context.command, click.Group):
-        rest = [*context._protected_args, *context.args]
-        name, command, left = context.command.resolve_command(context, rest)
-        assert name is not None
-        assert command is not None
-        context = command.make_context(name, left, parent=context)
-    return context.command_path
-
-
 @pytest.mark.parametrize("path", LEAVES)
 def test_every_command_has_examples_that_it_understands(path: str) -> None:
     """A user who copies an example gets no usage error."""
@@ -108,7 +94,8 @@ def test_every_command_has_examples_that_it_understands(path: str) -> None:
     _, found, shown = context.command.get_help(context).partition("\nExample:\n")
     assert found
     for line in map(str.strip, shown.strip().splitlines()):
-        assert parse(line) == path
+        program, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
+        assert (program, parse(words)) == ("cardsign", path)
 
 
 @pytest.mark.parametrize("path", LEAVES)

@@ -3,22 +3,38 @@
 A file begins with what its story shows. Then come, in any order:
 
 * ``-- NAME --`` and the content of an input file;
-* ``$ cardsign WORDS``, with ``< FILE`` for standard input, or ``$ cat FILE``; the lines below are
-  what it prints, stdout before stderr. ``...`` stands for any text in a line, and alone in a line
-  for any lines. ``[exit N]`` ends the output of a command that does not exit with 0.
+* ``$ cardsign WORDS``, with ``< FILE`` for standard input, ``> FILE`` for standard output, or
+  ``NAME=VALUE`` in front for the environment; the lines below are what it prints, stdout before
+  stderr. ``...`` stands for any text in a line, and alone in a line for any lines. ``[exit N]``
+  ends the output of a command that does not exit with 0;
+* ``$ COMMAND``, any other command, for the shell.
+
+The folder of a story holds ``tides.json``, a card on whose bytes all profiles agree, and
+``lax.json``, one with defaults and members of its own. No URL answers.
+
+Each command that cardsign's answer advises is run as printed, in the folder as it is then, and has
+to be understood. One with a placeholder in capitals has to be understood by the parser.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 
-from tests.cli.conftest import Cardsign
+from cardsign.errors import EXIT_LOCAL_FAULT, CardsignError
+from tests.cli.conftest import Cardsign, Ended, parse
+from tests.support import LAX, PORTABLE
 
 FOLDER = Path(__file__).with_name("transcripts")
 STORIES = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -71,34 +87,103 @@ def steps(story: str) -> Iterator[Step]:
         yield step
 
 
-def carry_out(command: str, cardsign: Cardsign) -> tuple[str, int]:
-    """What a command prints, and its exit status."""
-    line, _, source = command.partition(" < ")
-    program, *words = shlex.split(line)
-    if program == "cat":
-        return Path(words[0]).read_text(), 0
-    assert program == "cardsign"
+COMMAND = re.compile(r"((?:[A-Z_]+=\S* )*)cardsign (.*?)(?: < (\S+))?(?: > (\S+))?")
+
+
+def carry_out(command: str, cardsign: Cardsign) -> Ended:
+    """How a command ends."""
+    ours = COMMAND.fullmatch(command)
+    if ours is None:
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
+        return Ended(done.returncode, done.stdout, done.stderr.decode())
+    settings, words, source, target = ours.groups()
+    environment = dict(setting.split("=", 1) for setting in settings.split())
     stdin = Path(source).read_bytes() if source else b""
-    ended = cardsign(*words, stdin=stdin)
-    return ended.text + ended.err, ended.status
+    ended = cardsign(*shlex.split(words), stdin=stdin, **environment)
+    if target:
+        Path(target).write_bytes(ended.out)
+        return Ended(ended.status, b"", ended.err)
+    return ended
+
+
+#: A command that an answer advises: to the end of its sentence, or of the list's item.
+HINT = re.compile(r"(?<![\w/.])cardsign ((?:[^;,.`)]|[,.](?=\S))+)")
+PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
+ENDLESS = ("serve", "mcp", "--watch")
+
+
+def hints(ended: Ended) -> Iterator[str]:
+    """The commands that an answer for a person advises."""
+    is_json = ended.out.startswith((b"{", b"["))
+    for line in [*([] if is_json else ended.text.splitlines()), *ended.err.splitlines()]:
+        yield from (match[1].strip() for match in HINT.finditer(line.removeprefix("cardsign: ")))
+
+
+def is_understood(hint: str, cardsign: Cardsign) -> str:
+    """What is wrong with an advised command; empty where nothing is."""
+    words = shlex.split(hint)
+    if PLACEHOLDER.search(hint) or not set(ENDLESS).isdisjoint(words):
+        try:
+            parse(words)
+        except (click.ClickException, CardsignError) as error:
+            return str(error)
+        except click.exceptions.Exit:
+            pass
+        return ""
+    ended = cardsign(*words)
+    return ended.err if ended.status == EXIT_LOCAL_FAULT else ""
+
+
+def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
+    """The first advised command that does not run, and why; empty where all do.
+
+    They run one after the other, as a person would, and the folder is put back.
+    """
+    here = Path.cwd()
+    advised = list(hints(ended))
+    if not advised:
+        return ""
+    with tempfile.TemporaryDirectory() as kept:
+        copy = Path(kept, "copy")
+        subprocess.run(["cp", "-a", here, copy], check=True)
+        try:
+            for hint in advised:
+                if fault := is_understood(hint, cardsign):
+                    return f"cardsign {hint}\n{fault}"
+        finally:
+            for path in here.iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            subprocess.run(["cp", "-a", f"{copy}/.", here], check=True)
+    return ""
 
 
 def play(story: str, cardsign: Cardsign) -> str:
     """Carry a story out; the first difference, or an empty text."""
     for step in steps(story):
         if step.name:
+            Path(step.name).parent.mkdir(parents=True, exist_ok=True)
             Path(step.name).write_text(step.text)
             continue
-        printed, status = carry_out(step.command, cardsign)
-        if not step.fits(printed, status):
+        ended = carry_out(step.command, cardsign)
+        printed = ended.text + ended.err
+        if not step.fits(printed, ended.status):
             told = f"expected, exit {step.status}:\n{step.text}"
-            return f"$ {step.command}\n{told}\nprinted, exit {status}:\n{printed}"
+            return f"$ {step.command}\n{told}\nprinted, exit {ended.status}:\n{printed}"
+        if COMMAND.fullmatch(step.command) and (fault := bad_hint(ended, cardsign)):
+            return f"$ {step.command}\nadvises what does not run: {fault}"
     return ""
 
 
+@pytest.fixture
+def _cards(cardsign: Cardsign) -> None:
+    Path("tides.json").write_text(json.dumps(PORTABLE, indent=2) + "\n")
+    Path("lax.json").write_text(json.dumps(LAX, indent=2) + "\n")
+
+
+@pytest.mark.usefixtures("_cards", "cheap", "network")
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_goes_as_it_is_told(name: str, cardsign: Cardsign, cheap: None) -> None:
-    """Every command, every line, every exit status."""
+def test_a_story_goes_as_it_is_told(name: str, cardsign: Cardsign) -> None:
+    """Every command, every line, every exit status, and every command that is advised."""
     difference = play((FOLDER / f"{name}.txt").read_text(), cardsign)
     assert not difference, difference
 
@@ -118,3 +203,25 @@ def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign) -> Non
     """The runner can fail."""
     assert play(f"-- a --\none\n{story}", cardsign)
     assert not play("-- a --\none\n$ cat a\none\n$ cat a\n...\n$ cat a\no...", cardsign)
+
+
+ADVICE = {
+    "a command that runs": ("Make one: cardsign keys generate. Or name it.", True),
+    "two, the second after the first": ("next: cardsign init --simple; cardsign keys list", True),
+    "a placeholder": ("Run: cardsign verify CARD --jwks FILE", True),
+    "a command without an end": ("then: cardsign serve public", True),
+    "a command that is not there": ("Run: cardsign keys show.", False),
+    "a command without what it needs": ("Run: cardsign keys list", False),
+    "an option that is not there": ("Run: cardsign verify CARD --key FILE", False),
+    "a command that its line breaks off": ("see why: cardsign explain --jwks", False),
+}
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize(("line", "runs"), ADVICE.values(), ids=ADVICE)
+def test_an_advised_command_that_does_not_run_is_seen(
+    line: str, runs: bool, cardsign: Cardsign
+) -> None:
+    """And running it leaves the folder as it was."""
+    assert (bad_hint(Ended(2, b"", f"  {line}\n"), cardsign) == "") is runs
+    assert os.listdir() == []
