@@ -556,7 +556,7 @@ def test_an_extended_card_is_not_looked_at_without_its_public_one(
 
 #: Libraries and rooms that a verdict by keys can do without.
 UNNEEDED = {
-    *("flask", "werkzeug", "granian", "httpx", "httpcore", "pydantic", "rich"),
+    *("flask", "werkzeug", "granian", "httpx", "httpcore", "pydantic"),
     *("tomllib", "multiprocessing", "tempfile"),
     *("cardsign.keys", "cardsign.net", "cardsign.issuer", "cardsign.explain", "cardsign.lint"),
 }
