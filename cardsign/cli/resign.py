@@ -28,7 +28,7 @@ from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show, wr
 from cardsign.cli.sign import CardOptions
 from cardsign.cli.streams import STDIO, write_output
 from cardsign.cli.verifier import VerifierOptions, keep_lock
-from cardsign.cli.views import render_verdict, say_updated
+from cardsign.cli.views import say_updated
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
     EXIT_OK,
@@ -50,6 +50,7 @@ from cardsign.publish.generation import CURRENT_FILE
 from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
+from cardsign.verify.text import verdict_lines
 
 
 @click.command(
@@ -239,7 +240,7 @@ _TAKE_OFF: Final = "Take it off your server too"
 
 def _refuse(name: str, report: Report, copies: _Copies, *, has_policy: bool) -> int:
     """Say why there is no copy, and withdraw the one that is there."""
-    for line in render_verdict(name, report).splitlines():
+    for line in verdict_lines(name, report):
         write_line(line, err=True)
     if not copies.any(is_copy):
         return report.exit_status

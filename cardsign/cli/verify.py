@@ -38,7 +38,6 @@ from cardsign.cli.printer import (
 from cardsign.cli.progress import Progress
 from cardsign.cli.streams import STDIO, read_input, write_output
 from cardsign.cli.verifier import VerifierOptions, keep_lock, summary
-from cardsign.cli.views import first_line, render_verdict
 from cardsign.errors import (
     FileFault,
     FileMissing,
@@ -49,6 +48,7 @@ from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
 from cardsign.verifier import Outcome, Verifier, heaviest
+from cardsign.verify.text import first_line, verdict_lines
 
 MAX_JOBS: Final = 64  # processes
 MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
@@ -306,10 +306,10 @@ class _Style(NamedTuple):
             return _Verdict(status, value=outcome.to_json(), fault=fault)
         if isinstance(report, LocalFault):
             return _Verdict(status, fault=fault)
-        text = render_verdict(
+        lines = verdict_lines(
             outcome.name, report, self.policy, verbose=self.verbose, keys=self.keys
         )
-        return _Verdict(status, text.splitlines())
+        return _Verdict(status, [*lines])
 
     def of_many(self, outcome: Outcome) -> _Verdict:
         """Return it as one of many: a trusted card takes one line, or none with --quiet."""

@@ -7,18 +7,15 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.card.values import Json
 from cardsign.cli.dry_run import done, is_dry_run
 from cardsign.cli.printer import Answer, safe, say, show
-from cardsign.cli.streams import STDIO
-from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute, second
 from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
 from cardsign.trust.state import IssuerState
-from cardsign.urls import is_url
-from cardsign.verify.report import Report, SignatureReport
+from cardsign.verify.report import Report
+from cardsign.verify.text import verdict_lines
 
 if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.keyset import KeysetDraft
@@ -327,172 +324,8 @@ def floor_text(floor: RollbackFloor) -> str:
     return ", ".join(parts) or "nothing seen yet"
 
 
-# A verdict for a person: whose card, then what decided; with `verbose` everything.
-
-
-_ANSWERS: Final = {
-    "integrity": {
-        "yes": "the card is as it was signed",
-        "no": "no signature fits the card as it is",
-        "unknown": "no signature is by a key that you accept",
-    },
-    "authorised": {
-        "yes": "the key may sign for the subject, and every endpoint is within its origins",
-        "no": "the key may not sign this card for the subject, or an endpoint is elsewhere",
-        "unknown": "not checked, because no signature could be",
-    },
-    "current": {
-        "yes": "the issuer lists this card as current",
-        "no": "the key is revoked, or the issuer no longer lists this card as current",
-        "unknown": "not known, because there is no valid statement of the issuer",
-    },
-    "complete": {
-        "yes": "everything in the card is signed",
-        "no": "not everything in the card is signed as the policy demands",
-        "unknown": "not checked, because no signature could be",
-    },
-}
-# It would read like tampering otherwise, which a signature that fits does not show.
-_FITS_OTHERWISE: Final = "a signature fits what it covers, but by rules that do not count here"
-_OF_ANOTHER_KIND: Final = frozenset(
-    {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
-)
-_NO_CARD: Final = "the card could not be fetched"
-_EXPLAIN: Final = "cardsign explain CARD --jwks FILE"
-_MAX_DECISIVE: Final = 3  # reasons of a short verdict
-_MAX_REASONS: Final = 12  # of a long one; --json has them all
-
-
-def render_verdict(
-    name: str, report: Report, policy: str = "", *, verbose: bool = False, keys: str | None = None
-) -> str:
-    """A verdict in a few lines of text, without a newline at the end.
-
-    Args:
-        name: What was judged.
-        report: The verdict.
-        policy: Which policy decided, where nobody named it; part of the first line.
-        verbose: Show the four answers, statements, every signature and every reason as well.
-        keys: The file of the keys, where one was named.
-    """
-    lines = _every_line(report) if verbose else _deciding_lines(report)
-    told = "\n".join((first_line(name, report, policy), *lines))
-    if _EXPLAIN not in told:
-        return told
-    import shlex  # a trusted card needs no command
-
-    card = "CARD" if name == STDIO else shlex.quote(name)
-    by = "--jwks FILE"
-    if keys is not None and not is_url(keys):
-        by = f"--jwks {shlex.quote(keys)}"
-    elif keys is None and report.issuer is not None:
-        by = f"--issuer {shlex.quote(report.issuer)}"
-    return told.replace(_EXPLAIN, whole(f"cardsign explain {card} {by}"))
-
-
-def first_line(name: str, report: Report, policy: str) -> str:
-    """What was judged, and the verdict on it."""
-    expected = "a card of" if report.verdict == "trusted" else "expected a card of"
-    whose = f", {expected} {safe(report.subject)}" if report.subject else ", no subject was named"
-    if report.subject == name:
-        whose = ""  # of an address that the policy does not know, nothing else can be said
-    return f"{report.verdict}: {safe(name)}{whose}" + (policy and f" ({policy})")
-
-
-def _deciding_lines(report: Report) -> Iterator[str]:
-    """Of a trusted card what it calls itself and what was not checked; else what decided."""
-    if report.verdict == "trusted":
-        ends = report.valid_until
-        until = "" if ends is None else f"; until {second(ends, report.checked_at)}"
-        yield f"  {_claims(report.card or {})}{until}"
-        if report.answers.current != "yes":
-            yield f"  current: {_said(report, 'current', report.answers.current)}"
-        if report.all_but is not None:
-            yield f"  complete: {safe(report.all_but, limit=300)}"
-    severity = "warning" if report.verdict == "trusted" else "error"
-    decisive = [one for one in report.reasons if one.severity == severity]
-    yield from _reasons(decisive, _MAX_DECISIVE, "--verbose")
-
-
-def _every_line(report: Report) -> Iterator[str]:
-    if report.issuer is not None:
-        yield f"  issuer      {safe(report.issuer)}"
-    if report.card is not None:
-        yield f"  card says   {_claims(report.card)}"
-    for question, answer in report.answers.to_json().items():
-        yield f"  {question:<11} {answer:<8} {_said(report, question, str(answer))}"
-    used = {"keyset": report.keyset, "release": report.release}
-    statements = [
-        f"{name} {one.number} until {second(one.exp)}"
-        for name, one in used.items()
-        if one is not None
-    ]
-    if statements:
-        yield f"  statements  {', '.join(statements)}"
-    if report.valid_until is not None:
-        yield f"  valid until {second(report.valid_until, report.checked_at)}"
-    if report.historic and report.checked_at is not None:
-        yield f"  historic    about {second(report.checked_at)}, a time of your choice"
-    for signature in report.signatures:
-        yield f"  signature {signature.index} {_signature(signature)}"
-    yield from _reasons(report.reasons, _MAX_REASONS, "--json")
-
-
-def _said(report: Report, question: str, answer: str) -> str:
-    """An answer in words; "no" to integrity sounds like tampering where it need not be."""
-    fitting = any(one.profile for one in report.signatures)
-    bad = any(one.verdict == "invalid" for one in report.signatures)
-    codes = {reason.code for reason in report.reasons}
-    match question, answer:
-        case ("integrity", "no") if fitting and not bad:
-            return _FITS_OTHERWISE
-        case ("integrity", "unknown") if not report.signatures:
-            return _NO_CARD
-        case ("authorised", "no") if not codes.isdisjoint(_OF_ANOTHER_KIND):
-            return "the card is not of the kind, or not for the audience, that was asked for"
-        case ("current", "unknown") if "trust.freshness_waived" in codes and not report.keyset:
-            return "not checked (a key set alone cannot show revocation)"
-        case ("current", "unknown") if "trust.freshness_waived" in codes:
-            return "not checked (your policy waives it)"
-        case ("complete", _) if report.all_but is not None:
-            return safe(report.all_but, limit=300)
-    return _ANSWERS[question][answer]
-
-
-def _claims(card: dict[str, Json]) -> str:
-    name, version = (safe(str(card.get(member, ""))) for member in ("name", "version"))
-    return f'"{name}", version {version or "not given"}'
-
-
-def _signature(signature: SignatureReport) -> str:
-    if signature.alg is None:
-        return f"{signature.verdict}, does not count: its header was not accepted"
-    kid = safe(signature.kid, limit=64) if signature.kid is not None else "no kid"
-    profile = f" under {signature.profile}" if signature.profile else ""
-    counts = "" if signature.counts else ", does not count"
-    holder = f", held by {safe(signature.holder)}" if signature.holder else ""
-    return f"{signature.verdict} ({signature.alg}, {kid}{holder}){profile}{counts}"
-
-
-def _reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]:
-    """Reasons and what to do; those that differ in their place alone are said once."""
-    grouped: dict[tuple[str, str], list[Finding]] = {}
-    for reason in reasons:
-        grouped.setdefault((reason.code, reason.worded), []).append(reason)
-    for alike in list(grouped.values())[:limit]:
-        shown = safe(alike[0].worded, limit=300)
-        # The message names the place already where it is about a part of the card.
-        paths = [one.path for one in alike if one.path and safe(one.path) not in shown]
-        where = f" ({', '.join(safe(path, limit=120) for path in paths)})" if paths else ""
-        yield f"  {alike[0].code}: {shown}{where}"
-        if alike[0].hint:
-            yield f"      {safe(alike[0].hint, limit=300)}"
-    if len(grouped) > limit:
-        yield f"  and {len(grouped) - limit} more; see {more}"
-
-
 def show_refusal(name: str, report: Report) -> int:
     """Show on stderr why there is no card, and return the exit status."""
     view = {"input": name, **report.to_json()}
-    lines = render_verdict(name, report).splitlines()
+    lines = verdict_lines(name, report)
     return show(Answer(view, lines, exit_status=report.exit_status), err=True)

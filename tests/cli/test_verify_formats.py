@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from cardsign.cli.printer import escape
 from cardsign.cli.sarif import sarif_log, verdict_subject
-from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
 from cardsign.findings import Finding, Place, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.verifier import Outcome
 from cardsign.verify.report import Answers, Report, SignatureReport
+from cardsign.verify.text import verdict_lines
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key
@@ -180,7 +181,7 @@ def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) 
             issuer=text,
             card={"name": text, "version": text},
         )
-        return render_verdict(text, report, verbose=verbose)
+        return "\n".join(map(escape, verdict_lines(text, report, verbose=verbose)))
 
     shown = verdict(words)
     assert tame(shown)
