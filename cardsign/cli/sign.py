@@ -101,7 +101,14 @@ class CardOptions:
         )
 
 
-@click.command(cls=Command, example="cardsign sign card.json -o signed.json")
+@click.command(
+    cls=Command,
+    advanced=(
+        *("--strict", "--force", "--known-keys", "--drop-foreign", "--public", "--kid"),
+        *("--extended", "--seq", "--expires", "--passphrase-fd"),
+    ),
+    example="cardsign sign card.json -o signed.json",
+)
 @click.argument("card", required=False)
 @click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
 @click.option(

@@ -108,6 +108,11 @@ class ManyOptions:
 
 @click.command(
     cls=Command,
+    advanced=(
+        *("--statements", "--state", "--no-state", "--at", "--accept", "--profile"),
+        *("--extended", "--audience", "--jobs", "--cluster", "--list", "--results"),
+        "--insecure-loopback-http",
+    ),
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
         "cardsign verify https://agents.example.com --trust trust.toml"
@@ -206,24 +211,17 @@ def verify(
     verbose: bool,
     **options: Any,
 ) -> int:
-    """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
+    """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
-    A CARD may also be an object of a store, as s3://BUCKET/CARD; a final slash or a pattern
-    names several. That needs the extra cluster.
+    Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
+    path it means /.well-known/agent-card.json there, then the legacy path. Of a folder, each
+    *.json is verified; s3://BUCKET/CARD and other stores need the extra cluster.
 
-    Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
-    without a path means /.well-known/agent-card.json there, then the legacy path. The statements
-    that the issuer's anchor needs are fetched too, and remembered.
+    With --json one object is printed for each card, with its name as `input`; several are JSON
+    Lines. Of several trusted cards each takes one line, or none with --quiet.
 
-    With --json one object is printed for each card, with the card's name as `input`; several are
-    JSON Lines. If a fault of this machine kept a card from being read, the object has `error`
-    instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no
-    verdict. Of several cards, 2 counts before 1, 1 before 3, and 3 before 0.
-
-    Several files may be of different issuers. If you name none, the issuer is the one that the
-    policy trusts for the card's first interface. The verdict names it. Results are printed as
-    they come, and a summary follows on stderr. A trusted card takes one line, or none with
-    --quiet. An error in one card does not stop the others.
+    Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. Of several
+    cards, 2 counts before 1, 1 before 3, and 3 before 0.
     """
     named = VerifierOptions.take(options)
     many = take(ManyOptions, options)

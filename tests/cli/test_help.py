@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from cardsign.cli.frame import Command
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.findings import describe_code, list_codes
@@ -125,6 +126,18 @@ def test_an_option_with_two_values_is_refused(cardsign: Cardsign) -> None:
     assert ended.json["error"]["message"] == "option '--output' is given twice, and takes one value"
     assert not Path("a.json").exists()
     assert not Path("b.json").exists()
+
+
+def test_advanced_options_are_listed_last() -> None:
+    """Those that there are, below the others; a short command has no such section."""
+    for path, context in LEAVES.items():
+        names = {name for param in context.command.params for name in param.opts}
+        assert isinstance(context.command, Command)
+        assert context.command.advanced <= names, path
+    text = {path: context.command.get_help(context) for path, context in LEAVES.items()}
+    verify = text["cardsign verify"]
+    assert verify.index("  --jwks") < verify.index("\nAdvanced:\n") < verify.index("  --cluster")
+    assert "Advanced:" not in text["cardsign diff"]
 
 
 @pytest.mark.parametrize("path", LEAVES)
