@@ -32,23 +32,6 @@ def written(name: str, value: Any) -> str:
     return name
 
 
-def test_a_report_in_every_format(cardsign: Cardsign, keys: str) -> None:
-    """What was found is counted first; status 1 for an error."""
-    ended = cardsign("check", "card.json", "--jwks", keys)
-    assert (ended.status, ended.text.splitlines()[0]) == (0, "card.json: 1 note")
-    (note,) = cardsign("check", "card.json", "--jwks", keys, "--json").json["findings"]
-    assert note["severity"] == "note"
-    sarif = cardsign("check", "card.json", "--format", "sarif").json
-    assert sarif["version"] == "2.1.0"
-    page = cardsign("check", "card.json", "--format", "html", "-o", "out.html")
-    assert page.status == 0
-    assert "wrote out.html" in page.err
-    assert "wrote" not in cardsign("check", "card.json", "--format", "html").err
-    assert Path("out.html").read_text().startswith("<!doctype html>")
-    broken = cardsign("check", "-", stdin=b"{")
-    assert (broken.status, broken.text.splitlines()[0]) == (1, "-: 1 error")
-
-
 def test_a_url_is_checked_by_its_own_keys(cardsign: Cardsign, keys: str) -> None:
     """Of a site on this machine."""
     with local_site() as site:
@@ -78,20 +61,3 @@ def test_contract_check(cardsign: Cardsign, keys: str) -> None:
     Path("contract.json").write_bytes(data)
     assert cardsign("contract", "check", "t.json", *options).status == 1
     assert cardsign("contract", "check", "t.json", "--card", "contract.json").status == 2
-
-
-def test_drift(cardsign: Cardsign, keys: str) -> None:
-    """Status 1 where the digests differ."""
-    assert cardsign("drift", "card.json", "card.json").status == 0
-    other = written("other.json", put(PORTABLE, "/description", "x"))
-    ended = cardsign("drift", "card.json", other)
-    assert ended.status == 1
-    assert "/description" in ended.text
-    assert cardsign("drift", "card.json", other, "--json").json["drifted"] is True
-    unsigned = written("unsigned.json", PORTABLE)
-    ended = cardsign("drift", unsigned, "card.json")
-    assert (ended.status, "the committed card is unsigned" in ended.text) == (0, True)
-    assert cardsign("drift", other, "card.json").status == 1
-    tools = written("tools.json", {"tools": []})
-    assert cardsign("drift", "contract.json", "--tools", tools).status == 1
-    assert cardsign("drift", "card.json").status == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.cli.conftest import Cardsign
-from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, signed
+from tests.support import LAX, OLD, by_another_sdk, dump, put, signed
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "explain.md"
 BLOCK = re.compile(r"^```(json|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,23 +46,9 @@ def test_the_page_shows_what_is_printed(cardsign: Cardsign) -> None:
     assert (ended.status, ended.text) == (1, shown)
 
 
-def test_a_header_member_without_a_value_is_none(cardsign: Cardsign) -> None:
-    """JSON's null says as little as a member that is not there."""
-    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":null}').decode()
-    card = {**PORTABLE, "signatures": [{"protected": header.rstrip("="), "signature": "AAAA"}]}
-    ended = cardsign("explain", written(card), "--jwks", "jwks.json")
-    assert "signature 0: alg ES256, kid none, typ none\n" in ended.text
-
-
 STATUSES: dict[str, tuple[Any, int]] = {
-    "our own signatures": (lambda key: signed(LAX, key), 0),
     "one that only js-instance verifies": (lambda key: by_another_sdk(OLD, key, "js-instance"), 0),
-    "none at all": (lambda key: PORTABLE, 0),
-    "one that fits nothing": (lambda key: {**signed(LAX, key), "name": "Other"}, 1),
-    "one that is no object": (lambda key: {**LAX, "signatures": [None]}, 1),
     "seventeen": (lambda key: {**LAX, "signatures": signed(LAX, key)["signatures"][:1] * 17}, 1),
-    "a card that cannot be read": (lambda key: b'{"name": "a", "name": "b"}', 1),
-    "no JSON": (lambda key: b"<html>", 1),
 }
 
 
@@ -101,17 +86,6 @@ def test_no_signature_by_another_profile_is_called_tampered_with(
     assert accusing.search(told.text.lower())
 
 
-@pytest.mark.parametrize(("more", "rest"), [(0, ""), (4, ", /x0 and 3 more")])
-def test_what_a_profile_leaves_out_is_named_or_counted(
-    cardsign: Cardsign, more: int, rest: str
-) -> None:
-    """The first of it by name."""
-    card = {**LAX, **{f"x{number}": "" for number in range(more)}}
-    text = cardsign("explain", written(card)).text
-    (line,) = (one for one in text.splitlines() if one.startswith("    prune-empty "))
-    assert line.endswith(f"; not in it: /securityRequirements, /iconUrl, /x-berth{rest}")
-
-
 def test_what_a_card_says_reaches_no_terminal_raw(cardsign: Cardsign, alice: PrivateKey) -> None:
     """Not in a name, a value, a kid, a header member, nor in the lines of a broken text."""
     evil = "\x1b[31m\u202e"
@@ -127,62 +101,3 @@ def test_what_a_card_says_reaches_no_terminal_raw(cardsign: Cardsign, alice: Pri
         assert "\u202e" not in text
     assert "\\u001b" in texts[0]
     assert "\\u{202e}" in texts[0]
-
-
-def test_predictions_are_called_so(cardsign: Cardsign, alice: PrivateKey) -> None:
-    """In the text by their heading, in JSON one by one; without keys there are none."""
-    name = written(signed(PORTABLE, alice))
-    text = cardsign("explain", name, "--jwks", "jwks.json").text
-    heading = text.index("would accept it (predicted):")
-    assert text.index("a2a-sdk") > heading
-    data = cardsign("explain", name, "--jwks", "jwks.json", "--json").json
-    assert data["predictions"]
-    assert "predicted" not in cardsign("explain", name).text
-
-
-def test_the_card_may_come_from_standard_input(cardsign: Cardsign, alice: PrivateKey) -> None:
-    """As a pipe gives it."""
-    card = cardsign("explain", "-", "--jwks", "jwks.json", stdin=dump(signed(LAX, alice)))
-    assert (card.status, "signature 2: " in card.text) == (0, True)
-
-
-def test_a_changed_card_fits_no_known_spelling(cardsign: Cardsign, alice: PrivateKey) -> None:
-    """The twin of the page's card: how many were tried is said, and nothing is advised."""
-    edited = {**by_another_sdk(LAX, alice, "served-as-is"), "name": "Other"}
-    text = cardsign("explain", written(edited), "--jwks", "jwks.json").text
-    assert "    fits none of 5 known spellings of this card\n" in text
-    assert "in another spelling" not in text
-
-
-FAULTS: dict[str, tuple[list[str], str]] = {
-    "no such card": (["absent.json"], "file.not_found"),
-    "no such key set": (["card.json", "--jwks", "absent.json"], "file.not_found"),
-    "a card for a key set": (["card.json", "--jwks", "card.json"], "jwks.malformed"),
-    "no card": ([], "usage.invalid"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "code"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_of_the_user_is_status_2(
-    arguments: list[str], code: str, cardsign: Cardsign
-) -> None:
-    """Nothing is said about the card then."""
-    written(LAX)
-    ended = cardsign("explain", *arguments)
-    assert (ended.status, ended.out, code in ended.err) == (2, b"", True)
-
-
-def test_a_trusted_issuer_gives_the_keys(cardsign: Cardsign, alice: PrivateKey) -> None:
-    """Those of its anchor; a name that the policy does not have is a fault."""
-    written(signed(PORTABLE, alice))
-    origin = "https://tides.example"
-    assert cardsign("trust", "init").status == 0
-    added = cardsign("trust", "add", "tides", "--origin", origin, "--yes", "--jwks", "jwks.json")
-    assert added.status == 0, added.err
-    by_name = cardsign("explain", "card.json", "--issuer", "tides")
-    assert by_name.status == 0, by_name.err
-    assert by_name.text == cardsign("explain", "card.json", "--jwks", "jwks.json").text
-    assert by_name.text.splitlines()[1].startswith("  1 of 1 signatures fit this card")
-    assert cardsign("explain", "card.json", "--issuer", "nobody").status == 2
-    both = cardsign("explain", "card.json", "--issuer", "tides", "--jwks", "jwks.json")
-    assert (both.status, "both name the keys" in both.err) == (2, True)

@@ -25,7 +25,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,7 @@ import click
 import pytest
 
 from cardsign.errors import EXIT_LOCAL_FAULT, CardsignError
+from cardsign.findings import describe_code, list_codes
 from tests.cli.conftest import Cardsign, Ended, parse
 from tests.support import LAX, PORTABLE
 
@@ -106,32 +107,34 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
     return ended
 
 
-#: A command that an answer advises: to the end of its sentence, or of the list's item.
-HINT = re.compile(r"(?<![\w/.])cardsign ((?:[^;,.`)]|[,.](?=\S))+)")
+#: A command that a text advises, to the end of its sentence or of the list's item.
+HINT = re.compile(r"(?<![\w/.])(`?)cardsign ((?:[^;,.)`]|[,.](?=\S))+)")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
 ENDLESS = ("serve", "mcp", "--watch")
 
 
-def hints(ended: Ended) -> Iterator[str]:
-    """The commands that an answer for a person advises."""
-    is_json = ended.out.startswith((b"{", b"["))
-    for line in [*([] if is_json else ended.text.splitlines()), *ended.err.splitlines()]:
-        yield from (match[1].strip() for match in HINT.finditer(line.removeprefix("cardsign: ")))
+def hints(text: str) -> Iterator[list[str]]:
+    """The commands that a text advises; of one that is only mentioned by name, its help."""
+    for line in text.splitlines():
+        for quote, words in HINT.findall(line.removeprefix("cardsign: ")):
+            is_mentioned = quote and re.fullmatch(r"[a-z -]+", words)
+            yield [*shlex.split(words.partition(" > ")[0]), *["--help"] * bool(is_mentioned)]
 
 
-def is_understood(hint: str, cardsign: Cardsign) -> str:
-    """What is wrong with an advised command; empty where nothing is."""
-    words = shlex.split(hint)
-    if PLACEHOLDER.search(hint) or not set(ENDLESS).isdisjoint(words):
-        try:
-            parse(words)
-        except (click.ClickException, CardsignError) as error:
-            return str(error)
-        except click.exceptions.Exit:
-            pass
-        return ""
-    ended = cardsign(*words)
-    return ended.err if ended.status == EXIT_LOCAL_FAULT else ""
+def parsing_fault(words: Sequence[str]) -> str:
+    """Why the parser does not understand a command; empty where it does."""
+    try:
+        parse(["1" if word == "N" else word for word in words])
+    except (click.ClickException, CardsignError) as error:
+        return str(error)
+    except click.exceptions.Exit:
+        pass
+    return ""
+
+
+def is_runnable(words: Sequence[str]) -> bool:
+    """Whether a command needs no value of the user, and ends."""
+    return not PLACEHOLDER.search(" ".join(words)) and set(ENDLESS).isdisjoint(words)
 
 
 def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
@@ -140,20 +143,25 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
     They run one after the other, as a person would, and the folder is put back.
     """
     here = Path.cwd()
-    advised = list(hints(ended))
+    is_json = ended.out.startswith((b"{", b"["))
+    advised = list(hints(ended.err if is_json else ended.text + ended.err))
     if not advised:
         return ""
     with tempfile.TemporaryDirectory() as kept:
-        copy = Path(kept, "copy")
-        subprocess.run(["cp", "-a", here, copy], check=True)
+        subprocess.run(["cp", "-a", here, f"{kept}/copy"], check=True)
         try:
-            for hint in advised:
-                if fault := is_understood(hint, cardsign):
-                    return f"cardsign {hint}\n{fault}"
+            for words in advised:
+                if is_runnable(words):
+                    tried = cardsign(*words)
+                    fault = tried.err if tried.status == EXIT_LOCAL_FAULT else ""
+                else:
+                    fault = parsing_fault(words)
+                if fault:
+                    return f"cardsign {shlex.join(words)}\n{fault}"
         finally:
             for path in here.iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            subprocess.run(["cp", "-a", f"{copy}/.", here], check=True)
+            subprocess.run(["cp", "-a", f"{kept}/copy/.", here], check=True)
     return ""
 
 
@@ -213,6 +221,8 @@ ADVICE = {
     "a command that is not there": ("Run: cardsign keys show.", False),
     "a command without what it needs": ("Run: cardsign keys list", False),
     "an option that is not there": ("Run: cardsign verify CARD --key FILE", False),
+    "a command that is mentioned": ("`cardsign diff` cannot tell.", True),
+    "a mention of none": ("`cardsign differ` cannot tell.", False),
     "a command that its line breaks off": ("see why: cardsign explain --jwks", False),
 }
 
@@ -225,3 +235,11 @@ def test_an_advised_command_that_does_not_run_is_seen(
     """And running it leaves the folder as it was."""
     assert (bad_hint(Ended(2, b"", f"  {line}\n"), cardsign) == "") is runs
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize("code", list_codes())
+def test_what_a_code_advises_is_understood(code: str, cardsign: Cardsign) -> None:
+    """By the parser, as what it needs is not here."""
+    text = describe_code(code)
+    faults = [parsing_fault(words) for words in hints(f"{text.why}\n{text.fix}")]
+    assert not any(faults), faults
