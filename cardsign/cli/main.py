@@ -120,7 +120,7 @@ def _help_of(words: Sequence[str]) -> str:
     for word in words:
         group = context.command
         if not isinstance(group, click.Group):
-            raise UsageFault("usage.invalid", f"{context.command_path} has no commands")
+            raise UsageFault("usage.invalid", f"'{context.command_path}' has no commands")
         _, command, _ = group.resolve_command(context, [word])
         context = click.Context(command or group, context, word)
     return context.get_help()

@@ -21,101 +21,6 @@ from cardsign.keys.stores.directory import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
-# arguments, exit status, code; run beside signed.json, jwks.json and a key store
-COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
-    "an unknown command": (["frobnicate"], 2, "usage.invalid"),
-    "an unknown option": (["verify", "signed.json", "--trust-me"], 2, "usage.invalid"),
-    "no card": (["sign", "-o", "out.json"], 2, "usage.conflict"),
-    "an unknown profile": (["verify", "signed.json", "--profile", "x"], 2, "usage.invalid"),
-    "a missing card": (["sign", "absent.json", "-o", "out.json"], 2, "file.not_found"),
-    "a directory for an output": (["sign", "card.json", "-o", "keys"], 2, "file.unreadable"),
-    "an output in no directory": (["sign", "card.json", "-o", "no/o.json"], 2, "file.unwritable"),
-    "a card that is a list": (["sign", "list.json", "-o", "out.json"], 1, "json.not_object"),
-    "half a card": (["sign", "half.json", "-o", "out.json"], 1, "json.syntax"),
-    "an error page": (["sign", "page.json", "-o", "out.json"], 1, "card.not_agent_card"),
-    "a card for a key set": (["verify", "signed.json", "--jwks", "card.json"], 2, "jwks.malformed"),
-    "a list for a key set": (["verify", "signed.json", "--jwks", "list.json"], 2, "jwks.malformed"),
-    "no such key set": (["verify", "signed.json", "--jwks", "absent.json"], 2, "file.not_found"),
-    "a card for known keys": (
-        ["sign", "card.json", "-o", "out.json", "--known-keys", "card.json"], 2, "jwks.malformed",
-    ),
-    "an origin with a path": (
-        ["verify", "signed.json", "--origin", "https://a.example/x"], 2, "card.interface_url",
-    ),
-    "an issuer without a scheme": (["init", "--issuer", "a.example"], 2, "card.interface_url"),
-    "no such key": (["keys", "export", "absent"], 2, "keystore.unknown_key"),
-    "no key store": (["keys", "list", "--keystore", "absent"], 2, "keystore.missing"),
-    "a card that is no key": (["keys", "import", "card.json"], 2, "key."),
-    "a kid that nobody may have": (
-        ["keys", "import", "card.json", "--kid", "k\u00e9"],
-        2,
-        "usage.invalid",
-    ),
-    "a key set that is no URL": (
-        ["keys", "look", "https://a.example/card", "--jwks", "file:///jwks"],
-        2,
-        "usage.invalid",
-    ),
-    "a key store without a name": (["keys", "list", "--keystore", ""], 2, "usage.invalid"),
-    "an issuer without https": (
-        ["init", "--issuer", "http://a.example"],
-        2,
-        "usage.invalid",
-    ),
-    "both ends of stdout": (["sign", "card.json", "--json"], 2, "usage.conflict"),
-    "nothing published": (["serve", "absent"], 2, "serve.no_generation"),
-    "nothing published, and not enabled": (
-        ["serve", "absent", "--settings", "off.toml"], 2, "serve.no_generation",
-    ),
-    "no port to bind": (["serve", "pub", "--bind", "localhost"], 2, "usage.conflict"),
-    "a card of others to publish": (
-        ["publish", "card.json", "-o", "pub"], 1, "publish.not_verifying",
-    ),
-    "no place to publish": (["publish", "signed.json"], 2, "usage.conflict"),
-    "an extended card without a name": (
-        ["publish", "signed.json", "-o", "pub", "--extended", "x.json"], 2, "usage.conflict",
-    ),
-    "an audience that is a path": (
-        ["tokens", "create", "--audience", "../x"], 2, "publish.audience_name",
-    ),
-    "a token that has ended already": (
-        ["tokens", "create", "--audience", "x", "--expires", "2020-01-01"], 2, "usage.invalid",
-    ),
-    "a token that a file has not": (
-        ["tokens", "revoke", "0abc", "--token-file", "empty"], 2, "cardsign tokens list",
-    ),
-    "a token of a file that is not there": (
-        ["tokens", "revoke", "0abc", "--token-file", "nowhere"], 2, "file.not_found",
-    ),
-    "a URL with a user": (["verify", "https://me@a.example/"], 3, "fetch.url"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "status", "code"), COMPLAINTS.values(), ids=COMPLAINTS)
-def test_bad_input_ends_in_one_clear_complaint(
-    cardsign: Cardsign, signed: Path, arguments: list[str], status: int, code: str
-) -> None:
-    """The code, the status, a hint; no traceback; nothing written."""
-    Path("empty").touch()
-    Path("list.json").write_text("[]")
-    Path("off.toml").write_text("format = 1\nenabled = false\n")
-    Path("half.json").write_bytes(signed.read_bytes()[:300])
-    Path("page.json").write_text('{"error": "not found"}')
-    before = _files()
-    ended = cardsign(*arguments)
-    assert ended.status == status
-    complaint = ended.err if status != 3 else ended.text
-    assert code in complaint
-    assert "Traceback" not in complaint
-    assert "internal error" not in complaint
-    assert len(complaint.splitlines()) <= 8
-    assert _files() == before
-
-
-def _files() -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-
-
 PASSPHRASES: dict[str, tuple[dict[str, str | None], str]] = {
     "a wrong one": ({"CARDSIGN_PASSPHRASE": "wrong horse"}, "passphrase.wrong"),
     "none, and no terminal": ({"CARDSIGN_PASSPHRASE": None}, "passphrase.none"),
@@ -174,29 +79,6 @@ def test_private_keys_are_made_private(cardsign: Cardsign, keystore: DirectorySt
     for private in (keystore.path / "private").iterdir():
         assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert stat.S_IMODE((keystore.path / "private").stat().st_mode) == 0o700
-
-
-CONFIGS = {
-    "no TOML": "format = ",
-    "an unknown member": 'format = 1\nkeystor = "keys"\n',
-    "a newer format": "format = 2\n",
-    "a truth for a format": "format = true\n",
-    "a number for a folder": "format = 1\nkeystore = 5\n",
-    "no format": 'keystore = "keys"\n',
-}
-
-
-@pytest.mark.parametrize("content", CONFIGS.values(), ids=CONFIGS)
-def test_a_bad_cardsign_toml_is_a_local_fault(
-    cardsign: Cardsign, keystore: DirectoryStore, content: str
-) -> None:
-    """Its place is named."""
-    Path("cardsign.toml").write_text(content)
-    ended = cardsign("keys", "list")
-    assert (ended.status, "config.malformed" in ended.err) == (2, True)
-    assert "cardsign.toml" in ended.err
-    Path("cardsign.toml").write_text('format = 1\nkeystore = "keys"\n')
-    assert cardsign("keys", "list").status == 0
 
 
 def test_no_words_of_a_card_reach_the_terminal_raw(cardsign: Cardsign, signed: Path) -> None:

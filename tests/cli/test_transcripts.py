@@ -108,14 +108,14 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
 
 
 #: A command that a text advises, to the end of its sentence or of the list's item.
-HINT = re.compile(r"(?<![\w/.])(`?)cardsign ((?:[^;,.)`]|[,.](?=\S))+)")
+HINT = re.compile(r"(?<![\w/.'])(`?)cardsign (?=[a-z-])((?:[^;,.)`]|[,.](?=\S))+)")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
 ENDLESS = ("serve", "mcp", "--watch")
 
 
 def hints(text: str) -> Iterator[list[str]]:
     """The commands that a text advises; of one that is only mentioned by name, its help."""
-    for line in text.splitlines():
+    for line in text.splitlines() if not text.startswith("Usage: ") else ():
         for quote, words in HINT.findall(line.removeprefix("cardsign: ")):
             is_mentioned = quote and re.fullmatch(r"[a-z -]+", words)
             yield [*shlex.split(words.partition(" > ")[0]), *["--help"] * bool(is_mentioned)]
@@ -194,6 +194,14 @@ def test_a_story_goes_as_it_is_told(name: str, cardsign: Cardsign) -> None:
     """Every command, every line, every exit status, and every command that is advised."""
     difference = play((FOLDER / f"{name}.txt").read_text(), cardsign)
     assert not difference, difference
+
+
+@pytest.mark.parametrize("name", [name for name in STORIES if name.startswith("mistakes")])
+def test_a_message_is_read_once(name: str) -> None:
+    """No sentence has more than 25 words."""
+    for step in steps((FOLDER / f"{name}.txt").read_text()):
+        for sentence in re.split(r"[.:;] |\n", step.text if step.command else ""):
+            assert len(sentence.split()) <= 25, sentence
 
 
 WRONG = {
