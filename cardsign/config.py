@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
+from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import (
     bad_settings,
     leads_outside,
@@ -32,7 +33,6 @@ from cardsign.lint.rules import LintSettings, Waiver
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: Inode, nanoseconds and size of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
 
+#: The settings of a project (:mod:`cardsign.config`).
+CONFIG_FILE: Final = "cardsign.toml"
 #: Bytes. More than any card or statement has: one that is too large is refused as such, and not
 #: called unreadable.
 MAX_INPUT_BYTES: Final = 4 * 1024 * 1024

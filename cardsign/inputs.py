@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -239,20 +239,20 @@ _NO_NETWORK: Final = {
 }
 
 
-def load_card(source: str, fetcher: DocumentFetcher) -> bytes:
+def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes:
     """The bytes of the card that a person names; nothing about them is checked.
 
     Args:
         source: A URL, or the path of a file, or REVISION:PATH in the git repository of the
             working directory. Where a file has that very name, the file is read.
-        fetcher: Asks for a URL; it also says whether this machine may be asked.
+        open_fetcher: What asks for a URL, made if there is one.
 
     Raises:
         LocalFault: ``file.*``; ``file.not_found`` where git knows no such revision or path.
         FetchFailed: ``fetch.*``.
     """
     if is_url(source):
-        answer = fetcher.fetch_card(source)
+        answer = open_fetcher().fetch_card(source)
         if answer.failure is not None:
             raise answer.failure
         return answer.untrusted_body

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, read_one
 from cardsign.card.security import PROVIDERS, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
@@ -24,8 +23,10 @@ from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.contract import is_contract
 from cardsign.lint.rules import LintSettings
-from cardsign.net.fetcher import DocumentFetcher
-from cardsign.programs import ProgramError, run
+
+if TYPE_CHECKING:  # what most cards do not need
+    from cardsign.build.reading import SourceDocument
+    from cardsign.net.fetcher import DocumentFetcher
 
 #: Cards of one folder that are read; a folder of more is refused.
 MAX_CARDS: Final = 10_000
@@ -34,16 +35,17 @@ _NAMED: Final = re.compile(r"agent\.json|.*agent[-_]?card.*\.json|.*\.card\.json
 _LIKE_A_CARD: Final = re.compile(rb'"(?:skills|supportedInterfaces|capabilities)"\s*:')
 _WELL_KNOWN: Final = ".well-known"
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "dist", "target"})
+_MAX_CODE_BYTES: Final = 1024 * 1024  # of an agent.py that is looked into
 _MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
 #: Where an application says its version.
 _VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
 
-_Reader: TypeAlias = Callable[[Path], SourceDocument | None]
+_Reader: TypeAlias = "Callable[[Path], SourceDocument | None]"
 _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
 def lint_sources(
-    sources: Sequence[str], settings: LintSettings, fetcher: DocumentFetcher
+    sources: Sequence[str], settings: LintSettings, open_fetcher: Callable[[], DocumentFetcher]
 ) -> tuple[CardReport, ...]:
     """Lint cards by name, and what they say of one another.
 
@@ -52,7 +54,7 @@ def lint_sources(
             its name says so (agent.json, agent-card.json, *.card.json), or if it is a JSON file
             with members of a card.
         settings: What the project asks.
-        fetcher: Asks for a URL.
+        open_fetcher: What asks for URLs, made if there is one.
 
     Raises:
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
@@ -63,6 +65,7 @@ def lint_sources(
     """
     reports: list[CardReport] = []
     tracked, read = cache(_tracked), cache(_source)  # one file may stand beside many cards
+    open_fetcher = cache(open_fetcher)
     for source in sources:
         path = Path(source)
         if path.is_dir():
@@ -73,7 +76,7 @@ def lint_sources(
                 raise UsageFault("usage.invalid", what, path=source, hint=hint)
             reports += found
             continue
-        report = lint_card(load_card(source, fetcher), settings, name=source)
+        report = lint_card(load_card(source, open_fetcher), settings, name=source)
         if path.is_file():
             beside = _beside(report, path, _agent_of(path), tracked, read)
             report = with_findings(report, beside, settings)
@@ -160,7 +163,7 @@ def _beside(
         yield cards.UNTRACKED.find((), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
-        if code.is_file() and b"AGENTCARD_PATH" not in _content(code, MAX_SOURCE_BYTES):
+        if code.is_file() and b"AGENTCARD_PATH" not in _content(code, _MAX_CODE_BYTES):
             yield cards.NO_CONSTANT.find((), "agent.py does not name AGENTCARD_PATH")
     version = _application_version(path, folder, read)
     own = report.document.get("version")
@@ -190,8 +193,12 @@ def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[
 
 def _source(path: Path) -> SourceDocument | None:
     """A file beside a card; None for a link, and for what `build` would refuse."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    from cardsign.build.reading import read_one
+
     try:
-        return read_one(path) if path.is_file() and not path.is_symlink() else None
+        return read_one(path)
     except (BuildRefused, FileFault):
         return None
 
@@ -212,6 +219,8 @@ def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
 def _tracked(folder: Path) -> frozenset[str] | None:
     """The files that git tracks below a folder; None where there is no repository, or no git."""
     program = ask_git(folder, "ls-files", "-z", "--cached", max_answer=_MAX_INDEX_BYTES)
+    from cardsign.programs import ProgramError, run
+
     try:
         names = run(program) if program else None
     except ProgramError:

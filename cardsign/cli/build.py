@@ -14,10 +14,9 @@ from cardsign.build.draft import BuildOptions
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import project_config
-from cardsign.cli.options import network_option, take
+from cardsign.cli.options import NetworkOptions, network_option, take
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
-from cardsign.cli.verifier import NetworkOptions
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.findings import cap_findings, cut
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
 from cardsign.cli.frame import Command
-from cardsign.cli.options import network_option, take
+from cardsign.cli.options import NetworkOptions, network_option, take
 from cardsign.cli.printer import Answer, show
 from cardsign.cli.streams import read_input
-from cardsign.cli.verifier import NetworkOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
@@ -31,8 +31,8 @@ def diff(old: str, new: str, github: bool, **options: Any) -> int:
     change that cannot be judged breaks a caller.
     """
     network = take(NetworkOptions, options)
-    fetcher = network.fetcher()
-    comparison = diff_cards(load_card(old, fetcher), load_card(new, fetcher), names=(old, new))
+    read = partial(load_card, open_fetcher=network.fetcher)
+    comparison = diff_cards(read(old), read(new), names=(old, new))
     if github:
         lines, status = comparison.markdown(), comparison.exit_status
         return show(Answer(comparison.to_json(), lines, exit_status=status))
@@ -66,10 +66,10 @@ def drift(committed: str, live: str | None, tools: str | None, **options: Any) -
 
     if (live is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either LIVE or --tools FILE")
-    fetcher = network.fetcher()
-    card = load_card(committed, fetcher)
+    read = partial(load_card, open_fetcher=network.fetcher)
+    card = read(committed)
     if tools is not None:
         report = tools_drift(card, read_input(tools, max_bytes=MAX_MANIFEST_BYTES))
     else:
-        report = card_drift(card, load_card(str(live), fetcher))
+        report = card_drift(card, read(str(live)))
     return show(report)

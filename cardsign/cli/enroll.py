@@ -12,9 +12,16 @@ import click
 
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
-from cardsign.cli.options import PATH, accept_option, edit_options, network_option, take
+from cardsign.cli.options import (
+    PATH,
+    NetworkOptions,
+    accept_option,
+    edit_options,
+    network_option,
+    take,
+)
 from cardsign.cli.printer import Answer, ask_first, safe, say, show, write_line
-from cardsign.cli.verifier import NetworkOptions, TrustOptions
+from cardsign.cli.verifier import TrustOptions
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +14,14 @@ import click
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.options import format_option, network_option, take
+from cardsign.cli.options import NetworkOptions, format_option, network_option, take
 from cardsign.cli.printer import asked_form, counted, safe, say, show, shown_text
 from cardsign.cli.streams import STDIO, read_input, write_output
-from cardsign.cli.verifier import NetworkOptions
 from cardsign.errors import UsageFault
-from cardsign.files import read_bytes
+from cardsign.files import CONFIG_FILE, read_bytes
 from cardsign.findings import SEVERITIES, Severity, cap_findings
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
-from cardsign.lint.rules import LintSettings
-from cardsign.trust.policy import Policy
+from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
 from cardsign.urls import is_url
 
 
@@ -38,9 +36,11 @@ class LintOptions:
 
     def settings(self) -> LintSettings:
         """Those of cardsign.toml, with the options; the settings never choose files."""
-        from cardsign.config import CONFIG_FILE, read_config  # a key store, which check needs not
+        own = DEFAULT_SETTINGS
+        if os.path.lexists(CONFIG_FILE):
+            from cardsign.config import read_config  # and with it the model of a key store
 
-        own = read_config(Path(CONFIG_FILE)).lint
+            own = read_config(Path(CONFIG_FILE)).lint
         return replace(
             own,
             groups=self.groups or own.groups,
@@ -119,7 +119,7 @@ def lint(
     else:
         from cardsign.projects import lint_sources
 
-        reports = lint_sources(cards, settings, network.fetcher())
+        reports = lint_sources(cards, settings, network.fetcher)
     report = LintReport(reports, chosen.fail_on, fixed)
     return show(report, err=output == STDIO)
 
@@ -186,6 +186,7 @@ def check(
     """
     network = take(NetworkOptions, options)
     from cardsign.check import check_card, check_url
+    from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 
     if is_url(card):
         if jwks is not None:
@@ -234,6 +235,8 @@ def contract_check(
     """
     from cardsign.api import verify_card
     from cardsign.contract import check_envelope
+    from cardsign.jose.jwks import MAX_JWKS_BYTES
+    from cardsign.trust.policy import Policy
 
     if (jwks is None) == (policy_file is None):
         raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")

@@ -20,6 +20,7 @@ from cardsign.card.document import Card
 from cardsign.check import check_card, check_url
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.options import (
+    NetworkOptions,
     network_option,
     no_state_option,
     own_policy_option,
@@ -27,7 +28,7 @@ from cardsign.cli.options import (
     take,
 )
 from cardsign.cli.printer import say
-from cardsign.cli.verifier import NetworkOptions, TrustOptions, VerifierOptions, keep_lock
+from cardsign.cli.verifier import TrustOptions, VerifierOptions, keep_lock
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.explain.explanation import explain_card
@@ -117,7 +118,7 @@ class _Tools:
 
     def _bytes(self, card: str) -> bytes:
         if is_url(card):
-            return load_card(card, self.network.fetcher())
+            return load_card(card, self.network.fetcher)
         return card.encode(errors="surrogatepass")
 
     def verify(self, card: CardText, issuer: Name = "") -> dict[str, Any]:

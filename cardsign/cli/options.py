@@ -9,17 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.frame import choose_form
+from cardsign.cli.frame import choose_form, moment
 from cardsign.cli.printer import safe, say
 from cardsign.errors import CardsignError, UsageFault
 
 if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
     from cardsign.keys.stores.opening import StorePlace
+    from cardsign.net.fetch import FetchSettings
+    from cardsign.net.fetcher import DocumentFetcher
 
 _Values = TypeVar("_Values")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -197,6 +200,27 @@ statements_option: Final = click.option(
     help="Keyset and release statements of the issuer: a file, or a folder, whose *.json files are "
     "searched, subfolders too. May be repeated.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """How a command reaches others."""
+
+    insecure_loopback_http: bool = False
+
+    def settings(self) -> FetchSettings:
+        """What is allowed, and the usual limits."""
+        from cardsign.net.fetch import FetchSettings
+
+        return FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
+
+    def fetcher(self, now: Callable[[], datetime] = moment) -> DocumentFetcher:
+        """Asks peers for documents, and keeps them as long as this command runs."""
+        from cardsign.net.fetcher import DocumentFetcher
+
+        return DocumentFetcher(self.settings(), now=now)
+
+
 network_option: Final = click.option(
     "--insecure-loopback-http",
     is_flag=True,

@@ -10,7 +10,7 @@ import click
 
 from cardsign.batch import LastCheck, add_checks, in_threads, read_checks
 from cardsign.cli.frame import Group
-from cardsign.cli.options import edit_options, network_option, take, trust_options
+from cardsign.cli.options import NetworkOptions, edit_options, network_option, take, trust_options
 from cardsign.cli.printer import (
     Answer,
     counted,
@@ -23,7 +23,7 @@ from cardsign.cli.printer import (
     write_line,
 )
 from cardsign.cli.progress import Progress
-from cardsign.cli.verifier import NetworkOptions, TrustOptions, raise_lock, summary
+from cardsign.cli.verifier import TrustOptions, raise_lock, summary
 from cardsign.cli.views import kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,

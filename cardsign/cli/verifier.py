@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.canonical import ProfileName
-from cardsign.cli.frame import moment
-from cardsign.cli.options import take
+from cardsign.cli.options import NetworkOptions, take
 from cardsign.cli.printer import counted, say
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -50,8 +49,6 @@ from cardsign.verifier import Verifier
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
-    from cardsign.net.fetch import FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +127,6 @@ def _allowed_folders() -> tuple[Path, ...]:
 
 
 # The verifier that a command line names.
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkOptions:
-    """How a command reaches others."""
-
-    insecure_loopback_http: bool = False
-
-    def settings(self) -> FetchSettings:
-        """What is allowed, and the usual limits."""
-        from cardsign.net.fetch import FetchSettings
-
-        return FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
-
-    def fetcher(self, now: Callable[[], datetime] = moment) -> DocumentFetcher:
-        """Asks peers for documents, and keeps them as long as this command runs."""
-        from cardsign.net.fetcher import DocumentFetcher
-
-        return DocumentFetcher(self.settings(), now=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.jws import read_entry
 from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule, rule
 from cardsign.urls import is_this_machine, parse_url
 
@@ -174,7 +173,12 @@ def _entries(subject: LintedCard) -> Iterator[tuple[Tokens, Json]]:
 
 def _refused(subject: LintedCard) -> Iterator[tuple[Tokens, SignatureRefused]]:
     """The entries that a verifier cannot read, and why."""
-    for tokens, entry in _entries(subject):
+    entries = list(_entries(subject))
+    if not entries:
+        return
+    from cardsign.jose.jws import read_entry  # a library for keys, which most cards do not need
+
+    for tokens, entry in entries:
         try:
             read_entry(entry)
         except SignatureRefused as refusal:
