@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
@@ -32,10 +32,8 @@ from cardsign.errors import (
     CredentialFault,
     FileFault,
     JsonRefused,
-    SignerFault,
 )
 from cardsign.files import read_private
-from cardsign.keys.signers.base import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint, is_outside
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.trust.policy import Policy, TrustedIssuer
@@ -56,6 +54,7 @@ _NOT_FOR_KEYS: Final = re.compile(
     r"via|x-forwarded-.*|x-http-method.*",
     re.IGNORECASE,
 )
+_PLACE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/(?!/)[^?#]*")
 _EXPECTED: Final = "expected env:NAME, or file: and the absolute path of a file"
 _UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
 
@@ -161,7 +160,7 @@ class Credential:
         environment: Where its variable is looked up.
     """
 
-    _uri: SignerUri = field(repr=False)
+    _uri: str = field(repr=False)
     client_id: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -180,18 +179,9 @@ class Credential:
         scheme = uri.partition(":")[0]
         if scheme not in ("env", "file"):
             raise _unusable(_EXPECTED)
-        try:
-            parts = parse_uri(uri)
-        except SignerFault as exc:
-            why = exc.message
-        else:
-            is_path = scheme == "file" and PurePosixPath(parts.path).is_absolute()
-            is_variable = scheme == "env" and parts.path.isidentifier()
-            if not parts.authority and (is_path or is_variable):
-                return cls(parts, client_id, environment)
-            why = _EXPECTED
-        # Outside, so that no context holds the URI.
-        raise _unusable(why, f"{scheme}:...")
+        if not _PLACE.fullmatch(uri):
+            raise _unusable(_EXPECTED, f"{scheme}:...")
+        return cls(uri, client_id, environment)
 
     def secret(self) -> str:
         """Read the credential: one line of printable ASCII.
@@ -200,7 +190,7 @@ class Credential:
             CredentialFault: ``credential.none``: there is none, or none that a header holds. The
                 message does not show it.
         """
-        scheme, path = self._uri.text.partition(":")[0], self._uri.path
+        scheme, _, path = self._uri.partition(":")
         try:
             if scheme == "file":
                 data = read_private(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end

@@ -122,7 +122,7 @@ WRONG = {
     ),
     "encrypted": (SEALED.decode(), "passphrase.none", "no passphrase was given"),
     "a password": ("hunter2 hunter2", "key.malformed", "neither a PEM private key nor a JWK"),
-    "letters of no key": ("schlüssel", "signer.no_key", "holds no key"),
+    "letters of no key": ("schlüssel", "key.malformed", "neither a PEM private key nor a JWK"),
 }
 
 

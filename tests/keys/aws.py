@@ -60,6 +60,8 @@ class Kms:
                 serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
             )
             return {**known, "PublicKey": base64.b64encode(spki).decode()}
+        if known["KeyUsage"] != "SIGN_VERIFY":
+            raise Refused("InvalidKeyUsageException")
         signature = sign(native, request)
         return {
             "KeyId": ACCOUNT + name,

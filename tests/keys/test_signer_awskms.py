@@ -150,19 +150,13 @@ def test_each_fault_has_its_own_code(
     assert "secret-of-the-test" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("alg", "usage", "code"),
-    [
-        pytest.param("P-384", "SIGN_VERIFY", "key.unsupported", id="another curve"),
-        pytest.param("RS256", "ENCRYPT_DECRYPT", "signer.no_key", id="a key that encrypts"),
-    ],
-)
-def test_a_public_half_that_cannot_be_enrolled(
-    alg: str, usage: str, code: str, kms: aws.Kms, natives: dict[str, Any]
-) -> None:
-    """Of another kind, or for another purpose."""
-    uri = kms.make(natives[alg])
-    kms.states[uri.rpartition("/")[2]] = usage
+def test_a_key_for_another_purpose_is_not_enrolled(kms: aws.Kms, natives: dict[str, Any]) -> None:
+    """Another curve shows in the public key; a key that encrypts refuses to sign."""
     with pytest.raises(CardsignError) as caught:
-        fetch_public(uri, ACCESS)
-    assert caught.value.code == code
+        fetch_public(kms.make(natives["P-384"]), ACCESS)
+    assert caught.value.code == "key.unsupported"
+    uri = kms.make(natives["RS256"])
+    kms.states[uri.rpartition("/")[2]] = "ENCRYPT_DECRYPT"
+    with pytest.raises(SignerFault) as refused:
+        check_possession(open_signer(uri, fetch_public(uri, ACCESS), ACCESS))
+    assert refused.value.code == "signer.no_key"

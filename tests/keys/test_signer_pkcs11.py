@@ -65,27 +65,15 @@ def test_a_label_of_two_kinds_of_keys_means_the_one_of_the_algorithm(
     sign(uri, public, access(softhsm))
 
 
-def test_rsa_without_a_hash_of_the_token(softhsm: SoftHsm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CKM_RSA_PKCS over our own DigestInfo gives the same signatures."""
-    import pkcs11
-
-    uri = "pkcs11:token=cards;object=rs256-a"
-    public = fetch_public(uri, access(softhsm))
-    asked = []
-
-    def offered(token: pkcs11.Token) -> set[pkcs11.Mechanism]:
-        asked.append(token.label)
-        return {pkcs11.Mechanism.RSA_PKCS}
-
-    monkeypatch.setattr("cardsign.keys.signers.pkcs11._offered", offered)
-    sign(uri, public, access(softhsm))
-    assert asked == ["cards"]
-
-
 FAULTS = {
     "no such token": ("pkcs11:token=absent;object=k", PIN, "signer.unreachable", "no token"),
     "two tokens of one name": ("pkcs11:token=double;object=k", PIN, "signer.no_key", "tokens"),
-    "a wrong PIN": ("pkcs11:token=cards;object=es256-a", "9999-x", "signer.credentials", "wrong"),
+    "a wrong PIN": (
+        "pkcs11:token=cards;object=es256-a",
+        "9999-x",
+        "signer.credentials",
+        "PinIncorrect",
+    ),
     "a PIN too short": ("pkcs11:token=cards;object=es256-a", "1", "signer.credentials", "PIN"),
     "no such key": ("pkcs11:token=cards;object=nobody", PIN, "signer.no_key", "no private key"),
     "two keys that fit": ("pkcs11:token=cards;object=twin", PIN, "signer.no_key", "2 keys"),

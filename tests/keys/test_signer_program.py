@@ -14,8 +14,8 @@ import pytest
 from cardsign.errors import SignerFault
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers import registry
 from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.local import ProgramKey
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
@@ -149,7 +149,7 @@ def test_a_program_that_does_not_end(
     body: str, written: Program, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is killed with its children when its time is over."""
-    monkeypatch.setattr(registry, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(ProgramKey, "MAX_SECONDS", 0.5)
     start = time.monotonic()
     with pytest.raises(SignerFault, match="did not") as caught:
         opened(written(body), es256).sign(b"input")

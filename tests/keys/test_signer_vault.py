@@ -111,11 +111,11 @@ def test_a_version_that_the_server_no_longer_uses(openbao: OpenBao) -> None:
 
     with pytest.raises(SignerFault, match="minimum") as caught:
         sign(uri, public, access(openbao))
-    assert caught.value.code == "signer.no_key"
+    assert caught.value.code == "signer.failed"
 
 
 FAULTS: dict[str, tuple[str, Callable[[OpenBao], Access], str, str]] = {
-    "no such version": ("transit/rotated?version=9", access, "signer.no_key", "latest"),
+    "no such version": ("transit/rotated?version=9", access, "signer.failed", "latest"),
     "no such key": ("transit/nobody?version=1", access, "signer.no_key", "not found"),
     "no such engine": ("nowhere/rotated?version=1", access, "signer.no_key", "no handler"),
     "a token that is none": (

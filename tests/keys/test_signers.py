@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from traceback import format_exception
 
@@ -11,8 +10,6 @@ import pytest
 
 from cardsign.errors import CardsignError, PassphraseFault, SignerFault
 from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.signers import registry
 from cardsign.keys.signers.access import (
     Access,
     PassphraseSource,
@@ -21,7 +18,7 @@ from cardsign.keys.signers.access import (
     user_file,
     user_secrets,
 )
-from cardsign.keys.signers.base import BoundSigner, RemoteKey
+from cardsign.keys.signers.base import BoundSigner
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 
 PASSPHRASE = b"correct horse battery staple"
@@ -95,7 +92,7 @@ def test_what_runs_loads_or_reads_needs_leave(uri, es256):
 def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
     """No library is guessed."""
     with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
-        open_signer("pkcs11:token=cards;object=k", es256.public, SHUT, base=ROOT)
+        open_signer("pkcs11:token=cards;object=k", es256.public, SHUT, base=ROOT).sign(b"input")
     assert caught.value.code == "config.not_allowed"
 
 
@@ -139,9 +136,9 @@ KEY_TEXTS = {
 }
 
 
-@pytest.mark.parametrize("before", ["", "file:", "env:", "awskms:", "exec:", "pkcs11:", "remote:"])
+@pytest.mark.parametrize("before", ["", "file:", "env:", "awskms:", "exec:", "pkcs11:"])
 @pytest.mark.parametrize("text", KEY_TEXTS.values(), ids=KEY_TEXTS)
-def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256, plugin):
+def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256):
     """Neither in the error, nor in what a traceback shows."""
     for attempt in (
         lambda: open_signer(before + text, access=SHUT),
@@ -285,56 +282,9 @@ def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
         assert caught.value.code == "signer.wrong_key"
 
 
-class Remote(RemoteKey):
-    """A kind of signer of another package, which says that it needs no leave."""
-
-    key: PrivateKey
-
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
-        """The public key."""
-        return self.key.public
-
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
-        """What signs."""
-        return self.key.sign(signing_input)
-
-
-@pytest.fixture
-def plugin(es256: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A package that brings `remote:`; the list grows when it is loaded."""
-    loaded: list[str] = []
-
-    class Point(EntryPoint):
-        def load(self) -> type[Remote]:
-            loaded.append(self.name)
-            return type("Ours", (Remote,), {"key": es256})
-
-    point = Point("remote", "somewhere:scheme", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda **how: EntryPoints([point]).select(**how))
-    return loaded
-
-
-def test_another_package_adds_a_scheme(plugin, es256, another_es256):
-    """It signs with the user's leave, and is verified as ours are."""
-    access = Access(unasked, SignerPolicy(uris=frozenset({"remote:k"})))
-    public = fetch_public("remote:k", access)
-    sign_payload(b"{}", open_signer("remote:k", public, access, base=ROOT), typ="JOSE")
-    with pytest.raises(SignerFault) as caught:
-        open_signer("remote:k", another_es256.public, access, base=ROOT).sign(b"input")
-    assert caught.value.code == "signer.wrong_key"
-
-
-def test_another_packages_scheme_is_not_even_loaded_without_leave(plugin, es256):
-    """Whatever it says of itself."""
-    with pytest.raises(SignerFault) as caught:
-        open_signer("remote:k", es256.public, SHUT, base=ROOT)
-    assert caught.value.code == "config.not_allowed"
-    assert plugin == []
-
-
 FILE = """
 format = 1
-allow = ["exec:/bin/sign?arg=2", "remote:k"]
+allow = ["exec:/bin/sign?arg=2"]
 pkcs11_module = "/usr/lib/p11.so"
 insecure_loopback_http = true
 databases = ["db.example:5432", ":5432", "[::1]:5433"]
@@ -350,7 +300,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> Path:
 def test_the_users_own_file_gives_leave(tmp_path):
     """Exactly what it lists."""
     assert read_signer_policy(written(tmp_path / "signers.toml", FILE)) == SignerPolicy(
-        frozenset({"exec:/bin/sign?arg=2", "remote:k"}),
+        frozenset({"exec:/bin/sign?arg=2"}),
         Path("/usr/lib/p11.so"),
         True,
         frozenset({"db.example:5432", ":5432", "[::1]:5433"}),

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers.registry import _OURS as OURS
+from cardsign.keys.signers.registry import SCHEMES
 from tests.keys.openbao import OpenBao
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.support import PORTABLE
@@ -164,6 +164,6 @@ def test_the_page_says_no_more_than_is_tested() -> None:
     rows = re.findall(r"^\| `([a-z0-9]+):/*` \| (\w+) \| (\w+) \|", page, re.MULTILINE)
 
     assert rows == [(scheme, word, word) for scheme, (word, _, _) in SHOWN.items()]
-    assert {scheme for scheme, *_ in rows} == {"file", *OURS}
+    assert {scheme for scheme, *_ in rows} == {"file", *SCHEMES}
     for _, module, function in SHOWN.values():
         assert _algorithms(module, function) == set(ALGS)

@@ -170,6 +170,9 @@ def import_(
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
     path = keystore.located(create=True)
     settings: dict[str, Any] = {"roles": (role,), "standby": standby}
+    if custody is not None and custody.startswith("file:"):
+        what = "a file is imported into the key store: cardsign keys import FILE"
+        raise UsageFault("usage.conflict", what)
     if custody is not None:
         access = keystore.access(custody)
         if public is None:
@@ -326,7 +329,7 @@ def export(
         raise SignerFault(
             "signer.uri",
             "the private key does not leave its signer",
-            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, vault: or exec:.",
+            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, hashivault: or exec:.",
         )
     passphrase = keystore.access().passphrase(record.kid, record.roles)
     signer = store.signer(record, passphrase)

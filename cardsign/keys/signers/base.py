@@ -1,16 +1,13 @@
-"""What a kind of signer is made of: its URI, read strictly, and a private key that is elsewhere.
-
-A URI has one spelling, and nothing of it is silently passed over.
-"""
+"""What each kind of signer is made of: a URI, read strictly, and a key that is elsewhere."""
 
 from __future__ import annotations
 
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -23,92 +20,10 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.access import Access
 
 MAX_URI_CHARS: Final = 2048
-_URI: Final = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/?]*))?(?P<path>[^?]*)(?:\?(?P<query>.*))?"
-)
 _PLAIN: Final = re.compile(r"(?:[!\"$&-~]|%[0-9A-Fa-f]{2})*")  # no space, no '#', no lone '%'
-
-
-@dataclass(frozen=True, slots=True)
-class SignerUri:
-    """The parts of a URI, percent-decoded but for the authority.
-
-    Attributes:
-        authority: What stands between ``//`` and the path; empty where there is none.
-        path: With its leading slash.
-        query: Names and values in their order; a name may come several times.
-    """
-
-    text: str
-    authority: str
-    path: str
-    query: tuple[tuple[str, str], ...]
-
-    def one(self, name: str) -> str | None:
-        """The value of an attribute, or None; refused (``signer.uri``) if it is there twice."""
-        values = self.all(name)
-        if len(values) > 1:
-            refuse_uri(self.text, f"the attribute {name!r} is there twice")
-        return values[0] if values else None
-
-    def all(self, name: str) -> tuple[str, ...]:
-        """The values of an attribute that may come several times."""
-        return tuple(value for key, value in self.query if key == name)
-
-
-def parse_uri(text: str, *names: str) -> SignerUri:
-    """Take a URI apart whose query may have attributes of these names.
-
-    Raises:
-        SignerFault: ``signer.uri``.
-    """
-    check_characters(text)
-    match = _URI.fullmatch(text)
-    if match is None:
-        refuse_uri(text, "expected SCHEME:PATH or SCHEME://AUTHORITY/PATH")
-    query = match["query"]
-    pairs = attributes(text, query.split("&"), names) if query is not None else ()
-    return SignerUri(text, match["authority"] or "", _decoded(text, match["path"]), pairs)
-
-
-def check_characters(text: str) -> None:
-    """Refuse (``signer.uri``) spaces, controls, a fragment, and ``%`` without two digits."""
-    if len(text) > MAX_URI_CHARS:
-        refuse_uri(text, f"a signer's URI has at most {MAX_URI_CHARS} characters")
-    if not _PLAIN.fullmatch(text):
-        refuse_uri(text, "expected printable ASCII without spaces, '#' or a lone '%'")
-
-
-def attributes(
-    text: str, pairs: Collection[str], names: Collection[str]
-) -> tuple[tuple[str, str], ...]:
-    """Read the ``name=value`` pairs of the URI `text`; refuses (``signer.uri``) other names."""
-    found = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            refuse_uri(text, "expected attributes of the form NAME=VALUE")
-        if name not in names:
-            known = f"known are {', '.join(names)}" if names else "there are none"
-            refuse_uri(text, f"an attribute is unknown; {known}")
-        found.append((name, _decoded(text, value)))
-    return tuple(found)
-
-
-def _decoded(text: str, part: str) -> str:
-    try:
-        decoded = unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
-        refuse_uri(text, "a part is not UTF-8")
-    if not decoded.isprintable():
-        refuse_uri(text, "a part has control characters")
-    return decoded
-
 
 # What a message shows of a value that may be the private key itself, given by mistake:
 # ``--key "$(cat key.pem)"``.
-
-
 NOT_SHOWN: Final = "not shown: it may be a key"
 _MAX_SHOWN: Final = 80  # characters; of keys only Ed25519 in base64 has less, 64
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{1,31}):")
@@ -117,18 +32,18 @@ _NEVER_SHOWN: Final = re.compile(r"\s|\{|-----|:M[A-P][A-Za-z0-9+/=]{38}")
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme with which a value begins; empty where it has none."""
+    """Return the scheme with which a value begins, or an empty text."""
     match = _SCHEME.match(uri)
     return match[1] if match else ""
 
 
 def is_shown(uri: str) -> bool:
-    """Whether a message may repeat what a user gave as the URI of a private key."""
+    """Say whether a message may repeat what a user gave as the URI of a private key."""
     return bool(scheme_of(uri)) and len(uri) < _MAX_SHOWN and not _NEVER_SHOWN.search(uri)
 
 
 def shown(uri: str) -> str:
-    """What a message calls a signer of which nobody has read the URI yet."""
+    """Return what a message calls a signer of which nobody has read the URI yet."""
     if is_shown(uri):
         return uri
     scheme = scheme_of(uri)
@@ -136,18 +51,80 @@ def shown(uri: str) -> str:
 
 
 def refuse_uri(uri: str, what: str) -> NoReturn:
-    """Say what is wrong with the URI of a signer, which is repeated only as by :func:`shown`."""
+    """Raise ``signer.uri``, which repeats the URI only as :func:`shown` does."""
     raise SignerFault("signer.uri", what, path=shown(uri))
 
 
+def decode_part(uri: str, part: str) -> str:
+    """Percent-decode a part of a URI, which must be printable UTF-8."""
+    try:
+        decoded = unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        refuse_uri(uri, "a part is not UTF-8")
+    if not decoded.isprintable():
+        refuse_uri(uri, "a part has control characters")
+    return decoded
+
+
+def read_attributes(
+    uri: str, pairs: Iterable[str], names: Collection[str], *, repeated: bool = False
+) -> dict[str, list[str]]:
+    """Read ``NAME=VALUE`` pairs of a URI, and refuse a name that is unknown or there twice.
+
+    Args:
+        uri: For the message.
+        pairs: As they stand in the URI.
+        names: The names that are known.
+        repeated: Whether a name may be there several times.
+    """
+    values = dict[str, list[str]]()
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            refuse_uri(uri, "expected attributes of the form NAME=VALUE")
+        if name not in names:
+            refuse_uri(uri, f"an attribute is unknown; known are {', '.join(names)}")
+        if name in values and not repeated:
+            refuse_uri(uri, f"the attribute {name!r} is there twice")
+        values.setdefault(name, []).append(decode_part(uri, value))
+    return values
+
+
+def require(module: str, *, extra: str) -> Any:
+    """Import the library that a signer needs; raises ``usage.not_installed``."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as exc:
+        raise SignerFault(
+            "usage.not_installed",
+            f"the library {module} cannot be loaded: {exc}",
+            hint=f"pip install 'cardsign[{extra}]'",
+        ) from exc
+
+
 class RemoteKey(ABC):
-    """A private key that is elsewhere, named by a URI; each kind of signer is a subclass.
+    """A private key that is elsewhere; each kind of signer is a subclass.
 
     Making one takes the URI apart (``signer.uri`` if that cannot be done), and asks nobody.
+
+    Attributes:
+        FORM: What a URI of this kind is, as a whole.
+        EXPECTED: The same in words, for a message.
+        parts: The groups of `FORM`, as they stand in the URI.
     """
 
+    FORM: ClassVar[re.Pattern[str]]
+    EXPECTED: ClassVar[str]
+
     def __init__(self, uri: str) -> None:
-        self.uri = uri
+        if len(uri) > MAX_URI_CHARS:
+            refuse_uri(uri, f"a signer's URI has at most {MAX_URI_CHARS} characters")
+        if not _PLAIN.fullmatch(uri):
+            refuse_uri(uri, "expected printable ASCII without spaces, '#' or a lone '%'")
+        match = self.FORM.fullmatch(uri)
+        if match is None:
+            refuse_uri(uri, f"expected {self.EXPECTED}")
+        self.uri, self.parts = uri, match.groupdict()
 
     @property
     def custody(self) -> str:
@@ -178,37 +155,28 @@ class RemoteKey(ABC):
         Raises:
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
                 ``signer.unreachable``, ``signer.credentials``, ``signer.no_key``,
-                ``signer.failed``, and what a kind says.
+                ``signer.failed``.
             PassphraseFault: A secret cannot be had.
         """
 
-    def open(self, public: PublicKey, access: Access) -> Callable[[bytes], bytes]:
-        """Return what signs with the private key of `public`."""
-        return lambda signing_input: self.sign(signing_input, public, access)
-
     def read_public(
-        self,
-        load: Callable[[bytes], object],
-        untrusted_bytes: bytes,
-        kid: str | None,
-        *,
-        code: str = "signer.failed",
-        what: str = "the answer is no public key",
+        self, load: Callable[[bytes], object], untrusted_bytes: bytes, kid: str | None
     ) -> PublicKey:
         """Read the public key of an answer by a function of `cryptography`.
 
         Raises:
-            SignerFault: `code`, saying `what`.
+            SignerFault: ``signer.no_public``.
             KeyRefused: As :meth:`PublicKey.from_cryptography`.
         """
         try:
             native = load(untrusted_bytes)
         except (ValueError, UnsupportedAlgorithm) as exc:
-            raise SignerFault(code, what, path=self.custody) from exc
+            what = "the answer is no public key for ES256 or RS256"
+            raise SignerFault("signer.no_public", what, path=self.custody) from exc
         return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     def from_der(self, public: PublicKey, answer: bytes) -> bytes:
-        """The signature as JWS wants it, from a service that gives ES256 in DER.
+        """Return the signature as JWS wants it, from a service that gives ES256 in DER.
 
         Raises:
             SignerFault: ``signer.failed``.
@@ -219,18 +187,6 @@ class RemoteKey(ABC):
             return raw_from_der(answer, size=public.signature_bytes // 2)
         except ValueError as exc:
             raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
-
-
-def require(module: str, *, extra: str) -> Any:
-    """Import the library that a signer needs; raises ``usage.not_installed``."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as exc:
-        raise SignerFault(
-            "usage.not_installed",
-            f"the library {module} cannot be loaded: {exc}",
-            hint=f"pip install 'cardsign[{extra}]'",
-        ) from exc
 
 
 @dataclass(frozen=True, slots=True)

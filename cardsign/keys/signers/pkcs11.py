@@ -1,16 +1,12 @@
-"""``pkcs11:`` (RFC 7512): keys in smart cards, HSMs and SoftHSM, by python-pkcs11.
-
-ES256 is CKM_ECDSA over our own SHA-256, which gives r and s as JWS wants them; RS256 is
-CKM_SHA256_RSA_PKCS, or CKM_RSA_PKCS over our DigestInfo where a token has only that. A session
-lasts for one signature, so that nobody stays logged in.
-"""
+"""``pkcs11:`` (RFC 7512): keys in smart cards, HSMs and SoftHSM, by python-pkcs11."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import ssl
 import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,32 +18,23 @@ from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, first_line
-from cardsign.keys.signers.base import RemoteKey, attributes, check_characters, refuse_uri, require
+from cardsign.keys.signers.base import RemoteKey, read_attributes, refuse_uri, require
 
-EXTRA: Final = "pkcs11"
 MAX_PIN_BYTES: Final = 1024  # a longer file is not the one that was meant
 
 _TOKEN: Final = ("token", "manufacturer", "model", "serial")
-_PATH: Final = (*_TOKEN, "object", "id", "type")
 _QUERY: Final = ("module-path", "pin-source")
-_SECRET: Final = re.compile(r"[?&]pin-value=")
 _DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
 _KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
 _LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
-
 _ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "TokenNotRecognised", "DeviceRemoved")
-_PIN: Final = {
-    "PinIncorrect": "the PIN is wrong; after a few wrong ones the token locks itself",
-    "PinInvalid": "the PIN has characters that the token does not take",
-    "PinLenRange": "the PIN is too short or too long for the token",
-    "PinLocked": "the PIN is locked after too many wrong ones",
-    "PinExpired": "the PIN has expired",
-    "UserPinNotInitialized": "the token has no user PIN yet",
-}
 
 
 class TokenKey(RemoteKey):
-    """A private key on a token.
+    """A private key on a token; a session lasts for one signature, so nobody stays logged in.
+
+    ES256 is CKM_ECDSA over our own SHA-256, which gives r and s as JWS wants them; RS256 is
+    CKM_RSA_PKCS over our own DigestInfo.
 
     Attributes:
         token: Label, manufacturer, model and serial number of the token, as far as given.
@@ -57,28 +44,34 @@ class TokenKey(RemoteKey):
         pin_source: The file that holds the PIN, by the URI's word.
     """
 
+    FORM = re.compile(r"pkcs11:(?P<path>[^?]*)(?:\?(?P<query>.*))?")
+    EXPECTED = "pkcs11:token=TOKEN;object=KEY"
+
     def __init__(self, uri: str) -> None:
         """Take the URI apart; every attribute counts, an unknown one is refused (RFC 7512 2.3)."""
-        super().__init__(uri)
-        if _SECRET.search(uri):  # which is not repeated
+        if re.search("[?&]pin-value=", uri):  # which is not repeated
             refuse_uri("pkcs11:...", "a PIN has no place in a URI, where others can read it")
-        check_characters(uri)
-        path, mark, query = uri.removeprefix("pkcs11:").partition("?")
-        ids = [pair for pair in path.split(";") if pair.startswith("id=")]
-        named = _named(uri, [pair for pair in path.split(";") if pair not in ids], _PATH)
-        local = _named(uri, query.split("&") if mark else [], _QUERY)
+        super().__init__(uri)
+        pairs, query = self.parts["path"].split(";"), self.parts["query"]
+        ids = [pair for pair in pairs if pair.startswith("id=")]
+        rest = [pair for pair in pairs if pair not in ids]
+        named = read_attributes(uri, rest, (*_TOKEN, "object", "type"))
+        local = read_attributes(uri, query.split("&") if query else (), _QUERY)
         if len(ids) > 1:
             refuse_uri(uri, "the attribute 'id' is there twice")
-        if named.get("type", "private") != "private":
+        if named.get("type", ["private"]) != ["private"]:
             refuse_uri(uri, "expected type=private, or no type")
-        self.token = {name: value for name, value in named.items() if name in _TOKEN}
+        self.token = {name: values[0] for name, values in named.items() if name in _TOKEN}
         if not self.token or not ("object" in named or ids):
             refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
-        self.label = named.get("object")
+        self.label = named.get("object", [None])[0]
         self.id = unquote_to_bytes(ids[0].removeprefix("id=")) if ids else None
-        self.module = _absolute(uri, local.get("module-path"))
-        source = local.get("pin-source")
-        self.pin_source = _absolute(uri, source and source.removeprefix("file:"))
+        paths = [
+            Path(local[name][0].removeprefix("file:")) if name in local else None for name in _QUERY
+        ]
+        if any(path is not None and not path.is_absolute() for path in paths):
+            refuse_uri(uri, "expected an absolute path in module-path and pin-source")
+        self.module, self.pin_source = paths
 
     @property
     def custody(self) -> str:
@@ -92,33 +85,22 @@ class TokenKey(RemoteKey):
 
     def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
         """Read the public key object that stands beside the private one."""
-        with self._session(access) as (library, _, session):
-            found = self._find(library, session, "PUBLIC_KEY")
-            if found is None:
-                what = "the token shows no public key there"
-                raise SignerFault("signer.no_public", what, path=self.custody)
-            spki = _encoded(library, found)
-        what = "expected a key on the curve P-256, or an RSA key"
-        return self.read_public(load_der_public_key, spki, kid, code="signer.no_key", what=what)
-
-    def open(self, public: PublicKey, access: Access) -> Callable[[bytes], bytes]:
-        """Look for the library at once; for the token when it is to sign."""
-        self._library(access)
-        return super().open(public, access)
+        with self._session(access) as (library, session):
+            key = self._find(library, session, "PUBLIC_KEY")
+            spki = b""
+            if key.key_type == library.KeyType.RSA:
+                spki = bytes(library.util.rsa.encode_rsa_public_key(key))
+            elif key.key_type == library.KeyType.EC:
+                spki = bytes(library.util.ec.encode_ec_public_key(key))
+        return self.read_public(load_der_public_key, spki, kid)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         digest = hashlib.sha256(signing_input).digest()
-        with self._session(access) as (library, token, session):
+        with self._session(access) as (library, session):
             key = self._find(library, session, "PRIVATE_KEY", public.alg)
-            if key is None:
-                what = f"the token has no private key for {public.alg} there"
-                raise SignerFault("signer.no_key", what, path=self.custody)
-            mechanisms = library.Mechanism
             if public.alg == "ES256":
-                return bytes(key.sign(digest, mechanism=mechanisms.ECDSA))
-            if mechanisms.SHA256_RSA_PKCS in _offered(token):
-                return bytes(key.sign(signing_input, mechanism=mechanisms.SHA256_RSA_PKCS))
-            return bytes(key.sign(_DIGEST_INFO + digest, mechanism=mechanisms.RSA_PKCS))
+                return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
+            return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
 
     def _library(self, access: Access) -> tuple[Any, Path]:
         """python-pkcs11, and the library that it is to load."""
@@ -130,17 +112,17 @@ class TokenKey(RemoteKey):
                 path=self.custody,
                 hint="Set CARDSIGN_PKCS11_MODULE=/LIBRARY.so, or give module-path in --key.",
             )
-        return require("pkcs11", extra=EXTRA), module
+        return require("pkcs11", extra="pkcs11"), module
 
     @contextmanager
-    def _session(self, access: Access) -> Iterator[tuple[Any, Any, Any]]:
+    def _session(self, access: Access) -> Iterator[tuple[Any, Any]]:
         """Log in; the one boundary at which the library's exceptions are converted."""
         library, module = self._library(access)
         with _LOGGED_IN:
             try:
                 token = self._token(library, module)
                 with token.open(user_pin=self._pin(library, token, access)) as session:
-                    yield library, token, session
+                    yield library, session
             except library.PKCS11Error as exc:
                 raise self._fault(exc, module) from exc
             finally:
@@ -148,33 +130,21 @@ class TokenKey(RemoteKey):
 
     def _token(self, library: Any, module: Path) -> Any:
         fitting = []
-        for slot in library.lib(str(module)).get_slots(token_present=True):
-            try:
-                token = slot.get_token()
-            except (library.TokenNotPresent, library.TokenNotRecognised):
-                continue
-            said = {  # as a URI would spell it
+        for token in library.lib(str(module)).get_tokens():
+            attributes = {  # as a URI would spell them
                 "token": str(token.label),
                 "serial": bytes(token.serial).decode(errors="replace").strip(),
                 "manufacturer": str(token.manufacturer_id),
                 "model": str(token.model),
             }
-            if self.token.items() <= said.items():
+            if self.token.items() <= attributes.items():
                 fitting.append(token)
         if not fitting:
-            raise SignerFault(
-                "signer.unreachable",
-                "no token of this description is present",
-                path=self.custody,
-                hint="Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots.",
-            )
+            what = "no token of this description is present"
+            hint = "Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots."
+            raise SignerFault("signer.unreachable", what, path=self.custody, hint=hint)
         if len(fitting) > 1:
-            raise SignerFault(
-                "signer.no_key",
-                f"{len(fitting)} tokens fit; add their serial to the URI",
-                path=self.custody,
-                hint="Name more attributes in the URI, until one key is left.",
-            )
+            raise self._no_key(f"{len(fitting)} tokens fit; add their serial to the URI")
         return fitting[0]
 
     def _pin(self, library: Any, token: Any, access: Access) -> Any:
@@ -187,56 +157,42 @@ class TokenKey(RemoteKey):
         try:
             return pin.decode()
         except UnicodeDecodeError as exc:
-            raise SignerFault(
-                "signer.credentials", "the PIN is no UTF-8", path=self.custody
-            ) from exc
+            what = "the PIN is no UTF-8"
+            raise SignerFault("signer.credentials", what, path=self.custody) from exc
 
     def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
-        """The only key that fits, or None; ``signer.no_key`` if several do."""
+        """The only key that fits."""
         attribute = library.Attribute
-        wanted = {attribute.CLASS: library.ObjectClass[kind]}
-        if alg is not None:
-            wanted[attribute.KEY_TYPE] = library.KeyType[_KEY_TYPES[alg]]
-        if self.label is not None:
-            wanted[attribute.LABEL] = self.label
-        if self.id is not None:
-            wanted[attribute.ID] = self.id
-        found = list(session.get_objects(wanted))
-        if len(found) > 1:
-            raise SignerFault(
-                "signer.no_key",
-                f"{len(found)} keys on the token fit; name both object and id",
-                path=self.custody,
-                hint="Name more attributes in the URI, until one key is left.",
-            )
-        return found[0] if found else None
+        wanted = {
+            attribute.CLASS: library.ObjectClass[kind],
+            attribute.KEY_TYPE: alg and library.KeyType[_KEY_TYPES[alg]],
+            attribute.LABEL: self.label,
+            attribute.ID: self.id,
+        }
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        keys = list(session.get_objects(wanted))
+        if len(keys) > 1:
+            raise self._no_key(f"{len(keys)} keys on the token fit; name both object and id")
+        if not keys and alg is None:
+            what = "the token shows no public key there"
+            raise SignerFault("signer.no_public", what, path=self.custody)
+        if not keys:
+            raise self._no_key(f"the token has no private key for {alg} there")
+        return keys[0]
+
+    def _no_key(self, what: str) -> SignerFault:
+        return SignerFault("signer.no_key", what, path=self.custody)
 
     def _fault(self, exc: Exception, module: Path) -> SignerFault:
         name = type(exc).__name__
-        if name in _PIN:
-            return SignerFault("signer.credentials", _PIN[name], path=self.custody)
+        if "Pin" in name:
+            what = f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
+            return SignerFault("signer.credentials", what, path=self.custody)
         if name == "PKCS11Error":  # the only one of this very class: dlopen has failed
             text = f"the PKCS#11 library cannot be loaded: {exc}"
             return SignerFault("signer.unreachable", text, path=str(module))
         code = "signer.unreachable" if name in _ABSENT else "signer.failed"
         return SignerFault(code, f"the token answered {name}", path=self.custody)
-
-
-def _named(text: str, pairs: list[str], known: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in attributes(text, pairs, known):
-        if name in found:
-            refuse_uri(text, f"the attribute {name!r} is there twice")
-        found[name] = value
-    return found
-
-
-def _absolute(text: str, path: str | None) -> Path | None:
-    if path is None:
-        return None
-    if not Path(path).is_absolute():
-        refuse_uri(text, "expected an absolute path in module-path and pin-source")
-    return Path(path)
 
 
 def _forget_errors_of_openssl() -> None:
@@ -245,21 +201,5 @@ def _forget_errors_of_openssl() -> None:
     SoftHSM leaves one there, and the next read of an open TLS connection would take it for its
     own. Python empties the queue when no cipher fits.
     """
-    import ssl  # here: most commands need no TLS
-
     with suppress(ssl.SSLError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("NONE")
-
-
-def _offered(token: Any) -> Set[Any]:
-    """The mechanisms of a token."""
-    offered: Set[Any] = token.slot.get_mechanisms()
-    return offered
-
-
-def _encoded(library: Any, key: Any) -> bytes:
-    if key.key_type == library.KeyType.RSA:
-        return bytes(library.util.rsa.encode_rsa_public_key(key))
-    if key.key_type == library.KeyType.EC:
-        return bytes(library.util.ec.encode_ec_public_key(key))
-    return b""
