@@ -62,7 +62,8 @@ from cardsign.explain.spellings import SPELLINGS, find_spellings
 from cardsign.findings import Finding, Place, describe_code
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
-from cardsign.lint.portability import lint_portability
+from cardsign.lint.portability import find_unportable
+from cardsign.lint.rules import LintedCard
 from cardsign.trust.policy import Holder, Limits, Policy
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.supplied import NO_STATEMENTS
@@ -225,7 +226,7 @@ def _partings(received: Payloads, payloads: Sequence[Payload]) -> tuple[tuple[Pa
     parted, made_up = list(_parted(received.tree, readings)), list(_made_up(received, readings))
     left_out = max(0, len(parted) + len(made_up) - MAX_PARTINGS)
     named = {source: tuple(map(str, source.tokens)) for source in parted[:MAX_PARTINGS]}
-    findings = _findings_about({*named.values()}, lint_portability(received.members))
+    findings = _findings_about({*named.values()}, find_unportable(LintedCard(received.members)))
     places = {one.payload.profile: one.held_at(tuple(named)) for one in readings}
     listed = []
     for source, tokens in named.items():

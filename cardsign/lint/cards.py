@@ -444,7 +444,7 @@ def fix(untrusted_bytes: bytes) -> FixResult:
 
 
 def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
-    subject = LintedCard(document, DEFAULT_SETTINGS)
+    subject = LintedCard(document)
     repairing = tuple(rule for rule in RULES.values() if rule.repair)
     return (*portability.find_unportable(subject), *apply_rules(repairing, subject))
 

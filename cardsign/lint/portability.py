@@ -12,7 +12,7 @@ before any lint. An absent REQUIRED member makes no difference to the four profi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,6 @@ from cardsign.card.spots import Spot
 from cardsign.card.values import Json
 from cardsign.findings import Finding
 from cardsign.lint.rules import (
-    DEFAULT_SETTINGS,
     LintedCard,
     always,
     apply_rules,
@@ -184,21 +183,12 @@ _REWRITTEN: Final = frozenset(
 _DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"})
 
 
-def lint_portability(document: Mapping[str, Json]) -> tuple[Finding, ...]:
-    """List what makes a card unportable, in document order by group of rules.
+def find_unportable(card: LintedCard) -> Iterator[Finding]:
+    """Yield what makes a card unportable, in document order by group of rules.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
-
-    Args:
-        document: As :func:`cardsign.card.strictjson.parse_object` reads it: what that
-            refuses, such as a duplicate member or 2^53, no rule looks for.
     """
-    return tuple(find_unportable(LintedCard(document, DEFAULT_SETTINGS)))
-
-
-def find_unportable(subject: LintedCard) -> Iterator[Finding]:
-    """As :func:`lint_portability`, of a card that other rules look at, too."""
-    findings = tuple(apply_rules(rules_of("portable"), subject))
+    findings = tuple(apply_rules(rules_of("portable"), card))
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:

@@ -137,7 +137,9 @@ DEFAULT_SETTINGS: Final = LintSettings()
 class LintedCard:
     """A card as the rules look at it; what several of them need is made once."""
 
-    def __init__(self, document: Mapping[str, Json], settings: LintSettings) -> None:
+    def __init__(
+        self, document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
+    ) -> None:
         self.document = document
         self.settings = settings
 

@@ -25,7 +25,7 @@ from cardsign.card.extensions import (
 )
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
-from cardsign.lint.portability import lint_portability
+from tests.unportable import unportable
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
@@ -300,8 +300,8 @@ def test_every_default_profile_keeps_it(card: dict[str, Any], profile: str) -> N
 
 def test_a_portable_card_stays_portable() -> None:
     """One signature still serves every reader."""
-    assert lint_portability(PORTABLE) == ()
-    assert lint_portability(MARKED) == ()
+    assert unportable(PORTABLE) == ()
+    assert unportable(MARKED) == ()
     assert len({canonicalize(MARKED, profile).data for profile in DEFAULT_PROFILES}) == 1
 
 

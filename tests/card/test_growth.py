@@ -21,11 +21,11 @@ from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.explain.explanation import explain_card
 from cardsign.jose.jwks import JwkSet
-from cardsign.lint.portability import lint_portability
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Holder, Policy
 from cardsign.verify.verdict import reach_verdict
 from tests.hostile import KEY, SHAPES, card, entry
+from tests.unportable import unportable
 
 SMALL = 16 * 1024  # from half of it on an encoder reserves memory in steps of the same share
 MOST = 80 * 1024 * 1024  # bytes above what is there after import, for any card of 256 KiB
@@ -54,7 +54,7 @@ def explain(data: bytes) -> object:
 
 def lint(data: bytes) -> object:
     """For every target that there is."""
-    return lint_portability(Card.from_bytes(data).document)
+    return unportable(Card.from_bytes(data).document)
 
 
 def canonical(data: bytes) -> object:

@@ -11,7 +11,7 @@ from spoilt_cards import SHARES, spoilt_cards
 from support import dump
 
 from cardsign.card.canonical import canonicalize
-from cardsign.lint.portability import lint_portability
+from tests.unportable import unportable
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))
 
@@ -19,7 +19,7 @@ in_shares = pytest.mark.parametrize("share", range(SHARES))
 def portable_cards(share: int) -> Iterator[tuple[int, dict[str, Any], str]]:
     """Cards that are clean, with the one payload that they have."""
     for seed, card in spoilt_cards(share):
-        if not lint_portability(card):
+        if not unportable(card):
             yield seed, card, canonicalize(card, "served-as-is").data.decode()
 
 

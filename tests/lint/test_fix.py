@@ -13,7 +13,7 @@ from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import camel_case, fix
-from cardsign.lint.portability import lint_portability
+from tests.unportable import unportable
 
 EXTENSION = "/capabilities/extensions"
 SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
@@ -55,12 +55,8 @@ def test_what_is_fixed(at: str, value: Any, expected: dict[str, Any]) -> None:
     result = fix(dump(card))
 
     assert json.loads(result.document) == expected
-    assert (
-        result.fixed
-        == tuple(finding for finding in lint_portability(card) if finding.fixable)
-        != ()
-    )
-    assert result.left == lint_portability(expected)
+    assert result.fixed == tuple(finding for finding in unportable(card) if finding.fixable) != ()
+    assert result.left == unportable(expected)
 
 
 KEPT: dict[str, tuple[str, Any]] = {
@@ -93,7 +89,7 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
     result = fix(document)
 
     assert result.document is document
-    assert result.left == lint_portability(put(PORTABLE, at, value)) != ()
+    assert result.left == unportable(put(PORTABLE, at, value)) != ()
     assert (result.fixed, result.signatures_removed) == ((), 0)
 
 

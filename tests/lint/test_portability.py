@@ -9,8 +9,8 @@ from support import LAX, PORTABLE, pointers, put, without
 
 from cardsign.findings import describe_code
 from cardsign.lint.cards import RULES as ALL_RULES
-from cardsign.lint.portability import lint_portability
 from cardsign.lint.rules import describe_finding
+from tests.unportable import unportable
 
 RULES = {code for code in ALL_RULES if code.startswith("portable.")}
 
@@ -142,8 +142,8 @@ def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: Any) -> None:
     """It fires once and alone, at that place; the twin is clean."""
     card, twin = put(FULL, at, spoilt), _twin(FULL, at, sound)
 
-    assert [(one.code, one.path) for one in lint_portability(card)] == [(f"portable.{rule}", at)]
-    assert lint_portability(twin) == ()
+    assert [(one.code, one.path) for one in unportable(card)] == [(f"portable.{rule}", at)]
+    assert unportable(twin) == ()
 
 
 def test_every_rule_is_shown_to_fire() -> None:
@@ -153,18 +153,16 @@ def test_every_rule_is_shown_to_fire() -> None:
 
 def test_signatures_are_not_looked_at() -> None:
     """Whatever stands there."""
-    assert lint_portability({**PORTABLE, "signatures": [{"ü": None, "__proto__": 1}]}) == ()
+    assert unportable({**PORTABLE, "signatures": [{"ü": None, "__proto__": 1}]}) == ()
 
 
 def test_a_misspelled_member_is_told_its_name() -> None:
     """A near miss names what was meant; a far one does not."""
-    near, far = (
-        lint_portability(put(PORTABLE, at, "x"))[0].message for at in ("/IconURL", "/icons")
-    )
+    near, far = (unportable(put(PORTABLE, at, "x"))[0].message for at in ("/IconURL", "/icons"))
 
     assert near.endswith("did you mean iconUrl?")
     assert "mean" not in far
-    (old,) = lint_portability(put(PORTABLE, "/preferred_transport", "x"))
+    (old,) = unportable(put(PORTABLE, "/preferred_transport", "x"))
     told = "neither A2A 1.0 nor 0.3 defines this member here; did you mean preferredTransport?"
     assert old.message == told
 
@@ -172,7 +170,7 @@ def test_a_misspelled_member_is_told_its_name() -> None:
 def test_every_finding_of_a_card_is_there() -> None:
     """Several rules at once, in document order; nothing is said of what hangs below a stranger."""
     card = put(put(LAX, "/skills/0/icon", {"a": None}), "/capabilities/push_notifications", None)
-    findings = [(one.code, one.path) for one in lint_portability(card)]
+    findings = [(one.code, one.path) for one in unportable(card)]
 
     assert findings == [
         ("portable.snake-case", "/capabilities/push_notifications"),
@@ -187,7 +185,7 @@ def test_every_finding_of_a_card_is_there() -> None:
 
 def test_a_finding_for_programs() -> None:
     """All that its rule says stands beside the place."""
-    (finding,) = lint_portability(put(PORTABLE, "/iconUrl", ""))
+    (finding,) = unportable(put(PORTABLE, "/iconUrl", ""))
     text = describe_code("portable.empty-value")
 
     assert describe_finding(finding) == {

@@ -20,7 +20,7 @@ from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.document import Card
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.lint.cards import RULES, FixResult, camel_case, fix
-from cardsign.lint.portability import lint_portability
+from tests.unportable import unportable
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))
 
@@ -46,9 +46,7 @@ def agrees(card: Mapping[str, Any]) -> bool:
 def test_a_card_is_clean_exactly_if_its_readings_agree(share: int) -> None:
     """Both ways: no clean card parts its readings, and no finding is needless."""
     wrong = [
-        seed
-        for seed, card in spoilt_cards(share)
-        if agrees(card) is not (not lint_portability(card))
+        seed for seed, card in spoilt_cards(share) if agrees(card) is not (not unportable(card))
     ]
     assert wrong == []
 
@@ -57,7 +55,7 @@ def test_the_cards_stand_on_both_sides_of_every_rule() -> None:
     """Among the first thousand many are clean, and each rule is once decisive."""
     clean, decisive = 0, set[str]()
     for seed in range(1000):
-        rules = {finding.code for finding in lint_portability(spoilt_card(seed))}
+        rules = {finding.code for finding in unportable(spoilt_card(seed))}
         clean += not rules
         if len(rules) == 1:
             decisive |= rules
@@ -77,7 +75,7 @@ def test_the_shared_cards_bear_it_out(shared: Path) -> None:
             card = Card.from_bytes(path.read_bytes()).document
         except CardsignError:
             continue
-        clean = not lint_portability(card)
+        clean = not unportable(card)
         assert clean is agrees(card), path.name
         outcomes[clean] += 1
 
@@ -126,7 +124,7 @@ def test_what_rule_1_signs_stays(share: int) -> None:
     """Its payload changes only where a member in protobuf spelling or a null of 0.3 is fixed."""
     for before, result, after in portable_results(share):
         fixed = {finding.path for finding in result.fixed}
-        rules = {finding.code for finding in lint_portability(before) if finding.path in fixed}
+        rules = {finding.code for finding in unportable(before) if finding.path in fixed}
         if rules.isdisjoint({"portable.snake-case", "portable.legacy-member"}):
             assert payload(after, "rule-1-as-written") == payload(before, "rule-1-as-written")
 
@@ -148,7 +146,7 @@ def test_only_what_says_nothing_goes(share: int) -> None:
 def test_fixing_ends(share: int) -> None:
     """What is left cannot be fixed, and fixing again changes no byte."""
     for _, result, after in fix_results(share):
-        assert result.left[: len(found := lint_portability(after))] == found
+        assert result.left[: len(found := unportable(after))] == found
         assert not any(finding.fixable for finding in result.left)
         assert fix(result.document).document == result.document
 
