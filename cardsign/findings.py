@@ -307,13 +307,18 @@ def cap_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """
     kept: list[Finding] = []
     counts: Counter[tuple[str, bool]] = Counter()
-    left_out: dict[tuple[str, bool], Finding] = {}
+    left_out: Counter[tuple[str, bool]] = Counter()
+    examples: dict[tuple[str, bool], Finding] = {}
     for finding in findings:
         kind = finding.code, finding.fixable
         counts[kind] += finding.count
         if counts[kind] == 1 or (counts[kind] <= MAX_OF_CODE and len(kept) < MAX_FINDINGS):
             kept.append(finding)
-            continue
-        count = finding.count + (left_out[kind].count if kind in left_out else 0)
-        left_out[kind] = replace(finding, message=f"{count:,} more", place=Place(), count=count)
-    return (*kept, *left_out.values())
+        else:
+            left_out[kind] += finding.count
+            examples.setdefault(kind, finding)
+    others = (
+        replace(examples[kind], message=f"{count:,} more", place=Place(), count=count)
+        for kind, count in left_out.items()
+    )
+    return (*kept, *others)
