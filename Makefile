@@ -126,10 +126,10 @@ attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; wr
 attacks-table:
 	@$(BIN)/python tests/interop/attack_table.py
 
-keys: keys/keystore.json  ## make your own key store in keys/, which git ignores
+keys: keys/log.jsonl  ## make your own key store in keys/, which git ignores
 	@:
 
-keys/keystore.json: | $(VENV)/.installed
+keys/log.jsonl: | $(VENV)/.installed
 	@$(BIN)/cardsign keys generate --keystore keys
 
 testkit: $(VENV)/.dev  ## pack the vectors and attacks for other implementations into dist/

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cardsign.explain.report import Explanation
     from cardsign.findings import Finding
     from cardsign.jose.jws import Signer
-    from cardsign.keys.stores.base import KeyStore
+    from cardsign.keys.store import KeyStore
     from cardsign.lint.rules import LintSettings
     from cardsign.net.fetch import FetchSettings
 
@@ -419,10 +419,10 @@ def _signers(
     now: datetime | None,
 ) -> tuple[Sequence[Signer], frozenset[str]]:
     """The keys that sign, and the kids whose signatures they replace."""
-    from cardsign.keys.stores.base import KeyStore
+    from cardsign.keys.store import KeyStore
 
     if isinstance(key, Path):
-        from cardsign.keys.stores.opening import open_store
+        from cardsign.keys.opening import open_store
 
         key = open_store(key)
     if isinstance(key, KeyStore):

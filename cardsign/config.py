@@ -26,8 +26,8 @@ from cardsign.files import (
     read_settings,
 )
 from cardsign.findings import Severity
+from cardsign.keys.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.lint.rules import LintSettings, Waiver
 
 if TYPE_CHECKING:

@@ -336,9 +336,12 @@ def test_a_holder_alone_need_not_be_named() -> None:
 
 def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     """And signs with its active keys when it has it."""
-    from cardsign.keys.stores.directory import DirectoryStore
+    from cardsign.keys import lifecycle
+    from cardsign.keys.opening import create_store
 
-    store = DirectoryStore.create(tmp_path / "keys")
+    store, now = create_store(tmp_path / "keys"), datetime.now(UTC)
+    kept = store.add_remote_key(PrivateKey.generate("ES256").public, "exec:/x", now=now)
+    store.apply(lifecycle.revoke, kept.kid, reason="ceased", now=now)
     with pytest.raises(TypeError, match="needs its passphrase"):
         cardsign.sign_card(SIGNED, store)
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):

@@ -31,7 +31,7 @@ from cardsign.keys.drafts import (
     settled_cards,
     write_draft,
 )
-from cardsign.keys.lifecycle import TimelineSettings, record_publication
+from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import StoreState
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.publication import publication_of, publish_generation, publish_statements
@@ -44,6 +44,7 @@ from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import reach_verdict
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
+from tests.keys.states import record
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
 
@@ -58,7 +59,7 @@ class Issuer:
     def __init__(self, directory: Path, max_age: int) -> None:
         self.directory, self.max_age = directory, max_age
         self.t = 0
-        self.state = StoreState(0, ())
+        self.state = StoreState()
         self.keysets = [first()]
         self.version = 0
         self.signer = "card"
@@ -143,7 +144,7 @@ class Issuer:
         return next(one for one in self.keysets if one.digest == self.release.keyset.digest)
 
     def _show(self, generation: Any) -> None:
-        self.state, _ = record_publication(self.state, publication_of(generation))
+        self.state = record(self.state, publication_of(generation))
         self.live.append((self.t, Paths.of(generation, ServerSettings())))
 
 

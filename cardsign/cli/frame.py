@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 #: Commands and options that went before the first release, and what to do instead.
 _INSTEAD: Final = {
     "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
+    "keys audit": "Run: cardsign keys log",
     "keys backup": "Copy the folder of the keys: it is encrypted.",
     "keys rehearse": "Run: cardsign keys list --ahead",
     "keys restore": "Copy the folder of the keys back.",

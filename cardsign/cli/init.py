@@ -43,16 +43,16 @@ from cardsign.issuer.init import (
     init_keys,
 )
 from cardsign.jose.algorithms import SigningAlg
+from cardsign.keys.address import DatabaseUrl
+from cardsign.keys.folder import DEFAULT_DIRECTORY
+from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.opening import StorePlace, is_taken
 from cardsign.keys.signers.access import (
     PassphraseSource,
     new_passphrase,
     terminal_prompt,
     user_policy,
 )
-from cardsign.keys.stores.address import DatabaseUrl
-from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
-from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import StorePlace, is_taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,13 @@ from cardsign.files import leads_outside, outside
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.audit import SeenHeads
+from cardsign.keys.address import DatabaseUrl
+from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.folder import holds_store, locate_keystore
+from cardsign.keys.heads import SeenHead
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
+from cardsign.keys.opening import StorePlace, copy_store, is_taken, open_store
 from cardsign.keys.signers.access import (
     MODULE_VARIABLE,
     PASSPHRASE_VARIABLE,
@@ -40,11 +44,7 @@ from cardsign.keys.signers.access import (
     user_policy,
     user_secrets,
 )
-from cardsign.keys.stores.address import DatabaseUrl
-from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.directory import holds_store, locate_keystore
-from cardsign.keys.stores.opening import StorePlace, copy_store, is_taken, open_store
+from cardsign.keys.store import KeyStore
 
 ROLE_VARIABLES: Final = {
     "root": "CARDSIGN_ROOT_PASSPHRASE",
@@ -69,7 +69,7 @@ class KeystoreOptions:
 
         def copy(_: Path, target: Path) -> None:
             if is_taken(place):
-                copy_store(open_store(place), target, now=moment())
+                copy_store(open_store(place), target)
 
         return to_change(Path(str(place)), copy=copy)
 
@@ -81,13 +81,9 @@ class KeystoreOptions:
         configured = None if named == "" else project_config().keystore
         return _allowed(configured or locate_keystore(Path.cwd(), create=create))
 
-    def open(self, *, vouched: bool = True) -> KeyStore:
-        """Open the key store, wherever it is.
-
-        Args:
-            vouched: As for :func:`cardsign.keys.stores.opening.open_store`.
-        """
-        return open_store(self.located(), actor=actor(), heads=user_heads(), vouched=vouched)
+    def open(self) -> KeyStore:
+        """Open the key store, wherever it is."""
+        return open_store(self.located(), actor=actor(), heads=user_heads())
 
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
@@ -306,9 +302,9 @@ def leave(place: StorePlace) -> str:
     return f"{line} in {file} (mode 0600, format = 1) allows it"
 
 
-def user_heads() -> SeenHeads | None:
+def user_heads() -> SeenHead | None:
     """What this user saw of the logs of key stores before; a dry run's copy has no past."""
-    return None if is_dry_run() else SeenHeads.find(os.environ, say)
+    return None if is_dry_run() else SeenHead.find(os.environ, say)
 
 
 def actor() -> str:

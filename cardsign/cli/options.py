@@ -20,7 +20,7 @@ from cardsign.cli.printer import safe, say
 from cardsign.errors import CardsignError, UsageFault
 
 if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
-    from cardsign.keys.stores.opening import StorePlace
+    from cardsign.keys.opening import StorePlace
     from cardsign.net.fetch import FetchSettings
     from cardsign.net.fetcher import DocumentFetcher
 
@@ -40,7 +40,7 @@ def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
 
 def read_place(text: str) -> StorePlace:
     """Return a key store's place: a folder, or the URL of a database."""
-    from cardsign.keys.stores.address import is_database_url, parse_database_url
+    from cardsign.keys.address import is_database_url, parse_database_url
 
     if not text:
         raise UsageFault("usage.invalid", "no key store has an empty name")

@@ -60,9 +60,9 @@ from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.opening import create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
-from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.opening import create_store, is_taken
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey
 from cardsign.statements.members import HOLDER

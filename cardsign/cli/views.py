@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
     from cardsign.issuer.tasks import Progress
-    from cardsign.keys.audit import AuditEvent
     from cardsign.keys.doctor import Concern
     from cardsign.keys.model import KeyRecord
 
@@ -132,11 +131,6 @@ def say_finding(finding: Concern) -> None:
     say(text, asked=is_error)
     if not finding.fixed:
         say(f"  {finding.hint}", asked=is_error)
-
-
-def audit_json(line: AuditEvent) -> dict[str, Any]:
-    """A line of the audit log."""
-    return members(line, "seq time actor event kid details")
 
 
 # Statements.

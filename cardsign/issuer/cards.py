@@ -276,7 +276,7 @@ def _marker(
         left, whole = held.exp - work.now.timestamp(), end - work.now.timestamp()
         if held.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < left <= whole):
             return held
-    return ExtendedMarker(card.audience, max(1, work.store.load().statements.release_seq), end)
+    return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
 
 
 def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:

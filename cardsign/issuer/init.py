@@ -15,7 +15,6 @@ from cardsign.files import create_private, write_atomic
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.audit import SeenHeads
 from cardsign.keys.drafts import (
     KEYSET_LIFETIME,
     KeysetPlan,
@@ -24,10 +23,11 @@ from cardsign.keys.drafts import (
     draft_next,
     write_draft,
 )
-from cardsign.keys.history import StatementHistory, note_keyset, note_release
+from cardsign.keys.heads import SeenHead
+from cardsign.keys.history import keep_keyset, keep_release
 from cardsign.keys.model import Role
-from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
+from cardsign.keys.opening import StorePlace, create_store, is_taken
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.members import HOLDER
@@ -105,7 +105,7 @@ def init_keys(
     card: str | None = None,
     alg: SigningAlg = "ES256",
     actor: str = "",
-    heads: SeenHeads | None = None,
+    heads: SeenHead | None = None,
 ) -> NewIssuer:
     """Set up a folder with a card key and no statements.
 
@@ -147,7 +147,7 @@ def init_issuer(
     root_keystore: StorePlace | None = None,
     recovery_out: Path | None = None,
     actor: str = "",
-    heads: SeenHeads | None = None,
+    heads: SeenHead | None = None,
 ) -> NewIssuer:
     """Set up a folder with root, card, release and recovery keys and the first statements.
 
@@ -225,14 +225,12 @@ def _sign_first(
     payload = draft_next(plan, None, now=now).envelope.payload
     keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
     for one in stores:
-        StatementHistory.of(one).keep_keyset(keyset, write_draft(keyset))
-        note_keyset(one, keyset, now=now)
-    head = store.load().audit.digest
+        keep_keyset(one, keyset, write_draft(keyset), now=now)
+    head = store.load().head
     draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
     data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
     signed = read_release(data)
-    note_release(store, signed, now=now)
-    store.add_statement("releases", (signed.seq,), data)
+    keep_release(store, signed, data, now=now)
     return keyset
 
 

@@ -50,9 +50,9 @@ from cardsign.keys.drafts import (
     quorum_signatures,
     write_draft,
 )
-from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
-from cardsign.keys.model import ENDED
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.history import StatementHistory, keep_keyset, kept_keyset
+from cardsign.keys.model import ENDED, statement_blob
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
@@ -315,7 +315,10 @@ def _fork_told(
     except StatementRefused as refusal:
         if refusal.code != "statement.fork":
             raise
-        label, kept = statement.label, store.statement_place("keysets", statement.number)
+        label, kept = statement.label, store.place
+        for held in store.state.keysets:
+            if held.number == statement.number:
+                kept = store.place_of(statement_blob(held.blob))
         why = f"another keyset {label} was signed here before, and this key store keeps it"
         hint = advice.format(kept)
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
@@ -432,8 +435,7 @@ def publish_keyset(
         except PassphraseFault as fault:
             if fault.code != "passphrase.none":
                 raise
-    is_new = history.keep_keyset(statement, data)
-    note_keyset(store, statement, now=work.now)
+    is_new = keep_keyset(store, statement, data, now=work.now)
     release = published = None
     if signers:
         release, _ = sign_next_release(work, ReleaseChanges(), signers=signers)

@@ -5,7 +5,6 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.doctor import Concern, make_concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.model import KeyRecord
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import Generation, Publisher, load_current, statements_left
 from cardsign.publish.publication import (
@@ -245,8 +244,7 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    first = store.read_audit().partition(b"\n")[0]
-    return Publisher(hashlib.sha256(first).hexdigest(), issuer)
+    return Publisher(digest_of(store.read_lines(0)[0]), issuer)
 
 
 def _statements_of(store: KeyStore) -> Issued | None:

@@ -15,7 +15,7 @@ from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
-from cardsign.keys.history import StatementHistory, kept_keyset, note_keyset
+from cardsign.keys.history import keep_keyset, kept_keyset
 from cardsign.keys.key_files import MAX_ENVELOPE_BYTES, label_of, open_envelope, seal
 from cardsign.keys.model import KeyRecord
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
@@ -125,10 +125,8 @@ def _take_up_history(work: Work) -> None:
     """Keep the published keysets in a new store; the recovery key proves that they are its."""
     if (published := published_statements(work.config.publish)) is None:
         return
-    history = StatementHistory.of(work.store)
     for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
-        history.keep_keyset(statement, data)
-        note_keyset(work.store, statement, now=work.now)
+        keep_keyset(work.store, statement, data, now=work.now)
 
 
 def _replace_online(

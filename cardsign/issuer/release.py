@@ -31,12 +31,12 @@ from cardsign.keys.history import (
     StatementHistory,
     awaits_recovery,
     check_signed,
+    keep_keyset,
+    keep_release,
     kept_keyset,
-    note_keyset,
-    note_release,
 )
 from cardsign.keys.model import Role
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -198,9 +198,9 @@ def draft_release(
         withdrawn=frozenset(changes.withdrawn),
         extended_floor=changes.extended_floor,
         revoked=frozenset(revoked.union(kids.get(kid, kid) for kid in changes.revoked)),
-        audit_head=state.audit.digest,
+        audit_head=state.head,
     )
-    seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
+    seq = state.release_seq + 1
     with of_the_user("the release"):
         draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=changes.lifetime)
     return draft, previous
@@ -260,8 +260,7 @@ def sign_next_release(
     """
     for attempt in range(ATTEMPTS):
         try:
-            with work.store.adding_statements():
-                return _sign_next(work, changes, force, signers)
+            return _sign_next(work, changes, force, signers)
         except StoreFault as fault:  # another process has changed the key store meanwhile
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
@@ -287,8 +286,7 @@ def _sign_next(
     signed = read_release(data)
     check_release(signed, keyset, previous, now=work.now, skew=timedelta())
     check_publishable(work, release=data)
-    note_release(work.store, signed, now=work.now)
-    work.store.add_statement("releases", (signed.seq,), data)
+    keep_release(work.store, signed, data, now=work.now)
     return signed, True
 
 
@@ -306,15 +304,13 @@ def take_up_published(work: Work) -> TakenUp:
     """
     check_ours(work)
     published = published_statements(work.config.publish)
-    history = StatementHistory.of(work.store)
-    if published is None or history.newest_keyset() is None:
+    if published is None or kept_keyset(work.store) is None:
         return TakenUp()
     taken: list[str] = []
     try:
         for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
             if statement.id > needed_keyset(work.store).id:
-                history.keep_keyset(statement, data)
-                note_keyset(work.store, statement, now=work.now)
+                keep_keyset(work.store, statement, data, now=work.now)
                 taken.append(statement.label)
         release = None
         if published.release is not None and published.release_bytes is not None:
@@ -326,29 +322,22 @@ def take_up_published(work: Work) -> TakenUp:
 
 def _take_up_release(work: Work, release: ReleaseStatement, data: bytes) -> int | None:
     """Keep a published release unless every key that signed it has been revoked."""
-    store = work.store
-    with store.adding_statements():
-        history = StatementHistory.of(store)
-        newest, state = history.newest_release(), store.load()
-        if newest is None and awaits_recovery(state, needed_keyset(store)):
-            return None  # the first release of a new key store begins anew, in the next epoch
-        if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
-            return None
-        signers = check_signed(release, history.keysets())
-        revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
-        if signers <= revoked | needed_keyset(store).revoked:
-            return None
-        if release.seq - history.held.release_seq > MAX_LEAP:
-            raise StatementRefused(
-                "statement.gap",
-                f"release {release.seq} is published, and {history.held.release_seq} was the last "
-                "one here: a thief of a release key may have signed it",
-                path="/seq",
-            )
-        if history.held.release_seq < release.seq:
-            note_release(store, release, now=work.now)
-        held = store.load().statements.release
-        if held is not None and held.digest != release.digest:
-            return None
-        store.add_statement("releases", (release.seq,), data)
-        return release.seq
+    store, history = work.store, StatementHistory.of(work.store)
+    newest, state = history.newest_release(), store.state
+    if newest is None and awaits_recovery(state, needed_keyset(store)):
+        return None  # the first release of a new key store begins anew, in the next epoch
+    if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
+        return None
+    signers = check_signed(release, history.keysets())
+    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
+    if signers <= revoked | needed_keyset(store).revoked:
+        return None
+    if release.seq - state.release_seq > MAX_LEAP:
+        raise StatementRefused(
+            "statement.gap",
+            f"release {release.seq} is published, and {state.release_seq} was the last "
+            "one here: a thief of a release key may have signed it",
+            path="/seq",
+        )
+    keep_release(store, release, data, now=work.now)
+    return release.seq

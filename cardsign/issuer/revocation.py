@@ -39,7 +39,7 @@ from cardsign.keys.model import (
     StoreState,
     suspects,
 )
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetStatement
 
 # Which keys a thief may have too.

@@ -49,15 +49,15 @@ from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
 from cardsign.keys.history import (
     StatementHistory,
     awaits_recovery,
+    follow_keyset,
     has_ended,
     kept_keyset,
-    note_keyset,
     stored_with_stolen,
     unlisted_roots,
 )
 from cardsign.keys.model import KeyRecord, RevocationReason, same_custody
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.times import day
@@ -260,7 +260,7 @@ def make_successor(
             secret,
             now=work.now,
             roles=(step.role,),
-            expect_generation=store.state.generation,
+            expect_seq=store.state.seq,
         )
     except StoreFault as fault:
         if fault.code != "keystore.changed":
@@ -302,9 +302,9 @@ def _publish_signed(work: Work) -> None:
     has changed.
     """
     take_up(work)
-    if (keyset := kept_keyset(work.store)) is None:
+    if kept_keyset(work.store) is None:
         return
-    note_keyset(work.store, keyset, now=work.now)
+    follow_keyset(work.store, now=work.now)
     found: list[KeysetStatement] = []
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(FileFault, UsageFault):

@@ -16,7 +16,7 @@ from cardsign.keys.model import suspects
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore
 from cardsign.sign.signing import SigningOptions, sign_document
 
 

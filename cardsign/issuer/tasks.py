@@ -20,7 +20,7 @@ from cardsign.keys.history import kept_keyset, keys_elsewhere
 from cardsign.keys.model import Role
 from cardsign.keys.rotation import Step
 from cardsign.keys.signers.access import Access
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc

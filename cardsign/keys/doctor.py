@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,35 +29,34 @@ from cardsign.keys.drafts import (
     says_more,
     waiting_draft,
 )
+from cardsign.keys.folder import (
+    BLOB,
+    LOCK_FILE,
+    LOG_FILE,
+    PRIVATE_FOLDER,
+    STATEMENTS_FOLDER,
+    FolderStore,
+)
 from cardsign.keys.history import (
     StatementHistory,
     awaits_recovery,
+    check_witnessed,
     has_ended,
     holders_left,
     stored_with_stolen,
     unlisted_roots,
-    verify_log,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     ENDED,
     KeyTimes,
     StoreState,
+    private_blob,
     same_custody,
     suspects,
 )
 from cardsign.keys.rotation import steps
-from cardsign.keys.stores.base import KINDS, KeyStore
-from cardsign.keys.stores.directory import (
-    AUDIT_FILE,
-    LOCK_FILE,
-    PRIVATE_DIRECTORY,
-    PRIVATE_FILE,
-    STATE_FILE,
-    STATEMENTS_DIRECTORY,
-    DirectoryStore,
-    alone,
-)
+from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
@@ -364,9 +363,7 @@ def _release(
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
 _SHARED_BITS: Final = 0o077
 _WRITABLE_BITS: Final = 0o022
-_OURS: Final = frozenset(
-    {STATE_FILE, AUDIT_FILE, LOCK_FILE, PRIVATE_DIRECTORY, STATEMENTS_DIRECTORY}
-)
+_OURS: Final = frozenset({LOG_FILE, LOCK_FILE, PRIVATE_FOLDER, STATEMENTS_FOLDER})
 
 
 def examine_store(
@@ -386,117 +383,84 @@ def examine_store(
     wait for the roots; `cards` are the issuer's signed cards, as far as they are there.
 
     Raises:
-        StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.
+        StoreFault: ``file.busy``.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
-    unvouched = [*_unvouched(store)]
-    with _alone(store):
-        state, private = _of_one_moment(store)
-        moved = [*_moved(store, state, private)]
-        found = [] if moved else [*_private_keys(store, state, private, not unvouched)]
-        if isinstance(store, DirectoryStore):
+    found: list[Concern] = []
+    with store.alone() if isinstance(store, FolderStore) else nullcontext():
+        private = store.list_blobs()  # first: what is there is named by then, or is a leftover
+        try:
+            state = store.load(moved=True)
+        except (StoreFault, FileFault) as fault:
+            state = StoreState()
+            found.append(make_concern(fault.code, "error", fault.message, fault.path))
+        if state.moved_to is None and not found:
+            found += _private_keys(store, state, private)
+        if isinstance(store, FolderStore):
             found = [*_leftovers(store), *found, *_modes(store)]
         for at, finding in enumerate(found):
             if fix and finding.repair is not None:
                 finding.repair()
                 found[at] = replace(finding, severity="note", fixed=True, repair=None)
-    if moved:  # nothing is due here any more
-        return (*moved, *found, *_log(store, Examined(state), unvouched))
+    if not state.seq:
+        return tuple(found)
+    if state.moved_to is not None:  # nothing is due here any more
+        return (_moved(store, state.moved_to), *found)
     known, broken = _known(store, state, draft, cards)
-    found += [*broken, *_log(store, known, unvouched)]
-    return (*found, *coming_findings(known, settings, now, expires_within))
+    return (*found, *broken, *coming_findings(known, settings, now, expires_within))
 
 
-@contextmanager
-def _alone(store: KeyStore) -> Iterator[None]:
-    if not isinstance(store, DirectoryStore):
-        yield
-        return
-    # The locks in the order in which a release is kept: of the statements, then of the state.
-    statements = store.path / STATEMENTS_DIRECTORY
-    with (
-        store.adding_statements() if statements.is_dir() else nullcontext(),
-        alone(store.path),
-    ):
-        yield
-
-
-def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Concern]:
+def _moved(store: KeyStore, to: str) -> Concern:
     """A store that moved, and the private keys that a thief of this machine still finds."""
-    if state.moved is None:
-        return
-    to, at = state.moved.to, state.moved.at
-    message = f"this key store moved to {to} on {second(at)}"
+    message, private = f"this key store moved to {to}", _private_of(store)
     if private:
-        where = store.private_place("*")
+        where = store.place_of(f"{PRIVATE_FOLDER}/*.key")
         message += (
             f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one has "
             f"signed and has a backup, destroy them: delete {where}"
         )
-    yield make_concern("doctor.moved", "error" if private else "note", message, store.place)
+    return make_concern("doctor.moved", "error" if private else "note", message, store.place)
 
 
-def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
-    """The state, and the private keys that were there with it."""
-    while True:
-        (state, _), private = store.read(), store.private_keys()
-        if store.read()[0].generation == state.generation:
-            return state, private
+def _private_of(store: KeyStore) -> frozenset[str]:
+    return frozenset(name for name in store.list_blobs() if name.startswith(PRIVATE_FOLDER))
 
 
-def _leftovers(store: DirectoryStore) -> Iterator[Concern]:
+def _leftovers(store: FolderStore) -> Iterator[Concern]:
     """Files that a killed process left, and files that are not ours."""
-    statements = store.path / STATEMENTS_DIRECTORY
-    for folder in (store.path, statements, *(statements / kind for kind in KINDS)):
+    for folder in (store.path, store.path / PRIVATE_FOLDER, store.path / STATEMENTS_FOLDER):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            name = entry.relative_to(store.path).as_posix()
             if _TEMPORARY.fullmatch(entry.name):
                 # No alarm: nothing refers to it, and no later command is hindered by it.
-                message = "a killed process left this file"
-                fix = partial(remove, entry)
+                message, fix = "a killed process left this file", partial(remove, entry)
                 yield make_concern("doctor.leftover", "note", message, str(entry), repair=fix)
-            elif folder == store.path and entry.name not in _OURS:
+            elif name not in _OURS and not BLOB.fullmatch(name):
                 message = "cardsign did not write this"
                 yield make_concern("doctor.stranger", "note", message, str(entry))
-    private = store.path / PRIVATE_DIRECTORY
-    for entry in sorted(private.iterdir()) if private.is_dir() else ():
-        if not PRIVATE_FILE.fullmatch(entry.name):
-            message = "this is not the file of a private key"
-            yield make_concern("doctor.stranger", "note", message, str(entry))
 
 
-def _unvouched(store: KeyStore) -> Iterator[Concern]:
-    """That the log, or what this user has seen, does not vouch for the state."""
-    try:
-        store.load(moved=True)
-    except (StoreFault, FileFault) as fault:
-        yield make_concern(fault.code, "error", fault.message, fault.path)
-
-
-def _private_keys(
-    store: KeyStore, state: StoreState, private: frozenset[str], is_vouched: bool
-) -> Iterator[Concern]:
+def _private_keys(store: KeyStore, state: StoreState, blobs: frozenset[str]) -> Iterator[Concern]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
-    held = {key.thumbprint: key for key in state.keys if key.private == "held"}
-    needed = {name: key for name, key in held.items() if key.state not in ENDED}
-    # A state that was put back, or is somebody else's, does not name keys that are genuine.
-    for thumbprint in sorted(private - held.keys() if is_vouched else ()):
+    private = {name for name in blobs if name.startswith(PRIVATE_FOLDER)}
+    for name in sorted(private - state.private_blobs()):
         message = "this private key belongs to no key of the store"
-        where = store.private_place(thumbprint)
-        fix = partial(store.remove_private, thumbprint)
-        yield make_concern("doctor.leftover", "error", message, where, repair=fix)
-    for thumbprint, key in needed.items():
-        if thumbprint not in private:
+        fix = partial(store.drop_blobs, [name])
+        yield make_concern("doctor.leftover", "error", message, store.place_of(name), repair=fix)
+    for key in state.keys:
+        name = private_blob(key.blob or "")
+        if key.private == "held" and key.state not in ENDED and name not in private:
             message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
-            where = store.private_place(thumbprint)
+            where = store.place_of(name)
             yield make_concern("doctor.private_missing", "error", message, where)
 
 
-def _modes(store: DirectoryStore) -> Iterator[Concern]:
+def _modes(store: FolderStore) -> Iterator[Concern]:
     """Private files that others can reach, told together, and links in their places."""
-    directory = store.path / PRIVATE_DIRECTORY
+    directory = store.path / PRIVATE_FOLDER
     private = sorted(directory.iterdir()) if directory.is_dir() else []
     exposed: dict[Severity, dict[Path, int]] = {"error": {}, "note": {}}
-    for entry in [store.path / AUDIT_FILE, directory, *private]:
+    for entry in [store.log, directory, *private]:
         if entry.is_symlink():
             yield make_concern("doctor.symlink", "error", "this is a symbolic link", str(entry))
         elif entry.exists() and (mode := stat.S_IMODE(entry.stat().st_mode)) & _SHARED_BITS:
@@ -522,30 +486,21 @@ def _too_open(level: Severity, modes: Mapping[Path, int]) -> Concern:
     return make_concern("doctor.permissions", level, message, str(first), repair=fix)
 
 
-def _log(store: KeyStore, known: Examined, unvouched: Iterable[Concern]) -> Iterator[Concern]:
-    try:
-        _, aborted = verify_log(store, known.state, known.release)
-    except (StoreFault, FileFault) as fault:
-        yield make_concern(fault.code, "error", fault.message, fault.path)
-        return
-    yield from unvouched
-    if aborted:
-        message = f"lines of attempts that came to nothing are in the log: {aborted}"
-        yield make_concern("doctor.audit_aborted", "note", message, store.log_place)
-
-
 def _known(
     store: KeyStore, state: StoreState, draft: Path | None, cards: Iterable[Path]
 ) -> tuple[Examined, tuple[Concern, ...]]:
     """The store with the files around it; without them if that cannot be relied on."""
-    history = StatementHistory(store, state.statements)
+    history = StatementHistory(store, state)
     try:
         keyset, release = history.newest_keyset(), history.newest_release()
+        check_witnessed(store, release)
         waiting = None
         if draft is not None and keyset is not None and draft.is_file():
             waiting = read_bytes(draft, max_bytes=MAX_STATEMENT_BYTES)
         signed = {
-            str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in cards if one.is_file()
+            str(card): read_bytes(card, max_bytes=MAX_CARD_BYTES)
+            for card in cards
+            if card.is_file()
         }
     except (StoreFault, FileFault) as fault:
         return Examined(state), (make_concern(fault.code, "error", fault.message, fault.path),)

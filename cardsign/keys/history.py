@@ -1,9 +1,7 @@
 """The statements that an issuer, or a holder of a root key, has signed and keeps.
 
-They lie beside the key store, in files or in its database. What is
-read is checked anew, each statement by the one before, and the key store's state must name the
-newest: so neither of the two can be put back or exchanged by itself. A statement is written
-before the state names it.
+The log of the key store names them. What is read is checked anew, each statement by the one before,
+since a stranger may have written the log.
 """
 
 from __future__ import annotations
@@ -14,17 +12,17 @@ from datetime import datetime, timedelta
 
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.audit import AuditEvent, holds_line, verify_chain
-from cardsign.keys.lifecycle import keep_keyset
+from cardsign.keys import lifecycle
+from cardsign.keys.log import Event
 from cardsign.keys.model import (
     ENDED,
-    HeldRelease,
+    HeldStatement,
     KeyRecord,
-    StatementsHeld,
     StoreState,
+    statement_blob,
     suspects,
 )
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import (
     IssuerKey,
@@ -39,41 +37,39 @@ from cardsign.times import utc
 
 
 class StatementHistory:
-    """An issuer's own statements, oldest first, held against what its key store says of them."""
+    """An issuer's own statements, oldest first, as the log of a key store names them."""
 
-    __slots__ = ("_checked", "_looks_again", "_store", "held")
+    __slots__ = ("_state", "_store")
 
-    def __init__(self, store: KeyStore, held: StatementsHeld, *, looks_again: bool = False) -> None:
-        """Look at nothing yet.
-
-        With `looks_again` the state is loaded anew if a release is newer than `held` says.
-        """
-        self._store = store
-        self._checked: list[tuple[KeysetStatement, bytes]] = []
-        self.held = held
-        self._looks_again = looks_again
+    def __init__(self, store: KeyStore, state: StoreState) -> None:
+        self._store, self._state = store, state
 
     @classmethod
     def of(cls, store: KeyStore) -> StatementHistory:
-        """The one history beside a key store, with what the state says by now.
-
-        Each call of a method reads what is kept anew. Signatures are verified once: what was
-        verified, and is still the same to the byte, is not verified again.
-        """
-        held = store.load().statements
-        if not isinstance(store.history, cls):
-            store.history = cls(store, held, looks_again=True)
-        store.history.held = held
-        return store.history
+        """Return the history of a key store as it is by now."""
+        return cls(store, store.load())
 
     def keysets(self) -> tuple[KeysetStatement, ...]:
         """Return every keyset statement, oldest first, each checked by the one before.
 
+        Signatures are verified once, as long as a process holds the store.
+
         Raises:
-            StoreFault: ``keystore.audit_broken``: they are no history, or not the one that the
-                key store's state names.
+            StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
         """
-        return tuple(statement for statement, _ in self._history())
+        found: list[KeysetStatement] = []
+        for held in self._state.keysets:
+            if held.blob not in self._store.keysets:
+                try:
+                    statement = read_keyset(self._store.read_statement(held))
+                    if (statement.number, statement.digest) != (held.number, held.digest):
+                        raise StatementRefused("statement.gap", "the log names another statement")
+                    check_step(statement, found[-1] if found else None)
+                except StatementRefused as refusal:
+                    raise _broken(self._store, held, refusal) from refusal
+                self._store.keysets[held.blob] = statement
+            found.append(self._store.keysets[held.blob])
+        return tuple(found)
 
     def newest_keyset(self) -> KeysetStatement | None:
         """Return the newest keyset statement, or None; see :meth:`keysets`."""
@@ -84,33 +80,31 @@ class StatementHistory:
         """Return the release of the highest number, or None.
 
         What the next release says comes from it, so it must be signed by a release key of the
-        keyset that it names, and be what the key store's state says was signed last.
+        keyset that it names.
 
         Raises:
             StoreFault: ``keystore.audit_broken``: it is not; or as :meth:`keysets`.
         """
-        found = self._newest_release()
-        return None if found is None else found[0]
+        held = self._state.release
+        if held is None:
+            return None
+        try:
+            release = read_release(self._store.read_statement(held))
+            if (release.seq, release.digest) != (*held.number, held.digest):
+                raise StatementRefused("statement.gap", "the log names another statement")
+            check_signed(release, self.keysets())
+        except StatementRefused as refusal:
+            raise _broken(self._store, held, refusal) from refusal
+        return release
 
     def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
         """Return every keyset statement as it is served, oldest first, and the newest release."""
-        release, history = self._newest_release(), self._history()
-        return tuple(data for _, data in history), release and release[1]
-
-    def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
-        """Keep a statement as the newest one, and say whether it is new.
-
-        Raises:
-            StatementRefused: It does not follow the newest, or too few have signed it.
-            StoreFault: ``file.busy``, or as :meth:`keysets`.
-        """
-        with self._store.adding_statements():
-            newest = self.newest_keyset()
-            if newest is not None and newest.digest == statement.digest:
-                return False
-            check_step(statement, newest)
-            self._store.add_statement("keysets", statement.number, untrusted_bytes)
-        return True
+        self.newest_release(), self.keysets()
+        held = self._state.release
+        return (
+            tuple(map(self._store.read_statement, self._state.keysets)),
+            None if held is None else self._store.read_statement(held),
+        )
 
     def check_listed(self, keys: Iterable[PublicKey], role: OnlineRole) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
@@ -138,68 +132,14 @@ class StatementHistory:
             self.check_listed((key.public for key in asked), role)
         return tuple(found)
 
-    def _history(self) -> list[tuple[KeysetStatement, bytes]]:
-        found: list[tuple[KeysetStatement, bytes]] = []
-        checked = iter(self._checked)
-        for number, untrusted_bytes in self._store.read_statements("keysets").items():
-            before = next(checked, None)
-            if before and (before[0].number, before[1]) == (number, untrusted_bytes):
-                found.append(before)
-                continue
-            checked = iter(())  # each is checked by the one before, so all that follow anew
-            try:
-                statement = read_keyset(untrusted_bytes)
-                if statement.number != number:
-                    raise StatementRefused("statement.gap", "its number is not that of its place")
-                check_step(statement, found[-1][0] if found else None)
-            except StatementRefused as refusal:
-                where = self._store.statement_place("keysets", number)
-                raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
-            found.append((statement, untrusted_bytes))
-        self._checked = found
-        if (named := self.held.keyset) is not None:
-            # A stranger's history may be the longer one, so the one that is named must be in it.
-            digests = {statement.number: statement.digest for statement, _ in found}
-            if named.number not in digests:
-                raise _broken(self._store.place, f"keyset {named.label} is missing")
-            if digests[named.number] != named.digest:
-                what = f"keyset {named.label} is not {named.digest}"
-                raise _broken(self._store.place, what)
-        return found
 
-    def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
-        newest = self._store.read_newest_statement("releases")
-        if newest is None:
-            self._check_release_held(None, self._store.place)
-            return None
-        number, untrusted_bytes = newest
-        where = self._store.statement_place("releases", number)
-        try:
-            release = read_release(untrusted_bytes)
-            if (release.seq,) != number:
-                raise _broken(where, "its number is not that of its place")
-            self._check_release_held(release, where)
-            check_signed(release, self.keysets())
-        except StatementRefused as refusal:
-            raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
-        return release, untrusted_bytes
-
-    def _check_release_held(self, found: ReleaseStatement | None, where: str) -> None:
-        """A release is noted before it is kept, so a crash may lose the newest, and no other."""
-        number, digest = (found.seq, found.digest) if found else (0, None)
-        if number > self.held.release_seq and self._looks_again:  # another process was faster?
-            self.held = self._store.load().statements
-        held = self.held
-        if number > held.release_seq:
-            raise _broken(where, f"no release after {held.release_seq} was signed here")
-        if held.release is None:
-            return
-        if digest != (held.release.digest if number == held.release_seq else held.release.previous):
-            raise _broken(where, f"release {number} is not the newest that was signed here")
+def _broken(store: KeyStore, held: HeldStatement, refusal: StatementRefused) -> StoreFault:
+    where = store.place_of(statement_blob(held.blob))
+    return StoreFault("keystore.audit_broken", f"{refusal.code}: {refusal.message}", path=where)
 
 
 def kept_keyset(store: KeyStore) -> KeysetStatement | None:
-    """The newest keyset statement of a store, or None; see :meth:`StatementHistory.keysets`."""
+    """Return the newest keyset statement of a store; see :meth:`StatementHistory.keysets`."""
     return StatementHistory.of(store).newest_keyset()
 
 
@@ -210,7 +150,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
         StatementRefused: ``statement.keyset``: `history` has not the keyset that it names; else
             as :func:`cardsign.statements.release.check_release`.
     """
-    named = [one for one in history if one.digest == release.keyset.digest]
+    named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
     if not named:
         raise StatementRefused(
             "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
@@ -219,62 +159,79 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
     return check_release(release, named[0], None, now=issued, skew=timedelta()).good
 
 
-def verify_log(
-    store: KeyStore, state: StoreState, release: ReleaseStatement | None
-) -> tuple[tuple[AuditEvent, ...], int]:
-    """Check that the audit log is whole, and holds the line that the newest release names.
+def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> bool:
+    """Keep a statement as the newest one, and say whether it is new.
 
-    Anyone who can write the log and the state can write both anew, but not what was published.
+    The keys that waited for it to list them may be published from then on. Those that it revokes
+    are revoked here too, and so are those that an earlier one listed and it does not: where another
+    copy of the key store has retired them, this one must not list them again.
 
-    Returns:
-        The events that count, oldest first; and how many lines are of attempts.
+    Raises:
+        StatementRefused: It does not follow the newest, or too few have signed it.
+        StoreFault: ``file.busy``, or as :meth:`StatementHistory.keysets`.
+    """
+    is_new = True
+
+    def decide(state: StoreState, held: HeldStatement) -> list[Event]:
+        nonlocal is_new
+        earlier = StatementHistory(store, state).keysets()
+        is_new = not earlier or earlier[-1].digest != statement.digest
+        if is_new:
+            check_step(statement, earlier[-1] if earlier else None)
+        return _follow(state, held, statement, earlier, now)
+
+    store.keep_statement(data, statement.number, statement.digest, decide, now=now)
+    return is_new
+
+
+def follow_keyset(store: KeyStore, *, now: datetime) -> None:
+    """Bring the keys up to date with the newest keyset, which may list one that came later."""
+
+    def decide(state: StoreState) -> list[Event]:
+        kept = StatementHistory(store, state).keysets()
+        return _follow(state, state.keysets[-1], kept[-1], kept, now) if kept else []
+
+    store.commit(decide, now=now)
+
+
+def _follow(
+    state: StoreState,
+    held: HeldStatement,
+    statement: KeysetStatement,
+    earlier: Sequence[KeysetStatement],
+    now: datetime,
+) -> list[Event]:
+    listed = {key.public.thumbprint for key in statement.keys}
+    before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
+    over = statement.revoked | (before - listed)
+    return lifecycle.keep_keyset(state, held, listed, now=now, revoked=over)
+
+
+def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now: datetime) -> None:
+    """Keep a release as the newest one.
+
+    Raises:
+        StoreFault: ``keystore.changed``: its number is taken.
+    """
+
+    def decide(state: StoreState, held: HeldStatement) -> list[Event]:
+        return lifecycle.keep_release(state, held, now=now)
+
+    store.keep_statement(data, (release.seq,), release.digest, decide, now=now)
+
+
+def check_witnessed(store: KeyStore, release: ReleaseStatement | None) -> None:
+    """Check that the log holds the line that the newest release names.
+
+    Anyone who can write the log can write it anew, but not what was published.
 
     Raises:
         StoreFault: ``keystore.audit_broken``.
     """
-    log, where = store.read_audit(), store.log_place
-    events, _, aborted = verify_chain(log, state.audit, where=where)
-    if release is not None and not holds_line(log, release.audit_head):
+    head = release.audit_head if release else None
+    if release and head and head not in map(digest_of, store.read_lines(0)):
         what = f"the line that release {release.seq} names as the newest of its time is gone"
-        raise _broken(where, f"the audit log is broken: {what}")
-    return events, aborted
-
-
-def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -> None:
-    """Let the key store's state name the newest keyset statement; again is no change.
-
-    The keys that waited for it to list them may be published from then on. Those that it revokes
-    are revoked here too, and so are those that an earlier one listed and it does not: where another
-    copy of the key store has retired them, this one must not list them again. All earlier ones
-    count, since a kill may have come before one of them was noted.
-    """
-    listed = {key.public.thumbprint for key in statement.keys}
-    keysets = StatementHistory.of(store).keysets()
-    earlier = [one for one in keysets if one.number < statement.number]
-    before = {key.public.thumbprint for one in earlier for key in one.keys}
-    over = statement.revoked | (before - listed)
-    store.apply(keep_keyset, statement.id, listed, now=now, revoked=over)
-
-
-def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
-    """Take the release's number for it, before it is written: no two releases have one.
-
-    Call it within :meth:`KeyStore.adding_statements`, as the one before is read: else what another
-    process lists meanwhile would be forgotten.
-
-    Raises:
-        StoreFault: ``keystore.changed``: the number is taken.
-    """
-    state = store.load()
-    if state.statements.release_seq >= release.seq:
-        newest = state.statements.release_seq
-        raise StoreFault("keystore.changed", f"release {newest} was signed meanwhile")
-    before = StatementHistory.of(store).newest_release()
-    held = HeldRelease(release.digest, before.digest if before else None)
-    event = AuditEvent("release.signed", None, {"seq": release.seq, "digest": release.digest})
-    statements = replace(state.statements, release_seq=release.seq, release=held)
-    changed = replace(state, statements=statements)
-    store.commit(changed, (event,), now=now)
+        raise StoreFault("keystore.audit_broken", f"the log is broken: {what}", path=store.place)
 
 
 # What a key store and its newest keyset statement say together.
@@ -373,7 +330,3 @@ def check_not_needed(store: KeyStore, kid: str) -> None:
             f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "
             "holders are left without it to sign the next",
         )
-
-
-def _broken(where: str, what: str) -> StoreFault:
-    return StoreFault("keystore.audit_broken", what, path=where)

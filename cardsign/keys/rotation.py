@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 from cardsign.errors import StoreFault
 from cardsign.keys.lifecycle import (
-    NewState,
     TimelineSettings,
     Waiting,
     activate,
@@ -24,6 +23,7 @@ from cardsign.keys.lifecycle import (
     until_destruction,
     until_retirement,
 )
+from cardsign.keys.log import Event
 from cardsign.keys.model import (
     ENDED,
     ROTATING,
@@ -82,8 +82,8 @@ def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple
     return tuple(sorted(_steps(state, settings), key=order))
 
 
-def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> NewState:
-    """Take a step that changes a key of the store; raises as the function that it names."""
+def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> list[Event]:
+    """Return the events of a step that changes a key; raises as the function that it names."""
     if step.key is None:
         raise StoreFault("keystore.changed", "the next step makes a new key")
     taken = {"activate": activate, "retire": retire, "destroy": destroy}[step.action]
@@ -113,7 +113,7 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
     for key in state.keys:
         if key.state == "retiring":
             yield _step("retire", key, until_retirement(state, key, settings))
-        elif key.state == "generated" and (keyset := state.statements.keyset):
+        elif key.state == "generated" and (keyset := state.keyset):
             # The statement that lists it lets the JWK Set hold it; no step of ours does.
             what = f"keyset {keyset.label} does not list it"
             yield _step("prepublish", key, Waiting("keystore.not_listed", what, None))

@@ -23,6 +23,7 @@ from cardsign.files import locked, make_directory, sync_directory, write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.keys.lifecycle import TimelineSettings, record_publication
+from cardsign.keys.log import fold_all
 from cardsign.keys.model import Publication, PublishedCard, StoreState
 from cardsign.keys.rotation import next_change
 from cardsign.publish.checks import CheckedIssued, Issued, check_cards
@@ -392,7 +393,8 @@ def next_change_by(state: StoreState, settings: TimelineSettings, now: datetime)
     """
 
     def by(generation: Generation) -> datetime | None:
-        recorded, _ = record_publication(state, publication_of(generation))
+        at = generation.published_at
+        recorded = fold_all(state, record_publication(state, publication_of(generation)), at)
         due = next_change(recorded, settings, now)
         return due and max(due, generation.published_at)
 

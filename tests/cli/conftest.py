@@ -19,7 +19,8 @@ import pytest
 from cardsign.cli.main import command_line, run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.opening import create_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.refresh import FetchResult
 from tests.support import LAX, PORTABLE
@@ -151,9 +152,9 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
 
 
 @pytest.fixture
-def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> DirectoryStore:
+def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> FolderStore:
     """`./keys` with one active ES256 key, cheap to open."""
-    store = DirectoryStore.create(tmp_path / "keys")
+    store = create_store(tmp_path / "keys")
     store.add_key(
         PrivateKey.generate("ES256"),
         PASSPHRASE.encode(),
@@ -163,7 +164,7 @@ def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> DirectoryStore:
 
 
 @pytest.fixture
-def signed(cardsign: Cardsign, keystore: DirectoryStore, tmp_path: Path) -> Path:
+def signed(cardsign: Cardsign, keystore: FolderStore, tmp_path: Path) -> Path:
     """`signed.json`, a lax card fully signed, with `jwks.json` beside it."""
     Path("card.json").write_text(json.dumps(LAX))
     Path("portable.json").write_text(json.dumps(PORTABLE))

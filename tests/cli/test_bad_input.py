@@ -17,7 +17,7 @@ import pytest
 from cardsign import html
 from cardsign.cli.frame import run
 from cardsign.cli.printer import json_text, safe
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
@@ -59,7 +59,7 @@ def test_the_passphrase_may_come_from_a_private_file_or_a_descriptor(
 
 
 def test_a_checkout_by_git_signs_and_doctor_tells(
-    cardsign: Cardsign, keystore: DirectoryStore
+    cardsign: Cardsign, keystore: FolderStore
 ) -> None:
     """git keeps no mode 0600; the key file is encrypted. What others could write is an alarm."""
     Path("card.json").write_text(json.dumps(PORTABLE))
@@ -74,7 +74,7 @@ def test_a_checkout_by_git_signs_and_doctor_tells(
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
-def test_private_keys_are_made_private(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+def test_private_keys_are_made_private(cardsign: Cardsign, keystore: FolderStore) -> None:
     """0600 in a folder of 0700, whatever the umask."""
     for private in (keystore.path / "private").iterdir():
         assert stat.S_IMODE(private.stat().st_mode) == 0o600
@@ -178,8 +178,7 @@ def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
         ("cardsign.toml", ["config", "check"]),
         ("trust.toml", ["verify", "card.json"]),
         ("trust.lock", ["verify", "card.json"]),
-        ("keys/keystore.json", ["keys", "list"]),
-        ("keys/audit.jsonl", ["keys", "list"]),
+        ("keys/log.jsonl", ["keys", "list"]),
         ("public/current", ["serve", "public"]),
         ("cards/a.card.json", ["lint", "cards"]),
         ("statements/a.json", ["verify", "card.json", "--statements", "statements"]),
@@ -193,8 +192,6 @@ def test_a_pipe_that_nobody_has_named_is_not_waited_for(
     if name == "trust.lock":
         assert cardsign("trust", "init").status == 0
     Path(name).parent.mkdir(exist_ok=True)
-    if name == "keys/audit.jsonl":
-        Path("keys/keystore.json").write_text("{}")
     os.mkfifo(name)
     ended = cardsign(*words)
     assert ended.status != 0

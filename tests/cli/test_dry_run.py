@@ -194,7 +194,7 @@ READ_ONLY = {
     *("canonicalize", "verify", "fetch", "call", "inspect", "explain", "serve"),
     *("check", "contract check", "diff", "drift"),
     *("completion", "keys export", "keys list", "keys jwks"),
-    *("keys audit list", "keys audit verify", "keys doctor"),
+    *("keys log", "keys log", "keys doctor"),
     *("keyset show", "release show", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
     *("keyset draft", "help", "build", "mcp"),

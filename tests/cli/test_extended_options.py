@@ -13,7 +13,7 @@ from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.cli.sign import CardOptions
 from cardsign.errors import UsageFault
 from cardsign.issuer.cards import MAX_LIFETIME
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
@@ -112,7 +112,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize(("options", "code"), OPTIONS.values(), ids=OPTIONS)
 def test_options_that_do_not_fit_are_a_local_fault(
-    cardsign: Cardsign, keystore: DirectoryStore, options: list[str], code: str
+    cardsign: Cardsign, keystore: FolderStore, options: list[str], code: str
 ) -> None:
     """The three go together; nothing is signed or written."""
     Path("card.json").write_text(json.dumps(PORTABLE))
@@ -124,7 +124,7 @@ def test_options_that_do_not_fit_are_a_local_fault(
 
 
 def test_what_is_marked_can_be_published_and_what_is_not_cannot(
-    cardsign: Cardsign, keystore: DirectoryStore
+    cardsign: Cardsign, keystore: FolderStore
 ) -> None:
     """From `sign --extended` to `publish --extended`, under the same name alone."""
     public = {**PORTABLE, "capabilities": {"extendedAgentCard": True}}

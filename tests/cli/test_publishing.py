@@ -15,8 +15,10 @@ import pytest
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.history import keep_release
 from cardsign.keys.model import StoreState
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.opening import open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE
@@ -50,12 +52,13 @@ def run(ended: Ended) -> Ended:
 
 def state() -> StoreState:
     """What the key store knows."""
-    return DirectoryStore.open(Path("keys")).state
+    return open_store(Path("keys")).state
 
 
-def audit() -> list[dict[str, Any]]:
-    """The audit log."""
-    return [json.loads(line) for line in Path("keys/audit.jsonl").read_bytes().splitlines()]
+def log_events() -> list[dict[str, Any]]:
+    """What the log of the key store tells."""
+    lines = Path("keys/log.jsonl").read_bytes().splitlines()
+    return [event for line in lines for event in json.loads(line)["events"]]
 
 
 def published() -> Generation:
@@ -176,9 +179,9 @@ def test_what_a_renewed_release_publishes_is_put_on_record(issuer: Cardsign) -> 
     newest = published()
     assert state().publications[-1].generation == newest.number
     assert state().publications[-1].at == newest.published_at
-    lines = audit()[-2:]
-    assert [line["event"] for line in lines] == ["release.signed", "publication-recorded"]
-    assert lines[0]["details"]["seq"] == release().seq
+    events = log_events()[-2:]
+    assert [event["event"] for event in events] == ["release", "published"]
+    assert events[0]["seq"] == release().seq
     before = tree()
     run(issuer("release", "renew"))
     assert tree() == before
@@ -210,18 +213,17 @@ def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
 
 def test_the_audit_head_is_in_the_release(issuer: Cardsign) -> None:
     """As it was when the release was drafted, so that its signature holds the log fast."""
-    head = state().audit.digest
+    head = state().head
     run(issuer("release", "renew", "--force"))
     assert release().audit_head == head
-    assert audit()[-2]["prev"] == head  # the line that says that it was signed comes after it
-    run(issuer("keys", "audit", "verify"))
+    run(issuer("keys", "log"))
 
 
 # ------------------------------------------------------------------ the next change
 
 
 def test_a_generation_knows_when_its_keys_change(
-    cardsign: Cardsign, keystore: DirectoryStore, signed: Path
+    cardsign: Cardsign, keystore: FolderStore, signed: Path
 ) -> None:
     """When the standby is due by the timeline, once this very publication is on record."""
     Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
@@ -240,7 +242,7 @@ def test_a_generation_knows_when_its_keys_change(
 
 
 def test_a_publication_that_was_not_recorded_is_the_same_once_more(
-    cardsign: Cardsign, keystore: DirectoryStore, signed: Path, monkeypatch: pytest.MonkeyPatch
+    cardsign: Cardsign, keystore: FolderStore, signed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in between: publishing again makes no other generation, and records this one."""
     Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
@@ -256,19 +258,16 @@ def test_a_publication_that_was_not_recorded_is_the_same_once_more(
 # ------------------------------------------------------------------ mishaps
 
 
-@pytest.mark.parametrize("seq", [1, 2, 3, 2**53 - 2])
+@pytest.mark.parametrize("seq", [3, 2**53 - 2])
 def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign) -> None:
-    """A release that somebody added or edited is no release before the next one."""
+    """A release that somebody wrote into the log is no release before the next one."""
     assert release().seq == 2
     said = json.loads(release().envelope.payload) | {"seq": seq, "cards": [], "floor": {}}
     payload = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
     forged = sign_statement(payload, [PrivateKey.generate("ES256")], TYP_RELEASE)
-    Path(f"keys/statements/releases/{seq}.json").write_bytes(forged)
+    keep_release(open_store(Path("keys")), read_release(forged), forged, now=datetime.now(UTC))
     before = tree()
     ended = issuer("release", "renew", "--force")
-    if seq == 1:  # it is read no more
-        assert (ended.status, release().seq) == (0, 3)
-        return
     assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
     assert tree() == before
 
@@ -349,7 +348,7 @@ def test_a_restored_key_store_takes_up_what_is_published(issuer: Cardsign) -> No
     renewed = run(issuer("release", "renew", "--force"))
     assert f"took release {newest.seq}" in renewed.err
     assert (release().seq, release().cards) == (newest.seq + 1, newest.cards)
-    held = state().statements
+    held = state()
     assert (held.release_seq, held.keyset and held.keyset.version) == (newest.seq + 1, 2)
     run(issuer("publish", "signed.json", "--max-age", "60"))
     assert "took release" not in run(issuer("release", "renew", "--force")).err
@@ -368,7 +367,7 @@ def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) 
     run(issuer("keys", "revoke", "--store-only", "--yes", stolen, "--reason", "compromised"))
     ended = issuer("release", "renew", "--publication", "of-the-thief")
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
-    assert state().statements.release_seq == before.seq + 1
+    assert state().release_seq == before.seq + 1
 
 
 def test_a_root_holder_only_keeps_what_another_store_publishes(cardsign: Cardsign) -> None:
@@ -484,11 +483,11 @@ def test_a_check_names_what_would_change(issuer: Cardsign) -> None:
     Path("card.json").write_text(json.dumps({**PORTABLE, "description": "Another."}))
     run(issuer("sign", "card.json", "-o", "newer.json"))
     run(issuer("release", "renew", "--card", "newer.json"))
-    number, log = published().number, audit()
+    number, log = published().number, log_events()
     ended = issuer("publish", "newer.json", "--check", "--json")
     assert ended.status == 1
     assert json.loads(ended.out)["changes"] == {"agent-card.json": "changed"}
-    assert (published().number, audit()) == (number, log)
+    assert (published().number, log_events()) == (number, log)
     assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
 
 

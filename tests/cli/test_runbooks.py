@@ -34,7 +34,8 @@ from typing import Any
 import pytest
 
 import cardsign.cli
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import read_keyset
@@ -119,9 +120,9 @@ class Story:
         self.old = {key.kid for key in self.store().state.active_keys("card")}
         self.clock.sleep(3600)
 
-    def store(self) -> DirectoryStore:
+    def store(self) -> FolderStore:
         """The key store of this folder."""
-        return DirectoryStore.open(Path("keys"))
+        return open_store(Path("keys"))
 
     def at(self, t: int) -> datetime:
         """What the peer's clock shows."""
@@ -165,7 +166,7 @@ class Story:
         if word == "DIGEST":
             return [self.call("keyset", "show", draft, "--json").json["digest"]]
         if word in ("BOB", "EVE"):
-            return [key.kid for key in DirectoryStore.open(Path(word.lower())).state.keys]
+            return [key.kid for key in open_store(Path(word.lower())).state.keys]
         if word == "KID":
             return list(self.old)
         if word != "ALL":

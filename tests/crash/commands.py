@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -25,10 +24,14 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.drafts import read_draft
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.key_files import export_private, open_envelope
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.log import read_line
+from cardsign.keys.model import StoreState
+from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
@@ -65,13 +68,13 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add(root: Path, key: PrivateKey, seconds: int) -> None:
     """`cardsign keys generate`."""
-    store = DirectoryStore.create(root / "keys", exist_ok=True)
+    store = create_store(root / "keys", exist_ok=True)
     store.add_key(key, PASSPHRASE.encode(), now=after(seconds))
 
 
 def announce(root: Path, seconds: int) -> None:
     """`cardsign sign` and `cardsign publish`."""
-    store = DirectoryStore.open(root / "keys")
+    store = open_store(root / "keys")
     keys = store.state.signing_keys(after(seconds))
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
     options = {"jwks": store.state.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
@@ -85,7 +88,7 @@ class NothingDue(Exception):
 
 def tick(root: Path, seconds: int) -> None:
     """`cardsign keys rotate`."""
-    step = DirectoryStore.open(root / "keys").tick(
+    step = open_store(root / "keys").tick(
         now=after(seconds), settings=replace(QUICK, rotate_every=0)
     )
     if step is None:
@@ -94,7 +97,7 @@ def tick(root: Path, seconds: int) -> None:
 
 def activating(root: Path) -> None:
     """By hand."""
-    store = DirectoryStore.open(root / "keys")
+    store = open_store(root / "keys")
     store.apply(lifecycle.activate, "two", now=after(220), settings=QUICK)
 
 
@@ -110,7 +113,7 @@ def retiring(root: Path) -> None:
 
 def revoking(root: Path) -> None:
     """And the second takes over."""
-    store = DirectoryStore.open(root / "keys")
+    store = open_store(root / "keys")
     store.apply(
         lifecycle.revoke, "one", reason="compromised", now=after(220), same_custody_accepted=True
     )
@@ -219,7 +222,7 @@ def recovered(root: Path) -> None:
 
 def replacing(root: Path) -> None:
     """The first card key is stolen; the second in which that became known is over at once."""
-    keys = DirectoryStore.open(root / "keys").state.keys
+    keys = open_store(root / "keys").state.keys
     kid = next(key.kid for key in keys if "card" in key.roles)
     with patch("time.sleep"):
         run(root, "keys", "revoke", "--reason", "compromised", "--yes", "--", kid)
@@ -236,7 +239,7 @@ def with_files(root: Path) -> None:
 
 def exporting(root: Path) -> None:
     """The private key of the card key, encrypted."""
-    kid = DirectoryStore.open(root / "keys").state.active_keys()[0].kid
+    kid = open_store(root / "keys").state.active_keys()[0].kid
     options = "--private --export-passphrase-file export-passphrase -o exported.pem"
     run(root, "keys", "export", *options.split(), "--", kid)
 
@@ -244,10 +247,10 @@ def exporting(root: Path) -> None:
 def with_leftovers(root: Path) -> None:
     """What killed processes leave behind."""
     live(root)
-    orphan = root / "keys/private" / f"{'A' * 43}.key"
+    orphan = root / "keys/private" / f"{'0' * 64}.key"
     for leftover in (
-        root / "keys" / f".keystore.json.{'0' * 16}.tmp",
-        root / "keys/statements/keysets" / f".1.2.json.{'0' * 16}.tmp",
+        root / "keys" / f".log.jsonl.{'0' * 16}.tmp",
+        root / "keys/statements" / f".0.json.{'0' * 16}.tmp",
         orphan,
     ):
         leftover.write_bytes(b"{")
@@ -328,12 +331,10 @@ def check(root: Path, earlier: Tree, secrets: frozenset[bytes], *, is_done: bool
     tree = read_tree(root)
     for content in tree.values():
         assert not any(secret in (content or b"") for secret in secrets)
-    state_file = "keys/keystore.json"
-    if state_file in tree:
-        held = json.loads(earlier.get(state_file) or b'{"keys": []}')
-        _check_store(root / "keys", held, is_done=is_done)
+    if "keys/log.jsonl" in tree and open_log(tree["keys/log.jsonl"] or b"").seq:
+        _check_store(root / "keys", open_log(earlier.get("keys/log.jsonl") or b""), is_done=is_done)
     else:
-        assert state_file not in earlier
+        assert "keys/log.jsonl" not in earlier
     newest = newest_record(root)
     if "public/current" in tree:
         assert newest <= load_current(root / "public").number
@@ -341,30 +342,35 @@ def check(root: Path, earlier: Tree, secrets: frozenset[bytes], *, is_done: bool
         assert (newest, "public/current" in earlier) == (0, False)
 
 
+def open_log(log: bytes) -> StoreState:
+    """What the lines of a log say that were committed."""
+    state = StoreState()
+    for line in log.split(b"\n"):
+        with contextlib.suppress(StoreFault):  # the last one, where it is torn
+            state, _ = read_line(state, line, "log")
+    return state
+
+
 def newest_record(root: Path) -> int:
     """The newest generation that the store has on record."""
-    if not (root / "keys/keystore.json").exists():
-        return 0
-    publications = DirectoryStore.open(root / "keys").state.publications
+    publications = FolderStore(root / "keys").load().publications
     return max((one.generation for one in publications), default=0)
 
 
-def _check_store(path: Path, earlier: Any, *, is_done: bool) -> None:
-    store = DirectoryStore.open(path)
-    assert {key["public"]["kid"] for key in earlier["keys"]} <= store.state.ever_held_kids()
+def _check_store(path: Path, earlier: StoreState, *, is_done: bool) -> None:
+    store = open_store(path)
+    assert earlier.ever_held_kids() <= store.state.ever_held_kids()
+    assert store.state.blobs() <= store.list_blobs()
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")
     history = StatementHistory.of(store)
-    held = earlier.get("statements", {}).get("keyset")
-    if held is not None:
-        numbers = [one.number for one in history.keysets()]
-        assert (held["epoch"], held["version"]) in numbers
+    assert {*earlier.keysets} <= {*store.state.keysets}
     history.to_publish()
     _cure(store, is_done=is_done)
 
 
-def _cure(store: DirectoryStore, *, is_done: bool) -> None:
+def _cure(store: KeyStore, *, is_done: bool) -> None:
     """What doctor fixes is fixed, and nothing is left that somebody would have to look at."""
     now = max(NOON, datetime.now(UTC)) + timedelta(days=2)
     examine_store(store, settings=DEFAULT_SETTINGS, now=now, fix=True)
@@ -376,7 +382,7 @@ def _cure(store: DirectoryStore, *, is_done: bool) -> None:
         foreseen.add("doctor.may_be_stolen")  # each key lay beside it, and a person has to say
     if not is_done and any(key.state == "revoked" for key in store.state.keys):
         foreseen.add("doctor.no_active_key")
-    assert {finding.code for finding in left} <= {*foreseen, "doctor.audit_aborted"}
-    files = {path.name for path in (store.path / "private").glob("*")}
-    assert files == {f"{key.thumbprint}.key" for key in store.state.keys if key.private == "held"}
-    assert not list(store.path.rglob("*.tmp"))
+    assert {finding.code for finding in left} <= foreseen
+    private = {name for name in store.list_blobs() if name.startswith("private")}
+    assert private == store.state.private_blobs()
+    assert not list(Path(store.place).rglob("*.tmp"))

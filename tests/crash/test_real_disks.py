@@ -24,7 +24,16 @@ ROOMS = (0, 1, 2, 3, 5, 8)  # free pages
 
 
 #: What needs no room: it only removes files.
-NO_ROOM = ("doctor --fix",)
+#: Those that need no new page, since a line fits into the last one of the log, or is all there is.
+NO_ROOM = (
+    "doctor --fix",
+    "activate",
+    "rotate, activating",
+    "rotate, retiring",
+    "rotate, destroying",
+    "revoke",
+    "revoke, guided",
+)
 _either = contextlib.suppress(FileFault)
 
 

@@ -29,10 +29,12 @@ from cardsign.issuer.rotation import rotate_keys
 from cardsign.issuer.tasks import Progress, Task, Work
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
 from cardsign.keys.drafts import read_draft
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import RevocationReason
+from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.signers.access import Access
-from cardsign.keys.stores.directory import DirectoryStore
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import RootKey, read_keyset
 from cardsign.statements.release import read_release
@@ -86,12 +88,12 @@ class Site:
     now: datetime = NOW
 
     @property
-    def store(self) -> DirectoryStore:
-        return DirectoryStore.open(self.folder / "keys")
+    def store(self) -> FolderStore:
+        return open_store(self.folder / "keys")
 
     @property
-    def roots(self) -> DirectoryStore:
-        return DirectoryStore.open(self.folder / "usb")
+    def roots(self) -> FolderStore:
+        return open_store(self.folder / "usb")
 
     @property
     def draft(self) -> Path:
@@ -592,17 +594,17 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     lost = {key.public.thumbprint for key in needed_keyset(site.store).keys}
     assert peer.verdict(site.live, site.now) == "trusted"
     site.now += timedelta(days=2)
+    new = create_store(site.folder / "new")
+    work = replace(site.work(), store=new, access=ROOT)
     for folder in ("keys", "usb"):
         shutil.rmtree(site.folder / folder)
-    new = DirectoryStore.create(site.folder / "keys")
-    work = replace(site.work(), store=new, access=ROOT)
     recovered, _ = recover(
         work,
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: ROOT,
     )
     rotate_keys(replace(work))
-    assert new.load().statements.release is None  # what keys that are lost have signed
+    assert new.load().release is None  # what keys that are lost have signed
     publish_keyset(work, recovered.statement)
     told = rotate_keys(work)
     assert told.left == ()
@@ -630,7 +632,7 @@ def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
     """Neither a rotation nor a revocation, and nothing is published."""
     before, stolen = site.live.number, site.active("card")
     work = site.work("card", "release", root=True)
-    work.store.leave("/elsewhere", now=site.now)
+    work.store.apply(lifecycle.leave, "/elsewhere", now=site.now)
     work.now += timedelta(days=91)
     for act in (
         lambda: rotate_keys(work),

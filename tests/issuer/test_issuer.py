@@ -31,8 +31,9 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.tasks import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import check_not_needed
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.opening import create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import RootKey
 from tests.publications import fast_forward, put_in_place
@@ -53,8 +54,8 @@ class Made:
     kids: dict[str, str]
 
     @property
-    def store(self) -> DirectoryStore:
-        return DirectoryStore.open(self.folder / "keys")
+    def store(self) -> FolderStore:
+        return open_store(self.folder / "keys")
 
     @property
     def public(self) -> Path:
@@ -314,7 +315,7 @@ def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
 def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -> None:
     """That of the first publication; the refused one changes nothing."""
     publish(made, NOW)
-    other = DirectoryStore.create(tmp_path / "other")
+    other = create_store(tmp_path / "other")
     key = PrivateKey.generate("ES256")
     other.add_key(key, SECRET, now=NOW)
     signed, before = sign_card(CARD, [key]), made.tree()
@@ -357,6 +358,6 @@ def test_a_publication_of_the_future_stops_no_rotation(made: Made, year: int) ->
 
 def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:
     """And says so."""
-    store = DirectoryStore.create(tmp_path / "empty")
+    store = create_store(tmp_path / "empty")
     assert code(lambda: card_signers(store, SECRET, now=NOW)) == "sign.no_key"
     assert code(lambda: renew_release(Work(store, NOW, access=SECRET))) == "keystore.no_keyset"

@@ -10,8 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys.address import parse_database_url
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import KeyRecord
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.opening import open_store
+from cardsign.keys.store import KeyStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
@@ -33,23 +36,23 @@ class Quick:
         return record
 
 
-class QuickStore(Quick, DirectoryStore):
+class QuickStore(Quick, FolderStore):
     """A key store in a directory."""
 
-    def again(self) -> DirectoryStore:
+    def again(self) -> KeyStore:
         """Open it as the next process would."""
-        return DirectoryStore.open(self.path)
+        return open_store(self.path)
 
 
 def quick_postgres_store(url: str) -> Any:
     """A key store in PostgreSQL, made at `url`."""
-    from cardsign.keys.stores.postgres import PostgresStore
+    from cardsign.keys.postgres import PostgresStore
 
     class QuickPostgresStore(Quick, PostgresStore):
-        def again(self) -> PostgresStore:
-            return PostgresStore.open(url)
+        def again(self) -> KeyStore:
+            return open_store(parse_database_url(url))
 
-    return QuickPostgresStore.create(url)
+    return QuickPostgresStore(url)
 
 
 #: For a test that holds wherever the store lies.
@@ -87,7 +90,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if getattr(request, "param", "files") == "postgres":
         server: pg.Server = request.getfixturevalue("postgres")
         return quick_postgres_store(server.new_url())
-    return QuickStore.create(tmp_path / "keys")
+    return QuickStore(tmp_path / "keys")
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from typing import Any
 
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.audit import AuditEvent, extend
-from cardsign.keys.lifecycle import NewState, TimelineSettings
-from cardsign.keys.model import AuditHead, Publication, PublishedCard, StoreState, dump_state
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys import lifecycle
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.log import Event, fold_all
+from cardsign.keys.model import KeyRecord, Publication, PublishedCard, StoreState
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-EMPTY = StoreState(0, ())
+EMPTY = StoreState()
+BLOB = "0" * 64
 #: Caches hold key sets for 200 s at worst, cards for 50 s; clocks differ by 10 s.
 QUICK = TimelineSettings(max_age=100, worst_cache=200, card_max_age=50, skew=10, rotate_every=1000)
 SERIES = "https://tides.example/a2a"
@@ -49,32 +49,30 @@ def published(
     return Publication(generation, at, max_age, kids, (card,))
 
 
-def of(change: NewState) -> StoreState:
-    """The state of a change."""
-    return change[0]
+def change(
+    state: StoreState,
+    decide: Callable[..., list[Event]],
+    *arguments: Any,
+    now: datetime,
+    **how: Any,
+) -> StoreState:
+    """What a decision of the lifecycle makes of a state."""
+    now = now.replace(microsecond=0)
+    return fold_all(state, decide(state, *arguments, now=now, **how), now)
 
 
-def cut(log: bytes, lines: int) -> bytes:
-    """The first lines of a log."""
-    return b"".join(log.splitlines(keepends=True)[:lines])
+def enter(state: StoreState, key: PublicKey, *, now: datetime, **how: Any) -> StoreState:
+    """Take a key in; it is in a file unless another custody is named."""
+    if how.get("custody") is None:
+        how = {**how, "custody": "file:one", "blob": BLOB}
+    return change(state, lifecycle.enter, key, now=now, **how)
 
 
-def forge(store: DirectoryStore, edit: Callable[[StoreState], StoreState], kept: int = 0) -> None:
-    """Write state and log anew, in agreement, as somebody can who can write both.
+def record(state: StoreState, publication: Publication) -> StoreState:
+    """Note a publication at its own time."""
+    return change(state, lifecycle.record_publication, publication, now=publication.at)
 
-    Args:
-        store: Whose files are written.
-        edit: What is made of its state.
-        kept: How many lines of the log stay as they are.
-    """
-    log = cut(store.read_audit(), kept)
-    newest = log.splitlines()[-1:]
-    head = AuditHead(kept, sha256(newest[0]).hexdigest()) if newest else AuditHead()
-    state, more = extend(
-        replace(edit(store.read()[0]), audit=head),
-        [AuditEvent("key-entered", "x")],
-        now=NOON,
-        actor="ann@host",
-    )
-    (store.path / "audit.jsonl").write_bytes(log + more)
-    (store.path / "keystore.json").write_bytes(dump_state(state))
+
+def is_held(key: KeyRecord) -> bool:
+    """Whether the private key is in the store."""
+    return key.private == "held"

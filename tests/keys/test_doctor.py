@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,51 +11,53 @@ import pytest
 from cardsign.errors import FileFault, StoreFault
 from cardsign.keys import lifecycle
 from cardsign.keys.doctor import Concern, examine_store
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.stores.directory import DirectoryStore
+from cardsign.keys.model import private_blob
+from cardsign.keys.opening import locate_store, open_store
 from tests.keys.states import NOON, after, published
 
 
-def examine(store: DirectoryStore, **options: object) -> list[Concern]:
+def examine(store: FolderStore, **options: object) -> list[Concern]:
     """Everything but what is due, and what a lone key lacks."""
     arguments = {"settings": DEFAULT_SETTINGS, "now": after(60), **options}
-    found = examine_store(DirectoryStore.open(store.path, vouched=False), **arguments)  # type: ignore[arg-type]
+    found = examine_store(locate_store(store.path), **arguments)  # type: ignore[arg-type]
     usual = ("doctor.due", "doctor.no_standby")
     return [finding for finding in found if finding.code not in usual]
 
 
-def leftover(store: DirectoryStore) -> Path:
-    path = store.path / f".keystore.json.{'0' * 16}.tmp"
+def leftover(store: FolderStore) -> Path:
+    path = store.path / f".log.jsonl.{'0' * 16}.tmp"
     path.write_bytes(b"{")
     return path
 
 
-def orphan(store: DirectoryStore) -> Path:
-    path = store.path / "private" / f"{'A' * 43}.key"
+def orphan(store: FolderStore) -> Path:
+    path = store.path / "private" / f"{'0' * 64}.key"
     path.write_bytes(b"{")
     path.chmod(0o600)
     return path
 
 
-def open_key(store: DirectoryStore) -> Path:
+def open_key(store: FolderStore) -> Path:
     (path,) = (store.path / "private").glob("*.key")
     path.chmod(0o644)
     return path
 
 
-def open_log(store: DirectoryStore) -> Path:
-    path = store.path / "audit.jsonl"
+def open_log(store: FolderStore) -> Path:
+    path = store.path / "log.jsonl"
     path.chmod(0o640)
     return path
 
 
-def writable_log(store: DirectoryStore) -> Path:
-    path = store.path / "audit.jsonl"
+def writable_log(store: FolderStore) -> Path:
+    path = store.path / "log.jsonl"
     path.chmod(0o620)
     return path
 
 
-def open_folder(store: DirectoryStore) -> Path:
+def open_folder(store: FolderStore) -> Path:
     (store.path / "private").chmod(0o755)
     return store.path / "private"
 
@@ -74,7 +75,7 @@ def open_folder(store: DirectoryStore) -> Path:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_is_safe_to_fix_is_fixed(
-    store, es256, spoil: Callable[[DirectoryStore], Path], code: str
+    store, es256, spoil: Callable[[FolderStore], Path], code: str
 ) -> None:
     """Only where it was asked for; then nothing is left to find, and the key still signs."""
     record = store.add(es256)
@@ -91,8 +92,8 @@ def test_what_is_safe_to_fix_is_fixed(
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
 
 
-def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256) -> None:
-    """Also beside the statements, where what a living process writes is waited for."""
+def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256, monkeypatch) -> None:
+    """Also beside the statements; what a living process writes is waited for."""
     store.add(es256)
     (store.path / "statements").mkdir()
     files = [leftover(store), store.path / "statements" / f".1.1.json.{'0' * 16}.tmp"]
@@ -102,7 +103,8 @@ def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256) -> None:
         ("note", str(file)) for file in files
     }
     assert all("--fix" in one.hint for one in examine(store))
-    with store.adding_statements(), pytest.raises(StoreFault) as caught:
+    monkeypatch.setattr("cardsign.keys.folder._PATIENCE", 0.05)
+    with store.alone(), pytest.raises(StoreFault) as caught:
         examine(store, fix=True)
     assert caught.value.code == "file.busy"
     assert all(file.exists() for file in files)
@@ -115,10 +117,10 @@ def test_a_fresh_store_is_healthy(store, es256) -> None:
     store.add(es256)
     for span in (0, 14):
         options = {"settings": DEFAULT_SETTINGS, "expires_within": timedelta(days=span)}
-        found = examine_store(DirectoryStore.open(store.path), now=after(60), **options)
+        found = examine_store(open_store(store.path), now=after(60), **options)
         assert {one.severity for one in found} <= {"note"}
     late = {**options, "now": after(60 + 80 * 24 * 3600)}
-    severities = {one.severity for one in examine_store(DirectoryStore.open(store.path), **late)}
+    severities = {one.severity for one in examine_store(open_store(store.path), **late)}
     assert "error" in severities
 
 
@@ -128,29 +130,29 @@ def test_an_ended_key_may_be_without_its_private_key(store, es256, state: str) -
     record = store.add(es256)
     if state == "revoked":
         store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
-    store.remove_private(record.thumbprint)
+    store.drop_blobs(store.list_blobs())
 
     missed = [one.code for one in examine(store) if one.code == "doctor.private_missing"]
 
     assert missed == (["doctor.private_missing"] if state == "active" else [])
 
 
-def lost(store: DirectoryStore) -> None:
+def lost(store: FolderStore) -> None:
     """A private key is gone."""
     (path,) = (store.path / "private").glob("*.key")
     path.unlink()
 
 
-def linked(store: DirectoryStore) -> None:
+def linked(store: FolderStore) -> None:
     """It is a link now."""
     (path,) = (store.path / "private").glob("*.key")
     path.rename(store.path.parent / "elsewhere")
     path.symlink_to(store.path.parent / "elsewhere")
 
 
-def cut(store: DirectoryStore) -> None:
-    """The log is empty."""
-    (store.path / "audit.jsonl").write_bytes(b"")
+def edited(store: FolderStore) -> None:
+    """A line of the log was written by hand."""
+    store.log.write_bytes(store.log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
 
 
 @pytest.mark.parametrize(
@@ -158,12 +160,12 @@ def cut(store: DirectoryStore) -> None:
     [
         (lost, "doctor.private_missing"),
         (linked, "doctor.symlink"),
-        (cut, "keystore.audit_broken"),
+        (edited, "keystore.corrupt"),
     ],
-    ids=["a lost private key", "a link in its place", "a log that was cut"],
+    ids=["a lost private key", "a link in its place", "a log that was edited"],
 )
 def test_what_a_person_has_to_judge_is_told_and_not_fixed(
-    store, es256, spoil: Callable[[DirectoryStore], None], code: str
+    store, es256, spoil: Callable[[FolderStore], None], code: str
 ) -> None:
     """An alarm, with or without --fix."""
     store.add(es256)
@@ -189,17 +191,6 @@ def test_what_is_not_ours_is_left_alone(store, es256) -> None:
         ("doctor.stranger", "note")
     }
     assert (store.path / "README.md").read_text() == "mine"
-
-
-def test_an_attempt_that_came_to_nothing_is_a_note(store, es256) -> None:
-    """The log has a line more than the state knows of."""
-    store.add(es256)
-    with open(store.path / "audit.jsonl", "ab") as log:
-        log.write(json.dumps({"seq": 2}).encode() + b"\n")
-
-    (finding,) = examine(store)
-
-    assert (finding.code, finding.severity) == ("doctor.audit_aborted", "note")
 
 
 def test_a_clock_that_was_set_back_is_an_alarm(store, es256) -> None:
@@ -255,7 +246,7 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
     def due(days: int) -> list[Concern]:
         span = timedelta(days=days)
         options = {"settings": DEFAULT_SETTINGS, "now": NOON, "expires_within": span}
-        found = examine_store(DirectoryStore.open(store.path), **options)
+        found = examine_store(open_store(store.path), **options)
         return [one for one in found if one.code != "doctor.no_standby"]
 
     assert due(0) == due(59) == []
@@ -273,7 +264,7 @@ def test_the_end_of_an_issuer_leaves_no_alarm(store, es256, reason: str, alarms:
     store.record_publication(published(after(1), []), now=after(1))
 
     span = timedelta(days=14)
-    again = DirectoryStore.open(store.path, vouched=False)
+    again = open_store(store.path)
     findings = examine_store(again, settings=DEFAULT_SETTINGS, now=after(1), expires_within=span)
 
     assert any(one.severity == "error" for one in findings) is alarms, findings
@@ -298,8 +289,8 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
     folder.symlink_to(elsewhere)
     refused = [
         lambda: store.signer(record, b"correct horse battery staple"),
-        lambda: store.read_private(record.thumbprint),
-        lambda: store.remove_private(record.thumbprint),
+        lambda: store.read_blob(private_blob(record.blob)),
+        lambda: store.drop_blobs([private_blob(record.blob)]),
         lambda: store.add(another_es256),
     ]
 
@@ -307,7 +298,7 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
         with pytest.raises(FileFault) as caught:
             attempt()
         assert caught.value.code == "file.not_plain"
-    assert [one.name for one in elsewhere.iterdir()] == [f"{record.thumbprint}.key"]
+    assert [one.name for one in elsewhere.iterdir()] == [f"{record.blob}.key"]
     assert "doctor.symlink" in [finding.code for finding in examine(store)]
 
     folder.unlink()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.keys import lifecycle
 from cardsign.keys.doctor import Concern, Examined, coming_findings
 from cardsign.keys.drafts import card_digest, draft_if_due, write_draft
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS
@@ -19,9 +18,9 @@ from cardsign.keys.model import KeyRecord, Publication, PublishedCard, StoreStat
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.signing import sign_statement
-from tests.keys import issuing
+from tests.keys import changes, issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
-from tests.keys.states import EMPTY, NOON, QUICK, after, of, public, published
+from tests.keys.states import EMPTY, NOON, QUICK, after, public, published
 from tests.support import PORTABLE
 
 PROGRAM = "exec:/usr/local/bin/sign"
@@ -35,11 +34,11 @@ def found(known: Examined, now: datetime, within: timedelta = timedelta(0)) -> l
 
 def online(name: str, *roles: Any) -> KeyRecord:
     """A key that the statement has listed."""
-    custody = f"file:private/{issuing.thumbprint(name)}.key"
+    custody = "file:one"
     return KeyRecord(key(name).public, "active", roles, custody, NOW)
 
 
-STATE = StoreState(0, (online("card", "card"), online("rel", "release")))
+STATE = StoreState(keys=(online("card", "card"), online("rel", "release")))
 
 
 @functools.cache
@@ -230,12 +229,12 @@ def test_a_clock_behind_a_statement_is_an_alarm() -> None:
 
 def pair(custody: str | None) -> StoreState:
     """`one` is active, `two` prepublished in some custody."""
-    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
-    return of(lifecycle.enter(state, public("two"), now=NOON, custody=custody))
+    state = changes.enter(EMPTY, public("one"), now=NOON)
+    return changes.enter(state, public("two"), now=NOON, custody=custody)
 
 
 STANDBYS: dict[str, tuple[StoreState, str | None]] = {
-    "there is none": (of(lifecycle.enter(EMPTY, public("one"), now=NOON)), "there is no standby"),
+    "there is none": (changes.enter(EMPTY, public("one"), now=NOON), "there is no standby"),
     "it lies beside the key": (pair(None), "each standby is in the same custody"),
     "it lies elsewhere": (pair(PROGRAM), None),
 }
@@ -254,9 +253,9 @@ def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str
 
 def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -> None:
     """Before that there is time; what a revoked key has signed cannot wait."""
-    state = of(lifecycle.record_publication(pair(None), published(NOON, ["one", "two"], ["one"])))
-    active = of(lifecycle.activate(state, "two", now=after(210), settings=QUICK))
-    revoked = of(lifecycle.revoke(state, "one", reason="superseded", now=after(1)))
+    state = changes.record_publication(pair(None), published(NOON, ["one", "two"], ["one"]))
+    active = changes.activate(state, "two", now=after(210), settings=QUICK)
+    revoked = changes.revoke(state, "one", reason="superseded", now=after(1))
 
     def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
         looked = found(Examined(state), after(second))

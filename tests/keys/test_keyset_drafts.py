@@ -52,7 +52,7 @@ def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> Key
 
 def store(*records: KeyRecord) -> StoreState:
     """A key store's state."""
-    return StoreState(1, records)
+    return StoreState(1, keys=records)
 
 
 def next_plan(before: KeysetStatement, *records: KeyRecord) -> KeysetPlan:

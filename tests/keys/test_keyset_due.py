@@ -39,7 +39,7 @@ def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> Key
 
 def store(*records: KeyRecord) -> StoreState:
     """A key store's state."""
-    return StoreState(0, records)
+    return StoreState(keys=records)
 
 
 REVOKED = record("card", "revoked", revoked_because="ceased", times=KeyTimes(revoked=NOW + HOUR))

@@ -224,7 +224,7 @@ def test_a_card_settles_by_what_was_recorded(
 ) -> None:
     """Never by the clock of the state: what nobody has seen may never have been live."""
     release = released(first(), released(first(), None, ReleasePlan(((URL, A),))), B_TOO)
-    state = StoreState(0, (), publications=tuple(records))
+    state = StoreState(publications=tuple(records))
     found = settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW + after)
     assert found == ({URL: settled * 64} if settled else {})
 
@@ -236,7 +236,7 @@ def test_each_url_settles_by_itself() -> None:
     release = released(first(), release, B_TOO)
     ebb = PublishedCard("agent-card.json", C, (), other)
     records = (shown(-99, A), Publication(2, NOW - 90 * MINUTE, 60, (), (ebb,)), shown(0, B))
-    state = StoreState(0, (), publications=records)
+    state = StoreState(publications=records)
     assert settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW) == {other: C}
     both = settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW + 65 * MINUTE)
     assert both == {other: C, URL: B}

@@ -33,8 +33,8 @@ def unasked(kind: str, of: str) -> bytes:
 SHUT = Access(unasked)
 
 
-def test_the_file_is_found_below_the_store(store, es256):
-    """Its path is relative; the passphrase is asked for when it is needed."""
+def test_a_sealed_key_is_opened_by_the_store(store, es256):
+    """The passphrase is asked for when it is needed."""
     record = store.add(es256)
     asked = []
 
@@ -42,7 +42,7 @@ def test_the_file_is_found_below_the_store(store, es256):
         asked.append(kind)
         return PASSPHRASE
 
-    signer = open_signer(record.custody, record.public, Access(secrets), base=store.path)
+    signer = store.signer(record, Access(secrets))
 
     sign_payload(b"{}", signer, typ="JOSE")
     assert asked == ["passphrase"]

@@ -183,7 +183,7 @@ def test_the_readme_runs_in_a_clone(tmp_path: Path) -> None:
 
     assert first_difference((clone / "README.md").read_text("utf-8"), clone, installed) == ""
 
-    assert (clone / "keys/keystore.json").exists()
+    assert (clone / "keys/log.jsonl").exists()
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
     left = subprocess.run(status, cwd=clone, capture_output=True, text=True, check=True).stdout
     assert left.splitlines() == ["?? edited.json", "?? jwks.json", "?? signed.json"]

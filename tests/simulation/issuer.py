@@ -25,7 +25,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.drafts import card_digest, keyset_due
-from cardsign.keys.history import note_keyset
+from cardsign.keys.history import follow_keyset
 from cardsign.keys.model import Publication, PublishedCard, Role
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
@@ -135,7 +135,7 @@ class Issuer:
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
         if self.keysets:
-            note_keyset(self.store, self.keysets[-1], now=now)
+            follow_keyset(self.store, now=now)
         while step := self.store.tick(now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
         work = self._work(now)
@@ -247,9 +247,8 @@ class Issuer:
             self._record(len(self.changes), now, jwks, card)
 
     def _release_bytes(self) -> bytes:
-        newest = self.store.read_newest_statement("releases")
-        assert newest is not None
-        return newest[1]
+        assert self.store.state.release is not None
+        return self.store.read_statement(self.store.state.release)
 
     def _card(self, now: datetime) -> bytes:
         keys = self.store.state.signing_keys(now)

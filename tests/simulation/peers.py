@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
@@ -21,9 +20,9 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.audit import AuditEvent
+from cardsign.keys.log import fold_all
 from cardsign.keys.model import KeyRecord, StoreState
-from cardsign.keys.stores.base import KeyStore, Number, StatementKind
+from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, refresh_issuer
@@ -203,70 +202,56 @@ class KeysetPeer:
 
 
 class MemoryStore(KeyStore):
-    """A key store in memory, for one thread. It keeps no log, and encrypts nothing.
+    """A key store in memory, for one thread; it seals nothing.
 
     Attributes:
-        kept: The statements.
         private: The private keys by thumbprint.
     """
 
-    __slots__ = ("kept", "private")
-    place = log_place = "memory"
-
     def __init__(self) -> None:
-        super().__init__(None)
-        self.kept: dict[StatementKind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
+        super().__init__("memory")
+        self.lines: list[bytes] = []
+        self.blobs: dict[str, bytes] = {}
         self.private: dict[str, PrivateKey] = {}
 
     def load(self, *, moved: bool = False) -> StoreState:
         return self.state
 
-    def commit(
-        self,
-        state: StoreState,
-        events: Sequence[AuditEvent],
-        *,
-        now: datetime,
-        envelopes: Mapping[str, bytes] | None = None,
-    ) -> StoreState:
-        self.state = replace(state, generation=state.generation + 1)
+    def commit(self, decide: Any, *, now: datetime, blobs: Any = None, moved: bool = False) -> Any:
+        """Fold at once what a store in a folder would read back."""
+        events = decide(self.state)
+        state = fold_all(self.state, events, now.replace(microsecond=0))
+        self.state = replace(state, seq=state.seq + bool(events), head="0" * 64)
+        self.blobs.update(blobs or {})
         return self.state
 
     def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
         """Take a key in as it is; `custody` says where a standby is kept."""
         words = ("now", "roles", "holder", "standby", "custody")
-        entering = {word: how[word] for word in words if word in how}
-        self.state, _ = lifecycle.enter(self.state, private.public, **entering)
+        entering = {word: how[word] for word in words if how.get(word) is not None}
+        if "custody" not in entering:
+            entering.update(custody="file:one", blob="0" * 64)
+        self.apply(lifecycle.enter, private.public, **entering)
         self.private[private.public.thumbprint] = private
         return self.state.find(private.public.thumbprint)
 
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
         return self.private[record.thumbprint]
 
-    def statement_place(self, kind: StatementKind, number: Number) -> str:
-        return f"{kind} {number}"
+    def read_lines(self, after: int) -> list[bytes]:
+        return [b"a store in memory"]
 
-    def read_statements(self, kind: StatementKind) -> dict[Number, bytes]:
-        return dict(sorted(self.kept[kind].items()))
-
-    def read_newest_statement(self, kind: StatementKind) -> tuple[Number, bytes] | None:
-        return max(self.kept[kind].items(), default=None)
-
-    def add_statement(self, kind: StatementKind, number: Number, data: bytes) -> None:
-        assert number not in self.kept[kind]
-        self.kept[kind][number] = data
-
-    def adding_statements(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def remove_private(self, thumbprint: str) -> None:
-        """There are no files."""
-
-    def read_audit(self) -> bytes:
-        return b"a store in memory\n"
-
-    def _nothing(self, *arguments: Any, **named: Any) -> Any:
+    def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         raise NotImplementedError
 
-    read = write = read_private = private_keys = private_place = _nothing
-    make = replace_private = _nothing
+    def read_blob(self, name: str) -> bytes:
+        return self.blobs[name]
+
+    def drop_blobs(self, names: Collection[str]) -> None:
+        """Nothing is sealed."""
+
+    def list_blobs(self) -> frozenset[str]:
+        return frozenset(self.blobs)
+
+    def place_of(self, name: str) -> str:
+        return name

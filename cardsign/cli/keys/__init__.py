@@ -6,6 +6,7 @@ Each command's module is imported when the group is used, all of them cheap.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +22,11 @@ from cardsign.cli.keys.custody import (
     passwd,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keystore import KeystoreOptions, project_config
+from cardsign.cli.keystore import KeystoreOptions, actor, project_config, user_heads
 from cardsign.cli.options import PATH, keystore_option, take
 from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
 from cardsign.cli.streams import STDIO, write_output
-from cardsign.cli.views import ahead_json, ahead_lines, audit_json, key_json, say_finding
+from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.issuer.publishing import (
     examine_publication,
@@ -34,11 +35,13 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.rotation import foresee
 from cardsign.issuer.tasks import Work
 from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.audit import AuditEvent
 from cardsign.keys.doctor import NOTICE, examine_store
 from cardsign.keys.drafts import DRAFT_FILE
-from cardsign.keys.history import StatementHistory, verify_log
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.log import Event, Line
+from cardsign.keys.opening import locate_store
 from cardsign.keys.rotation import refresh_hint
 from cardsign.server.tokens import ending_tokens
 from cardsign.times import day, read_span
@@ -129,7 +132,7 @@ def doctor(
 ) -> int:
     """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
 
-    It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
+    It checks the files (leftovers, permissions, missing private keys), the log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
     theft, and which cards must be signed again. It also says when the keyset, the release and
     extended cards expire, and whether the publication is complete.
@@ -141,7 +144,7 @@ def doctor(
         told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
         raise UsageFault("usage.invalid", told)
     within = timedelta(seconds=span)
-    store = keystore.open(vouched=False)
+    store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
     findings = examine_store(
         store,
         settings=config.timeline,
@@ -165,58 +168,33 @@ def doctor(
     return show(Answer([finding.to_json() for finding in findings], exit_status=status))
 
 
-@click.group(cls=Group)
-def audit() -> None:
-    """Show what happened to the keys: the audit log."""
-
-
-@audit.command(
-    "list",
-    short_help="List the changes of the key store, oldest first.",
-    example="cardsign keys audit list",
-)
+@click.command(cls=Command, example="cardsign keys log")
 @keystore_option
-def list_audit(**options: Any) -> int:
-    """List the changes of the key store, oldest first."""
-    keystore = take(KeystoreOptions, options)
-    lines, _ = _verified(keystore)
-    return show(Answer([audit_json(line) for line in lines], map(_audit_line, lines)))
+def log(**options: Any) -> int:
+    """List the changes of the key store, oldest first: the log, which is checked as it is read."""
+    store = take(KeystoreOptions, options).open()
+    lines = store.read_log()
+    kids = {key.thumbprint: key.named for key in store.state.keys}
+    value = [{**members(line, "seq time actor"), "events": line.events} for line in lines]
+    return show(
+        Answer(value, (_log_line(line, each, kids) for line in lines for each in line.events))
+    )
 
 
-def _audit_line(line: AuditEvent) -> str:
-    details = json.dumps(dict(line.details)) if line.details else ""
-    who = f"{line.actor}  {line.kid or ''}"
-    return f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}"
-
-
-@audit.command(
-    short_help="Check that the audit log is complete and unchanged.",
-    example="cardsign keys audit verify",
-)
-@keystore_option
-def verify(**options: Any) -> int:
-    """Check that the audit log is complete and unchanged, and agrees with the key store's state.
-
-    Anyone who can write both files can replace both. So each release names a line of the log
-    too, and that line must be there. Keep a copy of the log's head elsewhere.
-    """
-    keystore = take(KeystoreOptions, options)
-    lines, report = _verified(keystore)
-    note = f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}"
-    return show(Answer(report, notes=[note]))
-
-
-def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[str, Any]]:
-    store = keystore.open()
-    lines, aborted = verify_log(store, store.state, StatementHistory.of(store).newest_release())
-    head = store.state.audit.digest
-    return lines, {"lines": len(lines), "aborted": aborted, "head": head}
+def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
+    about = {name: value for name, value in event.items() if name not in ("event", "key", "public")}
+    key = event.get("key", "")
+    if "public" in event:
+        key = PublicKey.from_jwk(event["public"]).thumbprint
+    details = safe(json.dumps(about)) if about else ""
+    who = safe(f"{line.actor}  {kids.get(key, '')}")
+    return f"{line.seq:>5}  {line.time}  {event['event']}  {who}  {details}".rstrip()
 
 
 _IN_ORDER: Final = (
     *(generate, import_, export, list_),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, move, jwks, audit, doctor),
+    *(passwd, move, jwks, log, doctor),
 )
 
 

@@ -37,6 +37,7 @@ from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
+from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     export_private,
@@ -44,11 +45,10 @@ from cardsign.keys.key_files import (
     import_private_key,
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
+from cardsign.keys.opening import StorePlace, create_store, move_store, open_store
 from cardsign.keys.signers.access import read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
-from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import StorePlace, create_store, move_store, open_store
+from cardsign.keys.store import KeyStore
 
 _DOES: Final = {
     "active": "it signs from now on",
@@ -208,7 +208,7 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     if is_json():
         return
     does, state = _DOES[record.state], store.state
-    if record.state == "active" and (not record.rotates or state.statements.keyset is not None):
+    if record.state == "active" and (not record.rotates or state.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]

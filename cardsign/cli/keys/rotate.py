@@ -75,7 +75,7 @@ def retire(kid: str, **options: Any) -> None:
     record = store.state.find(kid)
     todo = "has left the key set; publish it"
     if not record.rotates:
-        has_keyset = store.state.statements.keyset is not None
+        has_keyset = store.state.keyset is not None
         todo = "has ended" + ("; leave it out: cardsign keyset draft" if has_keyset else "")
     _say_record(record, todo)
 

@@ -1,0 +1,197 @@
+"""The key store in a directory.
+
+::
+
+    keys/
+      log.jsonl                   public: every key, its lifecycle, publications (see log.py)
+      private/<SHA-256>.key       sealed (see key_files.py); 0600, which git does not keep
+      statements/<SHA-256>.json   public: the issuer's signed statements
+      .lock                       held while writing
+
+Blobs are durable before the line that names them. So a crash leaves at most a file that nothing
+refers to, and a last line without its end, which was never committed. Readers take no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
+from cardsign.files import (
+    PRIVATE_MODE,
+    PUBLIC_MODE,
+    append_private,
+    list_names,
+    locked,
+    make_directory,
+    read_bytes,
+    remove,
+    truncate,
+    write_atomic,
+)
+from cardsign.keys.heads import SeenHead
+from cardsign.keys.log import MAX_LINE_BYTES
+from cardsign.keys.store import KeyStore, digest_of
+
+VARIABLE: Final = "CARDSIGN_KEYSTORE"
+DEFAULT_DIRECTORY: Final = "keys"
+LOG_FILE: Final = "log.jsonl"
+LOCK_FILE: Final = ".lock"
+PRIVATE_FOLDER: Final = "private"
+STATEMENTS_FOLDER: Final = "statements"
+BLOB: Final = re.compile(
+    rf"(?:{PRIVATE_FOLDER}/[0-9a-f]{{64}}\.key|{STATEMENTS_FOLDER}/[0-9a-f]{{64}}\.json)"
+)
+MAX_BLOB_BYTES: Final = 256 * 1024  # a statement has at most 64 KiB, a sealed key some 10
+MAX_LOG_BYTES: Final = 64 * 1024 * 1024  # some 100 years
+_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
+_OLD_FORM: Final = "keystore.json"
+
+
+class FolderStore(KeyStore):
+    """A key store in a directory of a local file system."""
+
+    def __init__(self, path: Path, *, actor: str = "", seen: SeenHead | None = None) -> None:
+        super().__init__(str(path), actor=actor, seen=seen)
+        self.path = path
+
+    @property
+    def log(self) -> Path:
+        """The file of the log."""
+        return self.path / LOG_FILE
+
+    def read_lines(self, after: int) -> list[bytes]:
+        try:
+            data = read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
+        except FileMissing:
+            if os.path.lexists(self.path / _OLD_FORM):
+                raise StoreFault(
+                    "keystore.corrupt",
+                    f"{_OLD_FORM} is of a form that no released cardsign has: make a new key store",
+                    path=self.place,
+                ) from None
+            data = b""
+        lines = data.split(b"\n")
+        if not _is_whole(lines[-1]):
+            lines.pop()  # it was never committed
+        if after > len(lines) or (after and digest_of(lines[after - 1]) != self.state.head):
+            what = f"the log does not continue from line {after}, which was read before"
+            raise StoreFault("keystore.audit_broken", what, path=self.place)
+        return lines[after:]
+
+    def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
+        make_directory(self.path)
+        with self.alone():
+            if self.read_lines(seq - 1):
+                return False
+            self._drop_torn_line()
+            try:
+                for name, data in blobs.items():
+                    self._put(name, data)
+                data = b"".join(line + b"\n" for line in lines)
+                if seq == 1:  # so that a copy is whole or not there
+                    write_atomic(self.log, data, mode=PRIVATE_MODE, plain=True)
+                else:
+                    append_private(self.log, data)
+            except FileFault:
+                self._undo(seq, blobs)
+                raise
+        return True
+
+    def _undo(self, seq: int, blobs: Mapping[str, bytes]) -> None:
+        """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""
+        with contextlib.suppress(FileFault, StoreFault):
+            if not self.read_lines(seq - 1):  # else all that failed was to sync the directory
+                self.drop_blobs(blobs)
+
+    def _drop_torn_line(self) -> None:
+        with contextlib.suppress(FileMissing):
+            data = read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
+            if not _is_whole(data.rpartition(b"\n")[2]):
+                truncate(self.log, data.rfind(b"\n") + 1)
+
+    def _put(self, name: str, data: bytes) -> None:
+        file = self._file(name)
+        is_private = name.startswith(PRIVATE_FOLDER)
+        make_directory(file.parent, mode=0o700 if is_private else 0o777)
+        remove(file)  # left by an attempt that never came to commit it
+        write_atomic(file, data, mode=PRIVATE_MODE if is_private else PUBLIC_MODE, plain=True)
+
+    def _file(self, name: str) -> Path:
+        """The file of a blob, but never in a folder to which another user has laid a link."""
+        file = self.path / name
+        if file.parent.is_symlink():
+            raise FileFault("file.not_plain", "this is a symbolic link", path=str(file.parent))
+        return file
+
+    def read_blob(self, name: str) -> bytes:
+        return read_bytes(self._file(name), max_bytes=MAX_BLOB_BYTES, plain=True)
+
+    def drop_blobs(self, names: Collection[str]) -> None:
+        for name in names:
+            remove(self._file(name))
+
+    def list_blobs(self) -> frozenset[str]:
+        names = (
+            f"{folder}/{name}"
+            for folder in (PRIVATE_FOLDER, STATEMENTS_FOLDER)
+            for name in list_names(self.path / folder)
+        )
+        return frozenset(name for name in names if BLOB.fullmatch(name))
+
+    def place_of(self, name: str) -> str:
+        return str(self.path / name)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the store alone among processes; raises ``file.busy``."""
+        busy = StoreFault("file.busy", "another process is changing the store", path=self.place)
+        return locked(self.path / LOCK_FILE, patience=_PATIENCE, busy=busy)
+
+
+def _is_whole(last: bytes) -> bool:
+    """Say whether what stands behind the last end of a line is a line all the same."""
+    try:
+        return bool(last) and bool(parse_object(last, max_bytes=MAX_LINE_BYTES))
+    except JsonRefused:
+        return False
+
+
+def holds_store(path: Path) -> bool:
+    """Say whether a key store's log is in the directory `path`, readable or not."""
+    return os.path.lexists(path / LOG_FILE) or os.path.lexists(path / _OLD_FORM)
+
+
+def locate_keystore(cwd: Path, *, create: bool = False) -> Path:
+    """Return the directory to use where nothing is named: ``./keys``.
+
+    It is taken if it holds a key store. With `create` it is also taken if none is in it, whatever
+    else lies there, since many repositories keep other keys in a folder of that name.
+
+    Raises:
+        StoreFault: ``keystore.missing``: no store is here; or, with `create`, parts of one are,
+            without its log: a new store would take them for its own.
+    """
+    default = cwd / DEFAULT_DIRECTORY
+    if holds_store(default):
+        return default
+    if not create:
+        raise StoreFault(
+            "keystore.missing", "no key store is named, and none is here", path=str(default)
+        )
+    parts = FolderStore(default).list_blobs()
+    if parts:
+        raise StoreFault(
+            "keystore.missing",
+            f"this directory holds {min(parts)} of a key store, but no {LOG_FILE}",
+            path=str(default),
+            hint=f"Put {LOG_FILE} back, or make a key store in another directory: cardsign keys "
+            "generate --keystore DIR.",
+        )
+    return default

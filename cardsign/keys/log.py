@@ -1,0 +1,397 @@
+"""The log of a key store: one line a commit, and what its events make of the store's state.
+
+::
+
+    {"actor": "ann@host", "events": [{"event": "entered", ...}, ...], "prev": "<SHA-256 of the
+     line before>", "seq": 7, "time": "2026-11-21T22:00:00Z"}
+
+The state is the fold of the events, so the log is its own audit. A line is read as strictly as a
+stranger's file, since a stranger may have written it. An event or a member that this cardsign does
+not know is refused: a newer one may have noted there that a key is revoked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import JsonRefused, KeyRefused, StoreFault
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.model import (
+    ENDED,
+    MAX_PUBLICATIONS,
+    REVOCATION_REASONS,
+    ROLES,
+    TRANSITIONS,
+    HeldStatement,
+    KeyRecord,
+    KeyState,
+    Publication,
+    PublishedCard,
+    StoreState,
+    suspects,
+)
+from cardsign.times import read_stamp, stamp
+
+Event: TypeAlias = Mapping[str, Any]
+
+MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
+MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
+
+_LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
+
+#: What each event has besides its name; what ends with a question mark may be left out.
+_MEMBERS: Final[Mapping[str, str]] = {
+    "entered": "public roles custody state holder? blob?",
+    "prepublished": "key",
+    "activated": "key",
+    "retiring": "key stops",
+    "retired": "key",
+    "revoked": "key reason",
+    "destroyed": "key",
+    "resealed": "key custody blob",
+    "published": "generation at max_age kids cards",
+    "withdrawn": "series",
+    "handed-out": "without",
+    "keyset": "epoch version digest blob",
+    "release": "seq digest blob",
+    "left": "to",
+    "arrived": "",
+}
+_STATE_OF: Final[Mapping[str, KeyState]] = {
+    "prepublished": "prepublished",
+    "activated": "active",
+    "retiring": "retiring",
+    "retired": "retired",
+    "revoked": "revoked",
+}
+_TIME_OF: Final = {"retiring": "stops_signing"}  # else the event's own name
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the log, for people."""
+
+    seq: int
+    time: str
+    actor: str
+    events: tuple[Event, ...]
+
+
+def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor: str) -> bytes:
+    """Return the line that tells of `events` as the next after `state`, without its end."""
+    members = {
+        "actor": actor,
+        "events": list(events),
+        "prev": state.head,
+        "seq": state.seq + 1,
+        "time": stamp(now),
+    }
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[StoreState, Line]:
+    """Return what a line makes of the state before it.
+
+    Raises:
+        StoreFault: ``keystore.audit_broken``: it does not continue the log; ``keystore.corrupt``;
+            ``keystore.newer_format``.
+    """
+    number = state.seq + 1
+    try:
+        members = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
+        if members.keys() - _LINE:
+            raise _newer(f"line {number} has members that are unknown here", where)
+        seq, prev, events = members["seq"], members["prev"], members["events"]
+        if (type(seq), seq, prev) != (int, number, state.head):
+            what = f"line {number} of the log does not continue the line before it"
+            raise StoreFault("keystore.audit_broken", what, path=where)
+        at = read_stamp(str(members["time"]))
+        if not isinstance(events, list) or not events:
+            raise ValueError("it has no events")
+        after = state
+        for event in events:
+            after = fold(after, event, at)  # type: ignore[arg-type]
+    except JsonRefused as exc:
+        what = f"line {number} of the log is not strict JSON: {exc.message}"
+        hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
+        raise StoreFault("keystore.corrupt", what, path=where, hint=hint) from exc
+    except (KeyRefused, ValueError, KeyError, TypeError) as exc:
+        what = f"line {number} of the log: {exc}"
+        raise StoreFault("keystore.corrupt", what, path=where) from exc
+    except StoreFault as exc:
+        if exc.path:
+            raise
+        raise StoreFault(exc.code, f"line {number} of the log: {exc.message}", path=where) from exc
+    line = Line(number, str(members["time"]), str(members["actor"]), tuple(events))  # type: ignore[arg-type]
+    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
+
+
+_IN_CONFLICT: Final = (
+    "Two machines have changed the key store. Take the log of the one that has published: "
+    "git checkout --theirs keys/log.jsonl; then cardsign keys rotate does the rest again."
+)
+
+
+def _newer(what: str, where: str = "") -> StoreFault:
+    return StoreFault("keystore.newer_format", f"{what}: a newer cardsign wrote it", path=where)
+
+
+# What each event does.
+
+
+def fold_all(state: StoreState, events: Iterable[Event], at: datetime) -> StoreState:
+    """Return what some events make of a state, one after the other."""
+    for event in events:
+        state = fold(state, event, at)
+    return state
+
+
+def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
+    """Return what an event makes of a state.
+
+    Raises:
+        StoreFault: ``keystore.newer_format``, ``keystore.unknown_key``,
+            ``keystore.illegal_transition``, ``keystore.duplicate_key``.
+        KeyRefused, ValueError, KeyError, TypeError: It is no event that cardsign writes.
+    """
+    name = event["event"]
+    if name not in _MEMBERS:
+        raise _newer(f"the event {str(name)[:40]!r} is unknown here")
+    known = _MEMBERS[name].split()
+    if unknown := event.keys() - {"event", *(member.rstrip("?") for member in known)}:
+        raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
+    if missing := [member for member in known if not member.endswith("?") and member not in event]:
+        raise ValueError(f"the event {name!r} has no `{missing[0]}`")
+    return _FOLDS.get(name, _change_key)(state, event, at)
+
+
+def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
+    public = PublicKey.from_jwk(event["public"], algorithms=SIGNING_ALGORITHMS)
+    roles, blob, custody = tuple(event["roles"]), event.get("blob"), str(event["custody"])
+    if not roles or roles != tuple(role for role in ROLES if role in roles):
+        raise ValueError(f"`roles` is no list in the order {', '.join(ROLES)}")
+    if not _URI.fullmatch(custody) or custody.startswith("file:") is (blob is None):
+        raise ValueError("`custody` is not where such a key is")
+    if event["state"] not in ("generated", "prepublished", "active"):
+        raise ValueError("`state` is none in which a key begins")
+    key = KeyRecord(
+        public,
+        event["state"],
+        roles,
+        custody,
+        at,
+        event.get("holder"),
+        blob=None if blob is None else _digest(blob),
+    )
+    if key.rotates and key.state != "generated":
+        key = key.at(prepublished=at)
+    if key.state == "active":
+        _check_alone(state, key)
+        key = key.at(activated=at)
+    return _marked(state.with_key(key), at)
+
+
+def _change_key(state: StoreState, event: Event, at: datetime) -> StoreState:
+    name, key = event["event"], state.find(event["key"])
+    check_transition(key, _STATE_OF[name])
+    time = read_stamp(event["stops"]) if name == "retiring" else at
+    times: dict[str, datetime | None] = {_TIME_OF.get(str(name), str(name)): time}
+    changed = key.at(_STATE_OF[name], **times)
+    if name == "activated":
+        _check_alone(state, key)
+    if name == "retired" and key.state == "active":
+        changed = changed.at(stops_signing=at)
+    if name == "revoked":
+        if event["reason"] not in REVOCATION_REASONS:
+            raise ValueError("`reason` is none for a revocation")
+        if event["reason"] == "compromised" and key.thumbprint not in suspects(state):
+            # A key that is here was made before now, whatever another clock has said of it.
+            ahead = [each for each in state.keys if each.created > at]
+            state = state.replacing(replace(each, created=at) for each in ahead)
+            changed = replace(changed, created=min(changed.created, at))
+        changed = replace(changed, revoked_because=event["reason"])
+    return _marked(state.replacing([changed]), at)
+
+
+def check_transition(key: KeyRecord, new: KeyState) -> None:
+    """Refuse (``keystore.illegal_transition``) to take a key to a state that does not follow.
+
+    Not checked: *when* it may; that is :mod:`cardsign.keys.lifecycle`'s business.
+    """
+    ways = TRANSITIONS[key.state]
+    if new in ways or (new == "retired" and key.state == "active" and not key.rotates):
+        return
+    legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
+    what = f"a key that is {key.state} cannot become {new}{legal}"
+    raise StoreFault("keystore.illegal_transition", what)
+
+
+def _check_alone(state: StoreState, key: KeyRecord) -> None:
+    """Refuse a second active key; the event that lets the first retire comes before."""
+    for other in state.keys:
+        if other.state == "active" and key.rotates and other.succeeds(key):
+            raise ValueError(f"two keys are active, {other.kid!r} and {key.kid!r}")
+
+
+def _destroy(state: StoreState, event: Event, at: datetime) -> StoreState:
+    key = state.find(event["key"])
+    if key.state not in ENDED or key.private != "held":
+        what = f"the private key of one that is {key.state} and {key.private} cannot be destroyed"
+        raise StoreFault("keystore.illegal_transition", what)
+    return state.replacing([key.at(destroyed=at)])
+
+
+def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
+    key, custody = state.find(event["key"]), str(event["custody"])
+    if key.private != "held" or not custody.startswith("file:"):
+        raise ValueError("it changes a private key that is not here")
+    return state.replacing([replace(key, custody=custody, blob=_digest(event["blob"]))])
+
+
+def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
+    cards = tuple(
+        PublishedCard(
+            str(card["name"]), _digest(card["payload_sha256"]), tuple(card["kids"]), card.get("url")
+        )
+        for card in event["cards"]
+    )
+    publication = Publication(
+        _count(event["generation"]),
+        read_stamp(event["at"]),
+        _count(event["max_age"]),
+        tuple(event["kids"]),
+        cards,
+    )
+    known = [*state.publications, publication]
+    newest = {id(each) for each in {each.series: each for each in known}.values()}
+    others = [id(each) for each in known if id(each) not in newest]
+    room = max(0, MAX_PUBLICATIONS - len(newest))
+    lasting = newest.union(others[-room:] if room else ())
+    after = replace(state, publications=tuple(each for each in known if id(each) in lasting))
+    # As another series may have been published later, it is then that the newest had been.
+    return _marked(after, max(each.at for each in after.newest_publications()))
+
+
+def _withdraw(state: StoreState, event: Event, at: datetime) -> StoreState:
+    kept = tuple(each for each in state.publications if each.series != event["series"])
+    return _marked(replace(state, publications=kept), at)
+
+
+def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:
+    return state.replacing(state.find(name).at(dropped=at) for name in event["without"])
+
+
+def _keep_keyset(state: StoreState, event: Event, at: datetime) -> StoreState:
+    number = _count(event["epoch"]), _count(event["version"])
+    if state.keysets and number <= state.keysets[-1].number:
+        raise ValueError(f"keyset {number[0]}.{number[1]} is not the next")
+    held = HeldStatement(number, _digest(event["digest"]), _digest(event["blob"]))
+    return replace(state, keysets=(*state.keysets, held))
+
+
+def _keep_release(state: StoreState, event: Event, at: datetime) -> StoreState:
+    if _count(event["seq"]) <= state.release_seq:
+        raise ValueError(f"release {event['seq']} is not the next")
+    held = HeldStatement((event["seq"],), _digest(event["digest"]), _digest(event["blob"]))
+    return replace(state, release=held)
+
+
+def _leave(state: StoreState, event: Event, at: datetime) -> StoreState:
+    to = str(event["to"])
+    if state.moved_to is not None or not (0 < len(to) <= MAX_PLACE_CHARS and to.isprintable()):
+        raise ValueError("`to` is not the name of a place, or it has moved already")
+    return replace(state, moved_to=to)
+
+
+def _arrive(state: StoreState, event: Event, at: datetime) -> StoreState:
+    return replace(state, moved_to=None)
+
+
+_FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]] = {
+    "entered": _enter,
+    "destroyed": _destroy,
+    "resealed": _reseal,
+    "published": _publish,
+    "withdrawn": _withdraw,
+    "handed-out": _hand_out,
+    "keyset": _keep_keyset,
+    "release": _keep_release,
+    "left": _leave,
+    "arrived": _arrive,
+}
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:  # a bool is an int as well
+        raise ValueError(f"{value!r:.40} is not a count")
+    return value
+
+
+def _digest(value: object) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ValueError(f"{value!r:.40} is not a SHA-256 in lower-case hex")
+    return value
+
+
+# The marks from which waits run: since when something holds; they go when it ceases to hold.
+
+
+def _marked(state: StoreState, at: datetime) -> StoreState:
+    newest = state.newest_publications()
+    changed = list[KeyRecord]()
+    for key in state.keys:
+        held = [key.kid in each.kids for each in newest]
+        if key.state in ENDED:  # its other marks stay as they were
+            if not was_given_out(state, key) and any(held) is (key.times.dropped is not None):
+                changed.append(key.at(dropped=None if any(held) else at))
+            continue
+        drains = bool(newest) and key.state == "retiring" and "card" in key.roles
+        relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
+        seen = _since(key.times.seen, bool(newest) and all(held), at)
+        since = _since(key.times.relieved, relieved, at)
+        if (seen, since) != (key.times.seen, key.times.relieved):
+            changed.append(key.at(seen=seen, relieved=since))
+    return state.replacing(changed) if changed else state
+
+
+def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
+    return (mark or at) if holds else None
+
+
+def was_given_out(state: StoreState, key: KeyRecord) -> bool:
+    """Whether a stolen key may be in key sets of which no publication is on record."""
+    return (
+        key.revoked_because == "compromised"
+        and "card" in key.roles
+        and key.times.prepublished is not None
+        and not state.keysets
+        and not state.publications
+    )
+
+
+def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
+    """Return the published cards that no active key has signed which succeeds `key`."""
+    successors = {
+        other.kid for other in state.keys if other.state == "active" and other.succeeds(key)
+    }
+    return tuple(card for card in published_cards(state) if successors.isdisjoint(card.kids))
+
+
+def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
+    """Return the published cards that `key` has signed."""
+    return tuple(card for card in published_cards(state) if key.kid in card.kids)
+
+
+def published_cards(state: StoreState) -> tuple[PublishedCard, ...]:
+    """Return the cards of the newest publication of each series."""
+    return tuple(card for each in state.newest_publications() for card in each.cards)

@@ -1,0 +1,148 @@
+"""The key store in PostgreSQL, for issuers whose keys several hosts rotate; extra ``postgres``.
+
+One store is in each schema of a database (``options=-csearch_path=NAME`` chooses one): a table of
+lines, whose number exists once, and a table of blobs. Private keys are sealed before they leave
+this process. Not covered: copies that a database makes. A destroyed private key is still there,
+sealed, in backups, in the write-ahead log, and on the disk until its page is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from cardsign.errors import FileMissing, StoreFault
+from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
+from cardsign.keys.heads import SeenHead
+from cardsign.keys.store import KeyStore, digest_of
+
+METADATA: Final = sa.MetaData()
+LINE: Final = sa.Table(
+    "cardsign_line",
+    METADATA,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("line", sa.Text, nullable=False),
+)
+BLOB: Final = sa.Table(
+    "cardsign_blob",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+#: Held while the tables are made: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
+_MAKING: Final = sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(b"cardsign")))
+_PATIENCE: Final = "SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000"
+
+#: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
+_CODES: Final = {
+    "22": "keystore.corrupt",  # data exception
+    "42": "keystore.corrupt",  # other columns than ours
+    "3F000": "keystore.missing",  # no such schema
+    "42501": "keystore.unreachable",  # no privilege
+    "42P01": "keystore.missing",  # no such table
+    "55P03": "file.busy",  # lock timeout
+    "57014": "file.busy",  # statement timeout
+}
+
+
+class PostgresStore(KeyStore):
+    """A key store in a schema of a PostgreSQL database, 12 or newer."""
+
+    def __init__(
+        self, where: str | DatabaseUrl, *, actor: str = "", seen: SeenHead | None = None
+    ) -> None:
+        self.url = parse_database_url(where) if isinstance(where, str) else where
+        super().__init__(self.url.shown, actor=actor, seen=seen)
+        self.patience = _PATIENCE
+        self._engine = _engine(self.url)
+
+    def read_lines(self, after: int) -> list[bytes]:
+        newer = sa.select(LINE.c.line).where(LINE.c.seq >= after).order_by(LINE.c.seq)
+        try:
+            with self._transaction() as connection:
+                lines = [line.encode() for line in connection.scalars(newer)]
+        except StoreFault as fault:
+            if fault.code != "keystore.missing":
+                raise
+            lines = []
+        if after and digest_of(lines.pop(0) if lines else b"") != self.state.head:
+            what = f"the log does not continue from line {after}, which was read before"
+            raise StoreFault("keystore.audit_broken", what, path=self.place)
+        return lines
+
+    def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
+        if seq == 1:
+            with self._transaction() as connection:
+                connection.execute(_MAKING)
+                METADATA.create_all(connection)
+        rows = [{"seq": at, "line": line.decode("ascii")} for at, line in enumerate(lines, seq)]
+        with self._transaction() as connection:
+            try:  # the second process waits here, and is refused
+                connection.execute(sa.insert(LINE), rows)
+            except IntegrityError:
+                connection.rollback()
+                return False
+            self._drop(connection, blobs)
+            for name, data in blobs.items():
+                connection.execute(sa.insert(BLOB).values(name=name, data=data))
+        return True
+
+    def read_blob(self, name: str) -> bytes:
+        with self._transaction() as connection:
+            data = connection.scalar(sa.select(BLOB.c.data).where(BLOB.c.name == name))
+        if data is None:
+            raise FileMissing("file.not_found", "there is no such blob", path=self.place_of(name))
+        return bytes(data)
+
+    def drop_blobs(self, names: Collection[str]) -> None:
+        with self._transaction() as connection:
+            self._drop(connection, names)
+
+    def _drop(self, connection: sa.Connection, names: Collection[str]) -> None:
+        connection.execute(sa.delete(BLOB).where(BLOB.c.name.in_(list(names))))
+
+    def list_blobs(self) -> frozenset[str]:
+        with self._transaction() as connection:
+            return frozenset(connection.scalars(sa.select(BLOB.c.name)))
+
+    def place_of(self, name: str) -> str:
+        return f"{self.place}, table {BLOB.name}, {name}"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """A transaction of its own connection, committed unless something is raised."""
+        try:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(self.patience)
+                yield connection
+        except SQLAlchemyError as exc:
+            raise _fault(exc, self.url) from None
+
+
+def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
+    driver: Any = getattr(exc, "orig", None)
+    state: str = getattr(driver, "sqlstate", None) or ""
+    code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
+    if code == "keystore.missing":
+        return StoreFault(code, "there is no key store here", path=url.shown)
+    words = str(driver or type(exc).__name__).strip().partition("\n")[0]
+    return StoreFault(code, f"the database says: {url.without_password(words)}", path=url.shown)
+
+
+def _engine(url: DatabaseUrl) -> sa.Engine:
+    patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_PATIENCE}
+    at = (url.username, url.password, url.host, url.port, url.database, dict(url.query))
+    try:  # a command needs few connections, and a fork shares none
+        return sa.create_engine(
+            sa.URL.create("postgresql+psycopg", *at),
+            connect_args=patience,
+            hide_parameters=True,
+            poolclass=sa.NullPool,
+        )
+    except ImportError as exc:
+        what, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
+        raise StoreFault("usage.not_installed", what, hint=hint) from exc

@@ -1,1 +1,0 @@
-"""Key stores: a directory or PostgreSQL behind one interface."""

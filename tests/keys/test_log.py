@@ -1,0 +1,196 @@
+"""The log of a key store: a line counts whole or not at all, and no edit of it goes unseen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import StoreFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.log import read_line, write_line
+from cardsign.keys.model import StoreState
+from cardsign.keys.opening import open_store
+from tests.keys.conftest import QuickStore
+from tests.keys.states import BLOB, NOON, QUICK, after, public, published
+
+STRANGE = "0" * 64
+RELEASE = {"event": "release", "seq": 1, "digest": BLOB, "blob": BLOB}
+
+
+@pytest.fixture
+def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> QuickStore:
+    """A store with six lines, of each kind that a rotation writes."""
+    store.add(es256, now=after(0))
+    store.add(another_es256, now=after(1))
+    kids = [key.kid for key in store.state.keys]
+    store.record_publication(published(after(10), kids, kids[:1]), now=after(10))
+    store.apply(lifecycle.activate, kids[1], now=after(300), settings=QUICK)
+    store.record_publication(published(after(310), kids), now=after(310))
+    store.apply(lifecycle.revoke, kids[0], reason="superseded", now=after(320))
+    return store
+
+
+def states(log: bytes) -> list[StoreState]:
+    """What the log says after each of its lines."""
+    found = [StoreState()]
+    for line in log.splitlines():
+        found.append(read_line(found[-1], line, "log")[0])
+    return found
+
+
+def put(folder: Path, log: bytes) -> FolderStore:
+    """A store whose log is this."""
+    folder.mkdir()
+    (folder / "log.jsonl").write_bytes(log)
+    return FolderStore(folder)
+
+
+def test_a_log_that_is_cut_anywhere_says_what_its_whole_lines_say(
+    told: QuickStore, tmp_path: Path
+) -> None:
+    """A line without its end was never committed; the next commit follows the last whole one."""
+    log = told.log.read_bytes()
+    known = states(log)
+    for cut in range(len(log)):
+        store = put(tmp_path / str(cut), log[:cut])
+        lines = log[: cut + (log[cut : cut + 1] == b"\n")].count(b"\n")
+        assert store.load() == known[lines], cut
+        if cut % 97 == 0:
+            store.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
+            assert open_store(store.path).state.seq == lines + 1
+
+
+def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
+    told: QuickStore, tmp_path: Path
+) -> None:
+    """That one is guarded by what the user has seen, and by the release that witnesses it."""
+    log = told.log.read_bytes()
+    newest = log[:-1].rfind(b"\n") + 1
+    for at in range(newest):
+        edited = bytearray(log)
+        edited[at] ^= 1
+        with pytest.raises(StoreFault) as caught:
+            put(tmp_path / str(at), bytes(edited)).load()
+        assert caught.value.code.startswith("keystore."), at
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"seq": 2}, "keystore.audit_broken"),
+        ({"prev": STRANGE}, "keystore.audit_broken"),
+        ({"seq": True}, "keystore.audit_broken"),
+        ({"time": "now"}, "keystore.corrupt"),
+        ({"events": []}, "keystore.corrupt"),
+        ({"events": {}}, "keystore.corrupt"),
+        ({"events": [7]}, "keystore.corrupt"),
+        ({"events": [{}]}, "keystore.corrupt"),
+        ({"vetoed_by": "bob"}, "keystore.newer_format"),
+        ({"events": [{"event": "transferred"}]}, "keystore.newer_format"),
+        ({"events": [{"event": "left", "to": "x", "because": "y"}]}, "keystore.newer_format"),
+        ({"events": [{"event": "left"}]}, "keystore.corrupt"),
+        ({"events": [{"event": "left", "to": ""}]}, "keystore.corrupt"),
+        ({"events": [{"event": "left", "to": "a\x1b[2Jb"}]}, "keystore.corrupt"),
+        ({"events": [{"event": "retired", "key": "nobody"}]}, "keystore.unknown_key"),
+        ({"events": [{**RELEASE, "digest": "x"}]}, "keystore.corrupt"),
+        ({"events": [{**RELEASE, "seq": -1}]}, "keystore.corrupt"),
+    ],
+    ids=repr,
+)
+def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
+    """What this cardsign does not know may be a revocation, so it is not passed over."""
+    entered = {"custody": "file:one", "blob": BLOB}
+    events = lifecycle.enter(StoreState(), public("one"), now=NOON, **entered)
+    line = json.loads(write_line(StoreState(), events, NOON, "ann@host"))
+    assert read_line(StoreState(), json.dumps(line).encode(), "log")[0].find("one")
+    with pytest.raises(StoreFault) as caught:
+        read_line(StoreState(), json.dumps({**line, **change}).encode(), "log")
+    assert caught.value.code == code
+    assert caught.value.path == "log"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"public": {"kty": "EC"}},
+        {"public": 7},
+        {"roles": []},
+        {"roles": ["release", "card"]},
+        {"roles": ["captain"]},
+        {"custody": "nowhere"},
+        {"custody": "exec:/x"},
+        {"state": "revoked"},
+        {"blob": "abc"},
+    ],
+    ids=repr,
+)
+def test_a_key_that_no_decision_enters_is_refused(change: dict[str, Any]) -> None:
+    """Whoever wrote the line."""
+    entered = {"custody": "file:one", "blob": BLOB}
+    (event,) = lifecycle.enter(StoreState(), public("one"), now=NOON, **entered)
+    line = write_line(StoreState(), [{**event, **change}], NOON, "mallory")
+    with pytest.raises(StoreFault) as caught:
+        read_line(StoreState(), line, "log")
+    assert caught.value.code == "keystore.corrupt"
+
+
+def test_two_active_keys_of_one_line_are_refused() -> None:
+    """No decision makes a second one, so somebody wrote the line by hand."""
+    entered = {"custody": "file:one", "blob": BLOB}
+    events = [
+        {**event, "state": "active"}
+        for name in ("one", "two")
+        for event in lifecycle.enter(StoreState(), public(name), now=NOON, **entered)
+    ]
+    with pytest.raises(StoreFault, match="two keys are active"):
+        read_line(StoreState(), write_line(StoreState(), events, NOON, "mallory"), "log")
+
+
+def test_a_conflict_of_git_says_how_it_is_resolved(told: QuickStore) -> None:
+    """The log of the machine that has published is the one that verifiers know."""
+    lines = told.log.read_bytes().splitlines(keepends=True)
+    told.log.write_bytes(b"".join([*lines[:-1], b"<<<<<<< HEAD\n", lines[-1], b"=======\n"]))
+    with pytest.raises(StoreFault) as caught:
+        open_store(told.path)
+    assert caught.value.code == "keystore.corrupt"
+    assert "git checkout --theirs" in caught.value.hint
+
+
+@pytest.mark.thorough
+def test_a_log_of_ten_years_is_read_in_half_a_second(tmp_path: Path) -> None:
+    """Daily publications and releases, and a rotation of both keys each two months."""
+    import time
+
+    state, lines = StoreState(), list[bytes]()
+
+    def commit(events: Any, day: int) -> None:
+        nonlocal state
+        now = after(86_400 * day)
+        lines.append(write_line(state, events, now, "cron@host"))
+        state, _ = read_line(state, lines[-1], "log")
+
+    entered = {"custody": "file:one", "blob": BLOB}
+    for day in range(3650):
+        if day % 60 == 0:
+            for role in ("card", "release"):
+                name = f"{role} {day}"
+                roles = {"roles": (role,), **entered}
+                commit(lifecycle.enter(state, public(name), now=NOON, **roles), day)
+                for key in state.keys:
+                    if key.state == "active" and role in key.roles and key.kid != name:
+                        events = lifecycle.revoke(state, key.kid, reason="superseded", now=NOON)
+                        commit(events, day)
+        kids = [key.kid for key in state.published_keys()]
+        commit(lifecycle.record_publication(state, published(after(86_400 * day), kids)), day)
+        held = {"seq": day + 1, "digest": BLOB, "blob": BLOB}
+        commit([{"event": "release", **held}], day)
+    store = put(tmp_path / "keys", b"".join(line + b"\n" for line in lines))
+    began = time.process_time()
+    assert store.load() == state
+    print(f"\n{len(lines)} lines in {time.process_time() - began:.2f} s")
+    assert time.process_time() - began < 1.5, "half a second where nothing else runs"
