@@ -115,7 +115,7 @@ def show(result: Result, *, err: bool = False) -> int:
         err: Text goes to stderr, as the command writes a document to stdout.
     """
     if asked_form() != "text":
-        click.echo(shown_text(result))
+        click.echo(shown_text(result), file=sys.stdout)
         return result.exit_status
     for line in result.lines():
         write_line(line, err=err)
@@ -140,8 +140,9 @@ def shown_text(result: Any) -> str:
 
 def write_line(line: str, *, err: bool = False) -> None:
     """Write one finished line; a stderr that cannot be written changes no verdict."""
+    # Without a file click writes UTF-8 to a stream that can show ASCII alone.
     with contextlib.suppress(*((OSError,) if err else ())):
-        click.echo(escape(line), err=err)
+        click.echo(escape(line), file=sys.stderr if err else sys.stdout)
 
 
 def _meta(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -24,7 +25,6 @@ from tests.support import PORTABLE
 PASSPHRASES: dict[str, tuple[dict[str, str | None], str]] = {
     "a wrong one": ({"CARDSIGN_PASSPHRASE": "wrong horse"}, "passphrase.wrong"),
     "none, and no terminal": ({"CARDSIGN_PASSPHRASE": None}, "passphrase.none"),
-    "an empty one": ({"CARDSIGN_PASSPHRASE": ""}, "passphrase.unfit"),
 }
 
 
@@ -81,23 +81,229 @@ def test_private_keys_are_made_private(cardsign: Cardsign, keystore: FolderStore
     assert stat.S_IMODE((keystore.path / "private").stat().st_mode) == 0o700
 
 
-def test_no_words_of_a_card_reach_the_terminal_raw(cardsign: Cardsign, signed: Path) -> None:
-    """Escape sequences, bidi controls and long texts in names, kids and pointers."""
-    tricks = "\x1b[2Jtrusted\u202e\u2066\u200b\U000e0041" + "x" * 5000
-    header = {"alg": "ES256", "kid": "k", "typ": tricks}
-    card = {**PORTABLE, "name": tricks, tricks: 1, "signatures": [{"protected": tricks}, header]}
-    Path("tricks.json").write_text(json.dumps(card, ensure_ascii=False))
-    for command in (
-        ("verify", "tricks.json", "--jwks", "jwks.json"),
-        ("inspect", "tricks.json"),
-        ("sign", "tricks.json", "-o", "tricked.json"),
-        ("verify", "tricked.json", "--jwks", "jwks.json"),
-        ("verify", "tricked.json", "--jwks", "jwks.json", "--json"),
-    ):
-        ended = cardsign(*command)
-        for char in "\x1b\u202e\u2066\u200b\U000e0041":
-            assert char not in ended.text + ended.err
-    assert "x" * 1000 not in cardsign("verify", "tricked.json", "--jwks", "jwks.json").text
+#: What a card may say to whoever reads it on a screen, or in the log of a pipeline.
+WORDS: dict[str, str] = {
+    "a command of GitHub": "::stop-commands::x",
+    "a command of GitHub after blanks": "  ::add-mask::x",
+    "a command of GitHub in a new line": "x\n::error::y",
+    "an old command of GitHub": "##[error]x",
+    "a command of Azure": "##vso[task.setvariable variable=PATH]x",
+    "a command of Azure after a return": "x\r##vso[task.complete]y",
+    "a command of TeamCity": "##teamcity[buildStatus status='FAILURE']",
+    "a terminal's commands": "\x1b[2J\x1b]0;owned\x07",
+    "8-bit commands": "\x9b2J",
+    "text that is turned round": "\u202egnp.exe\u2066b\u2069",
+    "lines and blanks of Unicode": "a\u200b\u2028b\u2029\x85",
+    "tags and fillers": "\U000e0041\u3164\u2800\ufe0f",
+    "60,000 characters": "n" * 60_000,
+}
+#: Commands that read a stranger's card, with their forms.
+READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "inspect": (("inspect", "card.json"), ("text", "json")),
+    "explain": (("explain", "card.json", "--jwks", "jwks.json"), ("text", "json")),
+    "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
+    "check": (("check", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
+    "verify": (("verify", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
+    "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
+    "diff from it": (("diff", "card.json", "honest.json", "--github"), ("text",)),
+    "drift": (("drift", "honest.json", "card.json"), ("text", "json")),
+    "sign": (("sign", "card.json", "-o", "out.json", "--force", "--explain"), ("text", "json")),
+}
+_CONTROL = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u2800\u3164\ufe0f"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+#: What a line of `--format github` begins with; the words after it are a card's.
+_ANNOTATION = re.compile(r"::(error|warning|notice) file=card\.json,[^:]*::")
+
+
+def card_that_says(words: str) -> dict[str, Any]:
+    """A card with these words wherever it has words, and as names of members."""
+    scheme = {words: {"httpAuthSecurityScheme": {"scheme": words}}}
+    skill = {"id": words, "name": words, "description": words, "tags": [words], words: None}
+    interface = {"url": words, "protocolBinding": words, "protocolVersion": words}
+    return {
+        **PORTABLE,
+        "name": words,
+        "version": words,
+        "description": "",
+        words: None,
+        f"x{words}": {words: None},
+        "securitySchemes": scheme,
+        "securityRequirements": [{"schemes": {words: {"list": [words]}, f"y{words}": {}}}],
+        "skills": [skill],
+        "supportedInterfaces": [interface],
+        "signatures": [{"protected": words, "signature": words}, {"header": {words: words}}],
+    }
+
+
+def dangers(printed: str, form: str) -> list[str]:
+    """What in an output a terminal or a pipeline could take for a command, or is too long."""
+    lines = printed.splitlines()
+    if form == "github":
+        lines = [_ANNOTATION.sub("", line) for line in lines]
+    return [
+        *["control"] * bool(_CONTROL.search(printed)),
+        *[line for line in lines if line.lstrip().startswith("::")],
+        *re.findall(r"##[A-Za-z\[]\w*", printed),
+        *["too long"] * (len(printed) > 2**20),
+    ]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_no_words_of_a_card_deceive_a_terminal_or_a_pipeline(
+    cardsign: Cardsign, signed: Path, words: str, reader: str
+) -> None:
+    """On either stream, in every form; and the command ends as for any card."""
+    data = json.dumps(card_that_says(words), ensure_ascii=False).encode()
+    if len(words) > 1000:  # a card has 256 KiB
+        data = json.dumps({**PORTABLE, "name": words, words: None, "skills": [{words: 1}]}).encode()
+    Path("card.json").write_bytes(data)
+    Path("honest.json").write_text(json.dumps(PORTABLE))
+    command, forms = READERS[reader]
+    for form in forms:
+        options = {"text": (), "json": ("--json",)}.get(form, ("--format", form))
+        ended = cardsign(*command, *options)
+        assert dangers(ended.text, form) == []
+        assert dangers(ended.err, "text") == []
+        assert ended.status in (0, 1, 3), ended.err
+        assert "Traceback" not in ended.err
+
+
+def test_a_file_s_name_deceives_neither(cardsign: Cardsign, signed: Path) -> None:
+    """Nor one that is not there, which an error names."""
+    for name in ("::error::x.json", "##vso[task.complete]x.json", "\x1b[2J\u202ex.json"):
+        Path(name).write_text(json.dumps({**PORTABLE, "version": "two"}))
+        for path in (name, f"absent{name}"):
+            for words in (
+                ("lint", path),
+                ("lint", path, "--format", "sarif"),
+                ("check", path),
+                ("explain", path),
+                ("verify", path, "--jwks", "jwks.json"),
+                ("verify", path, "--jwks", "jwks.json", "--json"),
+            ):
+                ended = cardsign(*words)
+                assert dangers(ended.text + ended.err, "text") == []
+            shown = cardsign("lint", path, "--format", "github").text
+            assert re.findall(r"::\w+ ", shown) in ([], ["::warning "])
+            assert dangers(shown.replace("::warning ", ""), "text") == []
+
+
+def test_what_is_said_to_deceive_is_seen() -> None:
+    """The checks above can fail, and an honest annotation passes."""
+    for words in WORDS.values():
+        assert dangers(words if len(words) < 1000 else words * 20, "text")
+    honest = "::error file=card.json,line=1,col=2,title=x.y::/a: it is::so. Do it"
+    assert dangers(honest, "github") == []
+    assert dangers(f"{honest}\n::error::y", "github")
+
+
+#: A command whose report has a million findings, in a process of its own.
+_MILLION = """
+import resource, sys
+from typing import NamedTuple
+import click
+from cardsign.cli.frame import Command, choose_form, run
+from cardsign.cli.printer import show
+from cardsign.findings import Finding, Place, Subject, cap_findings, list_findings
+
+class Report(NamedTuple):
+    findings: tuple
+    exit_status: int = 1
+    def lines(self):
+        return list_findings(self.findings)
+    def to_json(self):
+        return [finding.to_json() for finding in self.findings]
+    def subjects(self):
+        return [Subject("card.json", self.findings)]
+
+@click.command(cls=Command)
+@click.option("--format", expose_value=False, callback=choose_form)
+def many():
+    long = "n" * 60_000
+    made = (Finding("json.syntax", long, Place(long, n, n)) for n in range(1_000_000))
+    return show(Report(cap_findings(made)))
+
+status = run(lambda: many.main(sys.argv[1:], standalone_mode=False))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+def test_a_million_findings_are_counted_and_few_are_printed(form: str) -> None:
+    """At most 100 MiB of memory and 1 MiB of output, and the status of any finding."""
+    words = [sys.executable, "-c", _MILLION, "--format", form]
+    ended = subprocess.run(words, capture_output=True, text=True, env=_with_our_code(), check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert int(ended.stderr) < 100 * 1024
+    assert len(ended.stdout) < 2**20
+    assert "999," in ended.stdout
+
+
+def _with_our_code() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+_ENDLESS = """
+import itertools, sys
+from cardsign.cli.frame import run
+from cardsign.cli.printer import Answer, show
+sys.exit(run(lambda: show(Answer(None, (f"line {number}" for number in itertools.count())))))
+"""
+
+
+def test_a_report_without_an_end_ends_with_its_reader() -> None:
+    """Lines are printed as they come; nobody waits for the last one."""
+    program = shlex.join([sys.executable, "-c", _ENDLESS])
+    words = ["/bin/sh", "-c", f"({program}; echo $? >&2) | head -n 2"]
+    ended = subprocess.run(words, capture_output=True, text=True, env=_with_our_code(), check=True)
+    assert (ended.stdout, ended.stderr) == ("line 0\nline 1\n", "2\n")
+
+
+#: Where no character beyond ASCII can be shown.
+PLAIN = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+NARROW = {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
+
+
+@pytest.mark.parametrize("environment", [PLAIN, NARROW], ids=["no locale", "20 columns"])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("inspect", "card.json"), 0),
+        (("inspect", "card.json", "--json"), 0),
+        (("explain", "card.json"), 0),
+        (("lint", "card.json"), 1),
+        (("lint", "card.json", "--format", "sarif"), 1),
+        (("lint", "card.json", "--format", "github"), 1),
+        (("diff", "card.json", "honest.json"), 1),
+        (("verify", "card.json", "--jwks", "jwks.json"), 1),
+        (("verify", "Gezeiten-天気.json", "--jwks", "jwks.json"), 2),
+        (("keys", "list"), 0),
+        (("verify", "--help"), 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_neither_a_narrow_terminal_nor_a_plain_one_stops_a_command(
+    signed: Path, environment: dict[str, str], words: tuple[str, ...], status: int
+) -> None:
+    """It says what it has to say, and ends as elsewhere."""
+    card = {**PORTABLE, "name": "Gezeiten für Zürich, 天気", "version": "zwölf", "Größe": 1}
+    Path("card.json").write_text(json.dumps(card, ensure_ascii=False), encoding="utf-8")
+    Path("honest.json").write_text(json.dumps(PORTABLE))
+    ended = subprocess.run(
+        [sys.executable, "-m", "cardsign", *words],
+        env={**_with_our_code(), **environment},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == status, ended.stderr
+    assert b"Traceback" not in ended.stderr
+    assert ended.stdout or status == 2
+    if environment is PLAIN:
+        assert (ended.stdout + ended.stderr).isascii()
 
 
 def test_safe_leaves_honest_words_alone() -> None:
@@ -140,7 +346,9 @@ def test_no_ending_but_a_verdict_exits_with_one(
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "options", [(), ("--json",), ("--format", "sarif")], ids=["text", "json", "sarif"]
+)
 @pytest.mark.parametrize(
     ("shell", "why"),
     [

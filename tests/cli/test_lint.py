@@ -24,23 +24,6 @@ def card(name: str, document: Any) -> str:
     return name
 
 
-def test_the_cards_own_words_are_escaped(cardsign: Cardsign) -> None:
-    """No name in a card moves the cursor."""
-    ended = cardsign("lint", card("card.json", {**PORTABLE, "\x1b[2J\u202e": 1}))
-
-    assert "\\u{1b}[2J\\u{202e}" in ended.text
-    assert "\x1b" not in ended.text
-
-
-def test_annotations_of_github(cardsign: Cardsign) -> None:
-    """One for each finding, which no text of a card can end."""
-    bad = card("bad.json", put(PORTABLE, "/version", "two\n::error::x"))
-    good = card("good.json", PORTABLE)
-    lines = cardsign("lint", bad, good, "--format", "github").text.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("::warning file=bad.json,line=1,col=")
-
-
 # ------------------------------------------------------------------ folders, URLs, git
 
 
