@@ -44,10 +44,13 @@ _FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openId
 # read is about members.
 
 _READING: Final = {
-    **{code: add_rule(code, "error") for code in _JSON_CODES},
-    "card.two_spellings": add_rule("members.two-spellings", "error"),
-    "card.signatures_shape": add_rule("members.signatures-shape", "error"),
-    "card.signatures_too_many": add_rule("members.signatures-too-many", "error"),
+    code: add_rule(code, "error")
+    for code in (
+        *_JSON_CODES,
+        "card.two_spellings",
+        "card.signatures_shape",
+        "card.signatures_too_many",
+    )
 }
 
 

@@ -85,9 +85,9 @@ UNREADABLE: Final[dict[str, bytes]] = {
     "json.depth": b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
     "json.trailing": b"{} {}",
     "json.not_object": b"[]",
-    "members.two-spellings": b'{"iconUrl": "a", "icon_url": "b"}',
-    "members.signatures-shape": b'{"signatures": {}}',
-    "members.signatures-too-many": b'{"signatures": [' + b"{}, " * 16 + b"{}]}",
+    "card.two_spellings": b'{"iconUrl": "a", "icon_url": "b"}',
+    "card.signatures_shape": b'{"signatures": {}}',
+    "card.signatures_too_many": b'{"signatures": [' + b"{}, " * 16 + b"{}]}",
 }
 
 
