@@ -432,6 +432,7 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[BaseModel]) -> 
     return members
 
 
+MAX_SHOWN: Final = 80  # characters of a wrong value
 #: What pydantic's words for a wrong value mean to somebody who writes TOML.
 _EXPECTED: Final = {
     "string_type": 'must be a text in quotes, such as "value"',
@@ -442,7 +443,6 @@ _EXPECTED: Final = {
     "model_type": "must be a table: [{0}]",
     "greater_than_equal": "must be at least {1}",
     "less_than_equal": "must be at most {1}",
-    "string_pattern_mismatch": "must match {1}",
 }
 
 
@@ -452,9 +452,7 @@ def _problem(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]
     error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
-        schema = form.model_json_schema()
-        tables = [one for one in error["loc"][:-1] if isinstance(one, str)]
-        known = list((schema["$defs"][tables[-1]] if tables else schema)["properties"])
+        known = list(_table_schema(form, error["loc"][:-1])["properties"])
         meant = closest(member, known) or f"; known are {', '.join(known)}"
         return f"unknown member {name!r}{meant}", member
     if error["type"] == "missing":
@@ -464,7 +462,19 @@ def _problem(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]
     expected = _EXPECTED.get(error["type"])
     if expected is not None:
         return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
-    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
+    value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
+    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
+
+
+def _table_schema(form: type[BaseModel], place: tuple[int | str, ...]) -> dict[str, Any]:
+    """The JSON Schema of a table inside a form."""
+    whole: dict[str, Any] = form.model_json_schema()
+    schema = whole
+    for name in place:
+        inside = str(schema.get("properties", {}).get(name))
+        if reference := re.search(r"#/\$defs/(\w+)", inside):
+            schema = whole["$defs"][reference[1]]
+    return schema
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:

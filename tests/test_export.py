@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
-from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, export_files, public_files
-from cardsign.server.live import LiveApplication
+from cardsign.server.app import create_app
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +46,13 @@ def test_every_public_path_of_the_server_is_a_file(generation: Generation, tmp_p
     paths = tuple(public_files(generation))
     site = tmp_path / "out" / "site"
     told = static_headers((site / "_headers").read_text())
-    client = Client(LiveApplication(tmp_path / "pub", now=NOW.timestamp, log=lambda line: None))
+    client = create_app(tmp_path / "pub", now=NOW.timestamp).test_client()
     assert set(told) == set(paths)
     assert "/.well-known/agent-card.json" in paths
     for path in paths:
         answer = client.get(path)
         assert (site / path[1:]).read_bytes() == answer.data
-        own = {"Content-Length", "ETag", "Last-Modified"}
+        own = {"Content-Length", "ETag", "Last-Modified", "Date"}
         assert told[path] == {k: v for k, v in answer.headers.items() if k not in own}
 
 

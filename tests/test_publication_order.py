@@ -35,7 +35,7 @@ from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import StoreState
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.publication import publication_of, publish_generation, publish_statements
-from cardsign.server.documents import Paths
+from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
 from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, refresh_issuer
@@ -63,7 +63,7 @@ class Issuer:
         self.keysets = [first()]
         self.version = 0
         self.signer = "card"
-        self.live: list[tuple[int, Paths]] = []
+        self.live: list[tuple[int, dict[str, Document]]] = []
         self.release = released(self.keysets[0], None)
         self.edit()
 
@@ -145,7 +145,7 @@ class Issuer:
 
     def _show(self, generation: Any) -> None:
         self.state = record(self.state, publication_of(generation))
-        self.live.append((self.t, Paths.of(generation, ServerSettings())))
+        self.live.append((self.t, public_documents(generation, ServerSettings())))
 
 
 @dataclass
@@ -161,10 +161,10 @@ class Copies:
         if not fresh and path in self.held and t < self.held[path][1]:
             body, until = self.held[path]
             return body, until - t
-        document = self.issuer.live[-1][1].public.get(path)
+        document = self.issuer.live[-1][1].get(path)
         if document is None:
             return None
-        lifetime = document.lifetime(self.issuer.now.timestamp())
+        lifetime = document.cache_control(self.issuer.now.timestamp())
         kept = int(lifetime.removeprefix("public, max-age="))
         self.held[path] = document.body, t + kept
         return document.body, kept

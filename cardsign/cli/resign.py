@@ -46,7 +46,7 @@ from cardsign.inputs import Inputs
 from cardsign.issuer.publishing import newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
 from cardsign.issuer.tasks import Work
-from cardsign.publish.generation import CURRENT_FILE
+from cardsign.publish.generation import CURRENT_FILE, tell_servers
 from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
@@ -71,7 +71,7 @@ from cardsign.verify.text import verdict_lines
     metavar="DIR",
     type=PATH,
     help="Publish the copy in DIR too, and take it down with OUT; needs -o. Where DIR is one of "
-    "the agents of `cardsign serve`, a copy that was taken down is gone within a second.",
+    "the agents of `cardsign serve`, a copy that was taken down is gone in two seconds.",
 )
 @click.option("--watch", is_flag=True, help="Go on, and follow the card; needs -o.")
 @click.option(
@@ -211,6 +211,7 @@ class _Copies:
         newest = newest_generation(self.publication)
         if self.publication is not None and (newest is None or is_copy(newest.card)):
             (to_change(self.publication) / CURRENT_FILE).unlink(missing_ok=True)
+            tell_servers(self.publication)
         before = self.before()
         if before is not None and not is_copy(before):
             gone = f"{done('removed', 'remove')} the copy in {safe(str(self.publication))}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,12 +16,13 @@ from cardsign.cli.keystore import project_config
 from cardsign.cli.options import PATH
 from cardsign.cli.printer import Answer, is_json, say, show
 from cardsign.cli.views import members
-from cardsign.errors import FileMissing, UsageFault
-from cardsign.files import create_private, read_bytes, write_atomic
+from cardsign.errors import UsageFault
+from cardsign.files import create_private
 from cardsign.times import day, minute
 
 if TYPE_CHECKING:
-    from cardsign.server.tokens import TokenEntry
+    from cardsign.server.settings import ServerSettings
+    from cardsign.server.tokens import Token
 
 
 @click.command(cls=Command, example="cardsign serve public --bind 127.0.0.1:8080")
@@ -86,9 +87,7 @@ def serve(
     by GET .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private
     key. Put TLS in front of it. With --json the address is printed on stdout.
     """
-    from cardsign.server.run import serve as serve_generation
-    from cardsign.server.settings import ServerSettings, read_server_settings
-    from cardsign.server.tokens import TokenTable
+    from cardsign.server.run import serve as serve_publication
 
     published = directory or project_config().publish
     if published is None:
@@ -97,18 +96,23 @@ def serve(
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
-    settings = ServerSettings()
-    if settings_file is not None:
-        settings = read_server_settings(settings_file)
-    if token_file is not None:
-        settings = replace(settings, tokens=TokenTable.read(token_file))
-    if legacy is not None:
-        settings = replace(settings, legacy=legacy)
-    if sunset is not None:
-        settings = replace(settings, sunset=sunset.replace(tzinfo=UTC))
-    if workers is not None:
-        settings = replace(settings, workers=workers)
-    serve_generation(published, settings, host.strip("[]"), int(port), as_json=is_json())
+    given = {
+        "token_file": token_file,
+        "legacy": legacy,
+        "sunset": sunset and sunset.date(),
+        "workers": workers,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    read = partial(_read_settings, settings_file, options)
+    serve_publication(published, read, host.strip("[]"), int(port), as_json=is_json())
+
+
+def _read_settings(path: Path | None, options: dict[str, Any]) -> ServerSettings:
+    """Return the settings of a file, as the options of the command change them."""
+    from cardsign.server.settings import ServerSettings, read_server_settings
+
+    settings = ServerSettings() if path is None else read_server_settings(path)
+    return settings.model_copy(update=options)
 
 
 @click.group(cls=Group)
@@ -142,21 +146,17 @@ def create(
     audience: str, token_file: Path | None, expires: datetime | None, output: Path | None
 ) -> None:
     """Make a token. It is written or printed once, and kept nowhere else."""
-    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES, create_token
+    from cardsign.server.tokens import create_token, edit_tokens
 
     end = expires and expires.replace(tzinfo=UTC) + timedelta(days=1)
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
-    present = b""
-    if token_file is not None:  # read before anything is written
-        with suppress(FileMissing):
-            present = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
-        present += b"" if present.endswith(b"\n") or not present else b"\n"
-    if output is not None:
-        create_private(to_change(output), f"{token}\n".encode())
-    if token_file is not None:
-        write_atomic(to_change(token_file), present + line.encode() + b"\n")
+    held = edit_tokens(to_change(token_file)) if token_file else nullcontext(list[str]())
+    with held as lines:
+        lines.append(f"{line}\n")
+        if output is not None:
+            create_private(to_change(output), f"{token}\n".encode())
     shown = {"token": token} if output is None else {"output": str(output)}
     show(Answer({**shown, "line": line}, [token] if output is None else []))
     if is_json():
@@ -167,7 +167,7 @@ def create(
         say(f"  its line for the server's token file: {line}")
     else:
         added = done("added", "add")
-        say(f"{added} its digest to {token_file}; a running server takes it up within a second")
+        say(f"{added} its digest to {token_file}; a running server takes it up at once")
 
 
 _token_file = click.option(
@@ -183,17 +183,17 @@ _token_file = click.option(
 @_token_file
 def list_tokens(token_file: Path) -> None:
     """List the digest, audience and expiry of each token."""
-    from cardsign.server.tokens import TokenTable
+    from cardsign.server.tokens import read_tokens
 
-    entries = TokenTable.read(token_file).entries
-    view = [{"digest": one.digest.hex(), **members(one, "audience expires")} for one in entries]
-    show(Answer(view, map(_token_line, entries)))
+    tokens = read_tokens(token_file).values()
+    view = [members(token, "digest audience expires") for token in tokens]
+    show(Answer(view, map(_token_line, tokens)))
 
 
-def _token_line(entry: TokenEntry) -> str:
-    until = f" until {minute(entry.expires)}" if entry.expires else ""
-    ended = ", expired" if entry.expires and entry.expires <= moment() else ""
-    return f"{entry.digest.hex()[:12]} {entry.audience}{until}{ended}"
+def _token_line(token: Token) -> str:
+    until = f" until {minute(token.expires)}" if token.expires else ""
+    ended = ", expired" if token.expires and token.expires <= moment() else ""
+    return f"{token.digest[:12]} {token.audience}{until}{ended}"
 
 
 @tokens.command(example="cardsign tokens revoke 6f2a90c1 --token-file tokens")
@@ -203,11 +203,12 @@ def _token_line(entry: TokenEntry) -> str:
 def revoke(digest: str, token_file: Path) -> None:
     """Revoke the token whose digest begins with DIGEST.
 
-    A running server follows within a second.
+    A running server refuses it from the next request on.
     """
-    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES, without_token
+    from cardsign.server.tokens import edit_tokens, read_tokens, remove_token
 
-    data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
-    write_atomic(to_change(token_file), without_token(data, digest, str(token_file)))
+    read_tokens(token_file)  # a misspelt file is no empty one
+    with edit_tokens(to_change(token_file)) as lines:
+        remove_token(lines, digest, str(token_file))
     note = f"{done('revoked', 'revoke')} {digest} in {token_file}"
     show(Answer({"revoked": digest, "token_file": str(token_file)}, notes=[note]))

@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -228,6 +229,15 @@ def load_current(directory: Path) -> Generation:
             _corrupt(path, f"it is not the manifest of generation {number}")
 
 
+def tell_servers(directory: Path) -> None:
+    """Let a server of several publications know that one of them changed.
+
+    It looks at their folder each second, and at each publication once a minute.
+    """
+    with contextlib.suppress(OSError):  # another user's folder
+        os.utime(directory.parent)
+
+
 def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes | None]]:
     """The keysets and the release in each folder of a damaged publication, the newest first.
 
@@ -358,8 +368,6 @@ ANY_ORIGIN: Final = (
 LEAST_MAX_AGE: Final = 60
 #: Seconds; what says that a key is revoked must not be older than this in any cache.
 MAX_STATEMENT_AGE: Final = 300
-#: Unix seconds: A2A 0.3.0, of 2025-07-30, moved the card to its present path.
-LEGACY_SINCE: Final = 1753833600
 
 #: Its successor is in the same folder, wherever the agent is mounted.
 _SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-version"')
@@ -400,7 +408,11 @@ class PublicFile:
 
 
 def public_files(
-    generation: Generation, *, legacy: bool = True, sunset: datetime | None = None
+    generation: Generation,
+    *,
+    legacy: bool = True,
+    deprecated: datetime | None = None,
+    sunset: datetime | None = None,
 ) -> dict[str, PublicFile]:
     """The public files by their paths, in the order in which they may be replaced one by one.
 
@@ -408,6 +420,8 @@ def public_files(
         generation: Which.
         legacy: Whether the path of before A2A 0.3 has the document for older clients, or, where
             there is none, the same card.
+        deprecated: Since when that path is deprecated, which ``Deprecation`` says (RFC 9745);
+            without it the header says ``true``, as its drafts did; aware.
         sunset: When that path will no longer answer, if that is known; aware.
     """
     changes, most = generation.changes_at, generation.max_age
@@ -425,7 +439,8 @@ def public_files(
     files[JWKS_PATH] = file(generation.jwks, "application/jwk-set+json")
     files[CARD_PATH] = file(generation.card, "application/json")
     if legacy:
-        moved = [("Deprecation", f"@{LEGACY_SINCE}")]  # RFC 9745
+        since = f"@{int(deprecated.timestamp())}" if deprecated else "true"
+        moved = [("Deprecation", since)]
         if sunset:  # RFC 8594
             from email.utils import format_datetime  # which loading a generation needs not
 

@@ -40,6 +40,7 @@ from cardsign.publish.generation import (
     Publisher,
     load_current,
     read_pointer,
+    tell_servers,
 )
 from cardsign.verify.signature import matching_payload
 
@@ -306,6 +307,7 @@ def _commit(directory: Path, generation: Generation) -> None:
     sync_directory(directory)
     # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
     write_atomic(directory / CURRENT_FILE, generation.pointer())
+    tell_servers(directory)
 
 
 def _newest(directory: Path) -> Generation | None:

@@ -4,17 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from cardsign.server.app import create_app as create_app
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.settings import ServerSettings as ServerSettings
-    from cardsign.server.tokens import TokenTable as TokenTable
+    from cardsign.server.settings import read_server_settings as read_server_settings
 
 #: The module of each name, which is loaded when the name is asked for (PEP 562).
 _MODULES: Final = {
     "card_blueprint": "cardsign.server.mount",
+    "create_app": "cardsign.server.app",
     "mount_cards": "cardsign.server.mount",
+    "read_server_settings": "cardsign.server.settings",
     "ServerSettings": "cardsign.server.settings",
-    "TokenTable": "cardsign.server.tokens",
 }
 __all__ = sorted(_MODULES)
 

@@ -1,366 +1,331 @@
-"""The application that answers for one generation: who may have which extended card, and routes.
+"""The Flask application: a rule for each path, a view for each kind of answer.
 
-Errors are as A2A has them. Nothing here logs a request, so no token reaches a log.
+Where a header comes from: of a public document and an extended card `documents.py`, of an error
+`a2a.py`. Who gets an extended card: `extended.py` asks the providers. What is served: the `Site`
+of `site.py`, which is exchanged when a publication changes; rules and views stay.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
 
-from flask import Flask, Response, abort, request
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
-from werkzeug.wrappers import Request
-
-from cardsign.card.document import Card
-from cardsign.card.extensions import declares_extended_card, find_marker
-from cardsign.card.security import requirements_of, schemes_of, security_problems
-from cardsign.card.strictjson import parse_object
-from cardsign.errors import InputRefused, ServeFault
-from cardsign.publish.generation import NO_SNIFF, Generation
-from cardsign.server.answers import (
-    BAD_CREDENTIALS,
-    FORBIDDEN,
-    MAX_REQUEST_BYTES,
-    NOT_CONFIGURED,
-    PREFLIGHT,
-    UNAUTHENTICATED,
-    UNAVAILABLE,
-    UNSUPPORTED_OPERATION,
-    VERSION_NOT_SUPPORTED,
-    Answer,
-    CallId,
-    Refused,
-    allow,
-    call_result,
-    check_asks_for_card,
-    error_answer,
-    json_answer,
-    read_call,
+from flask import Flask, Response, abort, current_app, request
+from werkzeug.exceptions import (
+    BadRequest,
+    Gone,
+    HTTPException,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
 )
-from cardsign.server.documents import PRIVATE, Paths, Representation
-from cardsign.server.providers import RETRY_SECONDS, Denied, Provider, Unreachable
-from cardsign.server.remote import make_providers
+
+from cardsign.publish.generation import ANY_ORIGIN, PublicFile
+from cardsign.server.a2a import (
+    MAX_CALL_BYTES,
+    NO_SNIFF,
+    NO_STORE,
+    TOO_LARGE,
+    TOO_LONG,
+    A2AError,
+    answer_a2a_error,
+    answer_call,
+    answer_http_error,
+    check_call,
+    json_response,
+    parse_call,
+)
+from cardsign.server.documents import Document, public_document
+from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.site import Agent, Publications
+from cardsign.server.traffic import HEALTH_PATH, READY_PATH, count_requests, limit_rate
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
-
-#: The realm where the card declares no scheme that a provider takes.
-FALLBACK_REALM: Final = "extended-agent-card"
-# A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
-_VERSIONS: Final = frozenset({"", "0.3", "1.0"})
-
-
-def check_version(request: Request) -> None:
-    """Check that the protocol version of a request can be served.
-
-    Raises:
-        Refused: It cannot.
-    """
-    version = request.headers.get("A2A-Version") or request.args.get("A2A-Version", "")
-    if version.strip() not in _VERSIONS:
-        raise Refused(VERSION_NOT_SUPPORTED, "A2A-Version is not one of 1.0, 0.3")
-
-
-class ExtendedCards:
-    """The extended cards of one generation, by audience.
-
-    A card that cannot be served is one line for the operator. It harms no other card.
-
-    Args:
-        generation: Where they stand.
-        providers: Who may have one; any of them will do.
-        now: Unix seconds.
-
-    Raises:
-        ServeFault: ``serve.schemes``: the public card demands a scheme that none of them takes,
-            so callers who do as it says would be turned away (threat 26).
-    """
-
-    def __init__(
-        self, generation: Generation, providers: tuple[Provider, ...], now: Callable[[], float]
-    ) -> None:
-        #: Whether there is any, also one that cannot be served.
-        self.are_there = bool(generation.extended)
-        self._providers, self._now = providers, now
-        card = parse_object(generation.card)
-        self._is_declared = declares_extended_card(card)
-        schemes = schemes_of(card)
-        #: What the card demands: alternatives, each the names of schemes that go together.
-        self._alternatives = [frozenset(one.schemes) for one in requirements_of(card, schemes)]
-        #: By provider: the names of the schemes of the card that it takes, and as they are shown.
-        self._taken = [
-            frozenset(name for name, each in schemes.items() if one.gives(each))
-            for one in providers
-        ]
-        self._realms = [
-            [re.sub(r"[^ -~]", "?", name) for name in schemes if name in names]
-            for names in self._taken
-        ]
-        taken = frozenset[str]().union(*self._taken)
-        is_asked = self.are_there and bool(providers)
-        for problem in security_problems(card) if is_asked else ():
-            what = f"it cannot be read what the public card demands: {problem.message}"
-            raise ServeFault("serve.schemes", what)
-        for alternative in self._alternatives if is_asked else ():
-            for name in sorted(alternative - taken):
-                what = f"the public card demands {name!r}, and no provider of the server takes it"
-                raise ServeFault("serve.schemes", what)
-        self._cards: dict[str, tuple[Representation, int]] = {}
-        self._broken: dict[str, str] = {}
-        for audience, body in generation.extended.items():
-            try:
-                marker = find_marker(Card.from_bytes(body).document)
-            except InputRefused as refusal:
-                self._broken[audience] = f"it cannot be read: {refusal.message}"
-                continue
-            if marker is None:
-                self._broken[audience] = "it does not say for whom it is, and until when"
-                continue
-            document = Representation.of_extended(body, generation.published_at)
-            self._cards[audience] = document, marker.exp
-
-    def card_for(self, request: Request) -> Representation:
-        """The extended card that a request's credentials open.
-
-        What the public card says already comes before authentication, everything else after it.
-
-        Raises:
-            Refused: There is none for this request.
-        """
-        if not self._is_declared:
-            raise Refused(UNSUPPORTED_OPERATION, "this agent has no extended card")
-        if not self._providers:
-            raise Refused(NOT_CONFIGURED, "no extended card is configured")
-        audience = self._audience(request)
-        if audience not in self._cards:
-            what = "there is no extended card for the audience of this caller"
-            raise Refused(NOT_CONFIGURED, what)
-        document, expires = self._cards[audience]
-        if expires <= self._now():
-            what = "the extended card of this audience has expired, and no newer one is published"
-            raise Refused(NOT_CONFIGURED, what)
-        return document
-
-    def problems(self, *, are_all: bool = True) -> Iterator[str]:
-        """What of the cards and their callers does not fit together, a line each.
-
-        Args:
-            are_all: No other agent of the host has extended cards for the same callers.
-        """
-        if not self._is_declared:
-            if self._providers:
-                yield "the public card declares no extended card, so no credential opens anything"
-            return
-        for audience, why in self._broken.items():
-            yield f"the extended card of audience {audience} is not served: {why}"
-        for audience, (_, expires) in self._cards.items():
-            if expires <= self._now():
-                yield f"the extended card of audience {audience} has expired and is not served"
-        if not self.are_there:
-            yield "the public card declares an extended card, but none was published"
-        audiences = sorted([*self._cards, *self._broken])
-        tables = [one.settings.tokens for one in self._providers]
-        if all(table is not None and not table.entries for table in tables):
-            yield "there is no token, so the extended card cannot be asked for"
-        for table in tables:
-            if table is not None and (problem := table.without_card(audiences)):
-                yield problem
-        if self._providers and not any(self._realms):
-            yield (
-                "the public card declares no security scheme that the server takes, "
-                "so clients cannot know how to ask for the extended card"
-            )
-        for one in self._providers if audiences and are_all else ():
-            for audience in sorted(one.settings.audiences.difference(audiences)):
-                yield (
-                    f"provider {one.settings.type} opens the card of {audience!r}, which is "
-                    f"not published; the audiences are {', '.join(audiences)}"
-                )
-
-    def _audience(self, request: Request) -> str:
-        """Whose card the caller gets.
-
-        By the first provider that knows the credential, if it is all that the card demands; by
-        several that agree where the card demands schemes together.
-        """
-        denied: Denied | None = None
-        is_unreachable = False
-        found: dict[str, set[str]] = {}
-        for provider, names in zip(self._providers, self._taken, strict=True):
-            try:
-                if (audience := provider.audience(request)) is None:
-                    continue
-            except Denied as exc:
-                denied = exc if denied is None or denied.scopes is None else denied
-                continue
-            except Unreachable:
-                is_unreachable = True
-                continue
-            known = found.setdefault(audience, set())
-            known |= names
-            # One whose schemes no alternative names is the operator's own, and opens the card too.
-            is_own = not any(one & names for one in self._alternatives)
-            if is_own or any(one <= known for one in self._alternatives if one):
-                self._check_one_place(request)
-                return audience
-        if is_unreachable:
-            what = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
-            raise Refused(UNAVAILABLE, what, retry_after=RETRY_SECONDS)
-        if denied is None:
-            what = "send all credentials that the card demands together" if found else ""
-            raise Refused(UNAUTHENTICATED, what or "send a credential", self._challenges(""))
-        self._check_one_place(request)
-        if denied.scopes is None:
-            challenges = self._challenges("invalid_token")
-            raise Refused(UNAUTHENTICATED, "the credential is not valid", challenges)
-        wanted = f"; it lacks {' or '.join(denied.scopes)}" if denied.scopes else ""
-        challenges = self._challenges("insufficient_scope", denied.scopes)
-        raise Refused(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
-
-    def _check_one_place(self, request: Request) -> None:
-        """Refuse a token in the query: queries end up in logs (RFC 6750 2)."""
-        if "access_token" in request.args:
-            challenges = self._challenges("invalid_request")
-            raise Refused(BAD_CREDENTIALS, "send one token, in the header", challenges)
-
-    def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """One challenge for each scheme that the card declares, named after it (RFC 6750 3)."""
-        if not any(self._realms):
-            return (self._providers[0].challenge(FALLBACK_REALM, error, scopes),)
-        found = [
-            provider.challenge(realm, error, scopes)
-            for provider, realms in zip(self._providers, self._realms, strict=True)
-            for realm in realms
-        ]
-        return tuple(dict.fromkeys(found))
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
+#: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
+MAX_PAGE: Final = 100
+PREFLIGHT: Final = {
+    **dict(ANY_ORIGIN),
+    "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
+    "Access-Control-Allow-Headers": "A2A-Version, If-Modified-Since, If-None-Match",
+    "Access-Control-Max-Age": "86400",
+}
+#: What is served at the root where there is no agent, if that is asked for. It has no signature,
+#: so that nobody can take it for a card.
+PLACEHOLDER: Final = (
+    b'{"name":"No agent","description":"No agent is published on this host yet.",'
+    b'"version":"0.0.0","supportedInterfaces":[],"capabilities":{},'
+    b'"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}'
+)
+_PLACEHOLDER_DOCUMENT: Final = public_document(
+    PublicFile(PLACEHOLDER, "application/json", 60), None
+)
 
 
 def create_app(
-    generation: Generation,
+    publication: Path | Publications,
     settings: ServerSettings = DEFAULT_SETTINGS,
     *,
     now: Callable[[], float] = time.time,
 ) -> Flask:
-    """Make the application of one generation. A newer generation gets an application of its own.
+    """Return the application of one publication directory, or of a folder of them.
+
+    It follows what is published, from the first request on.
 
     Args:
-        generation: What is served.
-        settings: To whom, and how.
+        publication: As ``cardsign publish`` writes it; or a folder of such directories, each
+            named after its agent.
+        settings: To whom it is served, and how.
         now: Unix seconds; for how long caches may keep what they are given, and cards are valid.
 
     Raises:
-        ServeFault: ``serve.schemes``: the card demands a scheme that no provider takes.
-        JsonRefused: The public card is not strict JSON.
+        ServeFault, FileFault, JsonRefused, UsageFault: As
+            :class:`cardsign.server.site.Publications`.
     """
-    providers = make_providers(settings.providers, settings.tokens, now)
-    cards = ExtendedCards(generation, providers, now)
-    return routes_of(Views(Paths.of(generation, settings), cards, now))
-
-
-def routes_of(views: Views) -> Flask:
-    """The application with a route for each path; its `extensions` hold ``cardsign.views``."""
-    paths = views.paths
+    if isinstance(publication, Path):
+        publication = Publications(publication, settings, now=now)
     app = Flask("cardsign", static_folder=None)
-    app.extensions["cardsign.views"] = views
+    app.extensions["cardsign"] = publication
     app.url_map.merge_slashes = False  # which would redirect
-    for path in paths.public:
-        app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
-    for path in _routable(paths.extended.keys() - paths.public.keys()):
-        app.add_url_rule(path, view_func=views.extended_card)
-    for path in _routable(paths.rpc):
-        app.add_url_rule(path, view_func=views.rpc, methods=["POST"])
-    app.before_request(_refuse_double_slash)
-    app.register_error_handler(HTTPException, _http_error)
-    app.after_request(_finish_headers)
+    app.before_request(begin_request)
+    app.after_request(finish_response)
+    app.register_error_handler(A2AError, answer_a2a_error)
+    app.register_error_handler(Busy, answer_busy)
+    app.register_error_handler(HTTPException, answer_http_error)
+    add_rules(app, settings)
+    if settings.rate:
+        limit_rate(app, settings)
+    if settings.metrics:
+        count_requests(app, find_publications)
     return app
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
-    """What answers at the routes of one generation."""
+def add_rules(app: Flask, settings: ServerSettings) -> None:
+    """Add a rule for each path; the last view looks up what the interfaces of a card name."""
 
-    paths: Paths
-    cards: ExtendedCards
-    now: Callable[[], float]
+    def add(rule: str, view: Callable[..., Response]) -> None:
+        app.add_url_rule(rule, view_func=view, methods=METHODS, provide_automatic_options=False)
 
-    def public(self) -> Answer:
-        """A document for everybody."""
-        return public_answer(self.paths.public[request.path], request.environ, self.now())
-
-    def extended_card(self, environ: WSGIEnvironment | None = None) -> Answer:
-        """GET of the extended card (A2A 1.0 11.3), for Flask's request or another one."""
-        asked = Request(environ, populate_request=False) if environ else request
-        try:
-            check_version(asked)
-            document = self.cards.card_for(asked)
-        except Refused as refused:
-            return _refusal(refused, refused.kind.http_status, refused.rest_body())
-        return document.answer(asked.environ, self.now())
-
-    def rpc(self) -> Answer:
-        """JSON-RPC (A2A 1.0 9.4)."""
-        call_id: CallId = None
-        try:
-            # One byte more than the limit, to be told from it.
-            call = read_call(request.stream.read(MAX_REQUEST_BYTES + 1))
-            if call.is_notification:
-                return Answer(b"", 204, ())
-            call_id = call.id
-            check_version(request)
-            check_asks_for_card(call)
-            card = self.cards.card_for(request).body
-        except Refused as refused:
-            refused.call_id = refused.call_id if call_id is None else call_id
-            return _refusal(refused, refused.kind.rpc_http_status, refused.rpc_body())
-        return json_answer(call_result(call_id, card), 200, *PRIVATE)
+    below = settings.agent_path.rstrip("/").replace("{name}", "<agent_name>")
+    if settings.health:
+        add(HEALTH_PATH, show_health)
+        add(READY_PATH, show_readiness)
+    if settings.catalogue:
+        add(settings.catalogue, show_catalogue)
+    add("/.well-known/<path:name>", show_document)
+    add(f"{below}/.well-known/<path:name>", show_document)
+    add(f"{below}/<path:path>", answer_interface)
+    if settings.page:
+        add(f"{below}/", show_page)
+        add("/", show_page)
+    else:
+        add("/", answer_interface)
+    add("/<path:path>", answer_interface)
 
 
-def _routable(paths: Iterable[str]) -> list[str]:
-    """The paths that a rule can have; ``<`` would begin a variable."""
-    return sorted(path for path in paths if "<" not in path)
+# ------------------------------------------------------------------ views
 
 
-def public_answer(document: Representation, environ: WSGIEnvironment, now: float) -> Answer:
+def show_document(name: str, agent_name: str | None = None) -> Response:
+    """Answer with a public document: card, key set, statement or OAuth metadata."""
+    path = f"/.well-known/{name}"
+    publications = find_publications()
+    agent = find_agent(agent_name)
+    document = agent.documents.get(path) if agent else None
+    is_card = path in (CARD_PATH, LEGACY_CARD_PATH) and agent_name is None
+    if publications.settings.placeholder and is_card and not publications.site.agents:
+        document = _PLACEHOLDER_DOCUMENT
+    if document is None:
+        return answer_interface(path.removeprefix("/"), agent_name)
+    return answer_public(document)
+
+
+def show_page(agent_name: str | None = None) -> Response:
+    """Answer with the card as a page for people, if HTML is asked for."""
+    agent = find_agent(agent_name)
+    wants_page = "text/html" in request.headers.get("Accept", "")
+    if agent is None or request.method not in ("GET", "HEAD") or not wants_page:
+        return answer_interface("", agent_name)
+    now = find_publications().now()
+    return agent.page.find_document(now).respond(now)
+
+
+def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
+    """Answer at a path that an interface of a card names: extended card, or JSON-RPC."""
+    site = find_publications().site
+    # A card says whole paths; the application may be mounted below one.
+    places = [request.root_path.rstrip("/") + request.path, request.path]
+    agent = site.agents.get(agent_name) if agent_name else None
+    if agent is not None:
+        places.append(f"/{path}")
+    else:
+        named = (site.find_interface(place, request.host) for place in places)
+        agent = next(filter(None, named), None)
+    if agent is None:
+        raise NotFound
+    allowed: list[str] = []
+    if any(place in agent.extended_paths for place in places):
+        allowed += ("GET", "HEAD")
+    if any(place in agent.rpc_paths for place in places):
+        allowed.append("POST")
+    if not allowed:
+        raise NotFound
+    allowed.append("OPTIONS")
+    if request.method not in allowed:
+        raise MethodNotAllowed(valid_methods=allowed)
+    if request.method == "OPTIONS":
+        return Response(status=204, headers={"Allow": ", ".join(allowed)} | NO_SNIFF)
+    return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
+
+
+def show_extended_card(agent: Agent) -> Response:
+    """Answer GET of the extended card (A2A 1.0 11.3)."""
+    agent.extended.check_offer(request)
+    card = agent.extended.find_card(agent.extended.authenticate(request))
+    return card.respond(find_publications().now())
+
+
+def answer_rpc(agent: Agent) -> Response:
+    """Answer a JSON-RPC call (A2A 1.0 9.4).
+
+    The head of the request decides before any byte of its body is read: only a known caller can
+    make the server wait for one.
+    """
+    try:
+        audience = agent.extended.authenticate(request)
+    except A2AError:
+        agent.extended.check_offer(request)  # which may be said to anybody, and says more
+        raise
+    call = parse_call(read_body())
+    if call.is_notification:
+        return Response(status=204)
+    try:
+        agent.extended.check_offer(request)
+        check_call(call)
+        return answer_call(call, agent.extended.find_card(audience).body)
+    except A2AError as exc:
+        exc.call_id = call.id
+        raise
+
+
+def show_catalogue() -> Response:
+    """Answer with the cards of all agents as signed, a page at a time."""
+    limit, offset = request.args.get("limit", str(MAX_PAGE)), request.args.get("offset", "0")
+    is_page = all(re.fullmatch("[0-9]{1,9}", number) for number in (limit, offset))
+    if not is_page or int(limit) == 0 or request.args.keys() - {"limit", "offset"}:
+        message = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
+        raise BadRequest(message)
+    agents = list(find_publications().site.agents.values())
+    page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
+    shown = [agent.generation for agent in page]
+    cards = b",".join(generation.card for generation in shown)
+    changes = [generation.changes_at.timestamp() for generation in shown if generation.changes_at]
+    file = PublicFile(
+        b'{"agents":[%b],"total":%d}' % (cards, len(agents)),
+        "application/json",
+        min((generation.max_age for generation in shown), default=0),
+        min(changes, default=None),
+    )
+    newest = max((generation.published_at for generation in shown), default=None)
+    return answer_public(public_document(file, newest))
+
+
+def show_health() -> Response:
+    """Answer that the process is alive."""
+    return answer_probe("ok", 200)
+
+
+def show_readiness() -> Response:
+    """Answer whether there is something to serve."""
+    is_ready = bool(find_publications().site.agents)
+    return answer_probe("ready" if is_ready else "no agent", 200 if is_ready else 503)
+
+
+# ------------------------------------------------------------------ parts of the views
+
+
+def find_publications() -> Publications:
+    """Return what the application serves."""
+    return cast(Publications, current_app.extensions["cardsign"])
+
+
+def find_agent(name: str | None) -> Agent | None:
+    """Return the agent of a name, or the one at the root of the host."""
+    site = find_publications().site
+    return site.root if name is None else site.agents.get(name)
+
+
+def answer_public(document: Document) -> Response:
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
-    method = environ["REQUEST_METHOD"]
-    if method in ("GET", "HEAD"):
-        if document.older and environ.get("HTTP_A2A_VERSION", "").strip().startswith("0."):
-            document = document.older
-        return document.answer(environ, now)
-    if method == "OPTIONS":
-        return PREFLIGHT
-    return error_answer(405, "Method Not Allowed", allow({"GET", "HEAD", "OPTIONS"}))
+    if request.method == "OPTIONS":
+        return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
+    if request.method not in READ_METHODS:
+        raise MethodNotAllowed(valid_methods=READ_METHODS)
+    now = find_publications().now()
+    if document.gone_at is not None and now >= document.gone_at:
+        raise Gone
+    if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
+        document = document.older
+    return document.respond(now)
 
 
-def _refusal(refused: Refused, http_status: int, body: bytes) -> Answer:
-    challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
-    later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
-    return json_answer(body, http_status, *PRIVATE, NO_SNIFF, *challenges, *later)
+def answer_probe(status: str, code: int) -> Response:
+    """Answer a probe, which no cache keeps."""
+    if request.method not in ("GET", "HEAD"):
+        raise MethodNotAllowed(valid_methods=("GET", "HEAD"))
+    site = find_publications().site
+    only = site.agents.get("")
+    count = {"generation": only.generation.number} if only else {"agents": len(site.agents)}
+    return json_response({"status": status, **count}, code, NO_STORE)
 
 
-def _http_error(error: HTTPException) -> Answer:
-    """What werkzeug and Flask refuse themselves, as JSON."""
-    allowed = [allow(error.valid_methods or ())] if isinstance(error, MethodNotAllowed) else []
-    return error_answer(error.code or 500, error.name, *allowed)
+def read_body() -> bytes:
+    """Return the body of a call; its sender may be slow, and takes a place meanwhile.
+
+    Raises:
+        A2AError: It says that it is too long.
+        Busy: There is no place.
+    """
+    if (request.content_length or 0) > MAX_CALL_BYTES:
+        raise A2AError(TOO_LARGE, TOO_LONG)
+    with find_publications().places.read_body():
+        body = request.stream.read(MAX_CALL_BYTES + 1)  # one byte more, to be told from the limit
+    if len(body) <= MAX_CALL_BYTES:
+        request.environ["cardsign.body_was_read"] = True
+    return body
 
 
-def _refuse_double_slash() -> None:
-    """Answer no other spelling of a path: werkzeug would overlook more slashes at its start."""
+# ------------------------------------------------------------------ before and after a request
+
+
+def begin_request() -> None:
+    """Follow the publications from the first request on, since servers fork before it.
+
+    A path that begins with two slashes is no other spelling of one, as werkzeug would have it.
+    """
+    find_publications().start_watching()
     if request.environ["PATH_INFO"].startswith("//"):
         abort(404)
 
 
-def _finish_headers(response: Response) -> Response:
-    """What holds for every answer."""
-    response.headers.setdefault(*NO_SNIFF)
-    if request.method == "OPTIONS" and response.status_code == 200:  # Flask's own answer
-        response.status_code = 204
-        response.headers.set(*allow(response.allow))
-    if not response.get_data():
-        response.headers.pop("Content-Type", None)  # Flask's default
+def finish_response(response: Response) -> Response:
+    """Close the connection of a request whose body nobody read, rather than wait for it."""
+    environ = request.environ
+    if response.status_code in (204, 304):
+        response.headers.pop("Content-Type", None)
+    has_body = environ.get("CONTENT_LENGTH", "0") not in ("", "0")
+    has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
+    if has_body and not environ.get("cardsign.body_was_read"):
+        response.headers["Connection"] = "close"
     return response
+
+
+def answer_busy(_: Busy) -> Response:
+    """Answer where all places are taken."""
+    message = "too many requests wait; try again later"
+    return answer_http_error(ServiceUnavailable(message, retry_after=RETRY_SECONDS))

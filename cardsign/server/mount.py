@@ -1,140 +1,142 @@
 """A publication in front of the agent's own application: under WSGI, ASGI, or in Flask.
 
 The extended card is asked for at the agent's own URL, so a proxy that routes by path cannot split
-it off. What stands here answers the card's paths and the one JSON-RPC method, and passes every
-other request on untouched. While extended cards are published, the agent gets no request that
-it could answer with its extended card: it may have one of its own, and no guard before it.
+it off. What stands here hands the card's paths and the one JSON-RPC method to the application of
+the cards, and every other request to the agent untouched. While extended cards are published,
+the agent gets no request that it could answer with its extended card: it may have one of its own,
+and no guard before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint, request
 from flask.blueprints import BlueprintSetupState
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge, UnsupportedMediaType
 from werkzeug.wrappers import Response
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
-from cardsign.server.answers import CARD_METHODS, MAX_REQUEST_BYTES, TOO_LONG, Answer, error_answer
-from cardsign.server.events import to_log, to_stderr
-from cardsign.server.live import LiveApplication, place_of
-from cardsign.server.run import PeerThreads, answered, make_environ
+from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG, answer_http_error
+from cardsign.server.app import answer_busy, create_app
+from cardsign.server.places import Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+log = logging.getLogger(__name__)
+
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
-#: Settings of a server, which what stands before an application is not.
-_OF_SERVE: Final = ("rate", "access_log", "metrics", "workers")
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
+#: Settings of a server, which what stands before an application is not.
+_OF_SERVE: Final = ("access_log", "metrics", "workers")
+_EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+_CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
-def mount_cards(
-    app: Any,
-    publication: Path,
-    settings: ServerSettings = DEFAULT_SETTINGS,
-    *,
-    log: Callable[[str], None] = to_stderr,
-    events: Callable[[str], None] = to_log,
-) -> Any:
+
+def mount_cards(app: Any, publication: Path, settings: ServerSettings = DEFAULT_SETTINGS) -> Any:
     """Put a publication in front of an agent's application.
 
     ::
 
-        app = mount_cards(Starlette(routes=...), Path("public"), ServerSettings(tokens))
+        app = mount_cards(Starlette(routes=...), Path("public"), ServerSettings(token_file=...))
 
     While extended cards are published, the body of each POST is read, 64 KiB at most, and passed
     on whole if it does not ask for the card. A longer one is passed on piece by piece, and ends
     with 413 where it may name a card method. Bodies that are compressed or in another charset
-    than UTF-8 get 415. Limits and deadlines of the card server do not hold for what is passed
-    on. While the publication has no extended card, requests for one are passed on too: the agent
-    may have its own.
+    than UTF-8 get 415. While the publication has no extended card, requests for one are passed
+    on too: the agent may have its own.
 
     Args:
         app: A WSGI or an ASGI application. One that is called with three values is ASGI's.
         publication: The publication directory, as ``cardsign publish`` writes it; it is followed.
         settings: To whom the extended cards are served, and whether the legacy path is.
-        log: Takes a line for the operator.
-        events: Takes the event of each publication that is taken up.
 
     Returns:
         An application of the same kind.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveApplication`.
+        ServeFault, FileFault, JsonRefused, UsageFault: As :func:`cardsign.server.create_app`.
     """
     if not settings.enabled:
         return app
-    _tell_idle(settings, log)
-    live = LiveApplication(publication, settings, log=log, events=events)
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
-    if is_asgi:
-        return _AsgiMount(app, live)
-
-    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        try:
-            return (_choose_answer(live, environ) or app)(environ, start_response)
-        except _CardMethodInLongBody:
-            start_response("413 CONTENT TOO LARGE", [*_TOO_LONG.headers], sys.exc_info())
-            return [_TOO_LONG.body]
-
-    return answer
+    gate = Gate(publication, settings)
+    return AsgiMount(app, gate) if is_asgi else WsgiMount(app, gate)
 
 
-def _tell_idle(settings: ServerSettings, log: Callable[[str], None]) -> None:
-    """Say which settings do nothing here; who sets a limit would rely on it."""
-    idle = [one for one in _OF_SERVE if getattr(settings, one) != getattr(DEFAULT_SETTINGS, one)]
-    if idle:
-        log(
-            f"{', '.join(idle)}: `cardsign serve` alone does this; "
-            "in front of an application, its own server has to"
-        )
+class Gate:
+    """Decides who answers a request: the cards' application, or the agent's.
 
+    Args:
+        publication: The publication directory.
+        settings: To whom the extended cards are served.
 
-#: The answer to a long body that may name a card method.
-_TOO_LONG: Final = error_answer(413, TOO_LONG, ("Connection", "close"))
-_ENCODED: Final = error_answer(
-    415, "send the request uncompressed, in UTF-8", ("Connection", "close")
-)
-_CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
+    Attributes:
+        cards: The Flask application of the cards.
+        publications: What it serves.
+    """
 
+    def __init__(self, publication: Path, settings: ServerSettings) -> None:
+        idle = [
+            name for name in _OF_SERVE if getattr(settings, name) != getattr(DEFAULT_SETTINGS, name)
+        ]
+        if idle:
+            log.warning(
+                "%s: `cardsign serve` alone does this; in front of an application, its own server "
+                "has to",
+                ", ".join(idle),
+            )
+        settings = settings.model_copy(update={"metrics": False})
+        self.cards = create_app(publication, settings)
+        self.publications = cast(Publications, self.cards.extensions["cardsign"])
 
-_EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+    def is_for_cards(self, method: str, script: str, path: str) -> bool | None:
+        """Return whether a request is for the cards; None where its body decides.
 
-
-def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
-    """Return whether a request is for a card; None where its body decides."""
-    live.look()
-    paths, are_extended = live.views.paths, live.views.cards.are_there
-    if method == "POST" and are_extended:
-        return None
-    kind, _ = place_of(paths, script, path)
-    if kind == "public":
-        return method in ("GET", "HEAD", "OPTIONS")
-    if not are_extended or method not in ("GET", "HEAD"):
-        return False
-    # An agent's own may be at any address and of any tenant, and of A2A 0.3, which no card says.
-    return kind == "extended" or f"/{path}".rstrip("/").endswith(_EXTENDED_ENDS)
+        Args:
+            method: Of the request, in capitals.
+            script: Where the application is mounted, decoded.
+            path: What follows, likewise.
+        """
+        self.publications.start_watching()
+        agent = self.publications.site.root
+        if agent is None:
+            return False
+        are_extended = agent.extended.are_published
+        if method == "POST" and are_extended:
+            return None
+        if path in agent.documents:
+            return method in ("GET", "HEAD", "OPTIONS")
+        if not are_extended or method not in ("GET", "HEAD"):
+            return False
+        # An agent's own may be at any address, of any tenant, and of A2A 0.3; no card says so.
+        is_listed = bool({script + path, path} & agent.extended_paths.keys())
+        return is_listed or f"/{path}".rstrip("/").endswith(_EXTENDED_ENDS)
 
 
 def _may_ask_for_card(body: bytes) -> bool:
     """Return whether any reader of JSON might find a card method in a body."""
     try:
-        members = parse_object(body, max_bytes=MAX_REQUEST_BYTES)
+        members = parse_object(body, max_bytes=MAX_CALL_BYTES)
     except JsonRefused:  # readers may disagree about it
         return _CardMethodScanner().feed(body)
     return any(isinstance(value, str) and value in CARD_METHODS for value in members.values())
@@ -146,6 +148,21 @@ def _is_encoded(content_encoding: str, content_type: str) -> bool:
     return content_encoding.strip().lower() not in ("", "identity") or any(
         charset.strip('"') not in ("utf-8", "utf8", "us-ascii") for charset in charsets
     )
+
+
+def _refuse_long() -> Response:
+    return _close(answer_http_error(RequestEntityTooLarge(TOO_LONG)))
+
+
+def _refuse_encoded() -> Response:
+    message = "send the request uncompressed, in UTF-8"
+    return _close(answer_http_error(UnsupportedMediaType(message)))
+
+
+def _close(response: Response) -> Response:
+    """End the connection after an answer to a request whose body was not read."""
+    response.headers["Connection"] = "close"
+    return response
 
 
 class _CardMethodInLongBody(RequestEntityTooLarge):
@@ -186,192 +203,90 @@ class _CardMethodScanner:
         return self._has_method
 
 
-def card_blueprint(
-    publication: Path,
-    settings: ServerSettings = DEFAULT_SETTINGS,
-    *,
-    log: Callable[[str], None] = to_stderr,
-    events: Callable[[str], None] = to_log,
-) -> Blueprint:
-    """The card's paths as a Flask blueprint, for an agent that is a Flask application.
+def card_blueprint(publication: Path, settings: ServerSettings = DEFAULT_SETTINGS) -> Blueprint:
+    """Return the card's paths as a Flask blueprint, for an agent that is a Flask application.
 
     ::
 
         app.register_blueprint(card_blueprint(Path("public"), settings))
 
     It has no rules of its own: before each request, and before the application's own functions
-    that are called then, it looks up in the newest generation whether that is for a card, as
-    :func:`mount_cards` does. All else reaches the application's views.
-    Register it without a `url_prefix`: a card says whole paths.
+    that are called then, it looks up whether that is for a card, as :func:`mount_cards` does. All
+    else reaches the application's views. Register it without a `url_prefix`: a card says whole
+    paths.
 
     Args:
         publication: As for :func:`mount_cards`.
         settings: Likewise.
-        log: Likewise.
-        events: Likewise.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveApplication`.
+        ServeFault, FileFault, JsonRefused, UsageFault: As :func:`cardsign.server.create_app`.
     """
-    cards = Blueprint("cardsign", __name__)
+    blueprint = Blueprint("cardsign", __name__)
     if not settings.enabled:
-        return cards
-    _tell_idle(settings, log)
-    live = LiveApplication(publication, settings, log=log, events=events)
+        return blueprint
+    gate = Gate(publication, settings)
 
     def answer() -> Response | None:
-        chosen = _choose_answer(live, request.environ)
+        chosen = _choose_application(gate, request.environ)
         return chosen and Response.from_app(chosen, request.environ, buffered=True)
 
-    @cards.record_once
+    @blueprint.record_once
     def put_first(state: BlueprintSetupState) -> None:
         # One of the application's own would take the body before it is looked at.
         state.app.before_request_funcs.setdefault(None, []).insert(0, answer)
 
-    return cards
+    return blueprint
 
 
-class _AsgiMount:
-    """The publication before an ASGI application."""
+class WsgiMount:
+    """The publication before a WSGI application."""
 
-    def __init__(self, app: Any, live: LiveApplication) -> None:
-        self._app = app
-        self._live = live
-        self._threads = PeerThreads()
+    def __init__(self, app: WSGIApplication, gate: Gate) -> None:
+        self._app, self.gate = app, gate
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        path, method = _split_path(scope), scope["method"].upper()
-        is_ours = _is_ours(self._live, method, *path)
-        body = b""
-        if is_ours is None:
-            if _is_encoded(*(_header(scope, n) for n in (b"content-encoding", b"content-type"))):
-                await _send_answer(send, _ENCODED, method)
-                return
-            body, receive, is_whole = await _read_ahead(receive)
-            if not is_whole:
-                await _pass_scanned(self._app, scope, receive, send)
-                return
-            is_ours = _may_ask_for_card(body)
-        if not is_ours:
-            await self._app(scope, receive, send)
-            return
-        query = scope["query_string"].decode("latin-1")
-        client = (scope.get("client") or ("",))[0]
-        fields = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
-        environ = make_environ(method, path, query, client, fields, body)
-        if self._live.may_wait(environ):
-            answer = await self._threads.run(self._live, environ)
-        else:
-            answer = answered(self._live, environ)
-        await _send_answer(send, answer, method)
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            chosen = _choose_application(self.gate, environ) or self._app
+            return chosen(environ, start_response)
+        except _CardMethodInLongBody:
+            refusal = _refuse_long()
+            start_response(refusal.status, [*refusal.headers], sys.exc_info())
+            return [refusal.get_data()]
 
 
-async def _send_answer(send: Send, answer: Answer, method: str) -> None:
-    raw = [
-        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    values = [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
-    return ",".join(values)
-
-
-def _split_path(scope: Scope) -> tuple[str, str]:
-    """Where the application is mounted, and what follows, as WSGI writes both.
-
-    The path of ASGI is whole, `root_path` included.
-    """
-    raw_path = scope.get("raw_path")  # servers may leave it out
-    whole = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
-    root = scope.get("root_path", "").encode().rstrip(b"/")
-    if not whole.startswith(root + b"/"):
-        root = b""
-    return root.decode("latin-1"), whole[len(root) :].decode("latin-1")
-
-
-async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
-    """Read a body, or its beginning where it is longer than a request for a card may be.
-
-    Returns:
-        Also what gives the same messages once more, and then all that follow; and whether the
-        body is whole.
-    """
-    body, messages, is_whole = b"", list[Message](), False
-    while not is_whole and len(body) <= MAX_REQUEST_BYTES:
-        message = await receive()
-        messages.append(message)
-        body += message.get("body", b"")
-        is_whole = message["type"] != "http.request" or not message.get("more_body", False)
-    waiting = iter(messages)
-
-    async def receive_again() -> Message:
-        for message in waiting:
-            return message
-        return await receive()
-
-    return body, receive_again, is_whole
-
-
-async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> None:
-    """Pass a long body on, message by message, until one may name a card method.
-
-    For the agent the client has gone then; the client gets 413 unless the agent had begun.
-    """
-    scanner = _CardMethodScanner()
-    is_refused = has_begun = False
-
-    async def receive_scanned() -> Message:
-        nonlocal is_refused
-        message: Message = {"type": "http.disconnect"} if is_refused else await receive()
-        if scanner.feed(message.get("body", b"")):
-            is_refused = True
-            return {"type": "http.disconnect"}
-        return message
-
-    async def send_allowed(message: Message) -> None:
-        nonlocal has_begun
-        if has_begun or not is_refused:
-            has_begun = True
-            await send(message)
-
-    try:
-        await app(scope, receive_scanned, send_allowed)
-    except Exception:
-        if not is_refused:
-            raise
-    if is_refused and not has_begun:
-        await _send_answer(send, _TOO_LONG, "POST")
-
-
-def _choose_answer(live: LiveApplication, environ: WSGIEnvironment) -> WSGIApplication | None:
+def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication | None:
     """Return what answers a request of WSGI before the agent does; None for the agent itself.
 
     A body that was read can be read once more; a longer one is looked at as the agent reads it.
     """
-    path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
-    is_ours = _is_ours(live, environ["REQUEST_METHOD"].upper(), *path)
-    if is_ours is not None:
-        return live if is_ours else None
+    script, path = (
+        str(environ.get(name, "")).encode("latin-1").decode(errors="replace")
+        for name in ("SCRIPT_NAME", "PATH_INFO")
+    )
+    is_for_cards = gate.is_for_cards(environ["REQUEST_METHOD"].upper(), script, path)
+    if is_for_cards is not None:
+        return gate.cards if is_for_cards else None
     if _is_encoded(environ.get("HTTP_CONTENT_ENCODING", ""), environ.get("CONTENT_TYPE", "")):
-        return _ENCODED.__call__
+        return _refuse_encoded()
     length, stream = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
     limit = 0  # a body whose end nobody knows is not read, nor one that is too long for a request
     if length.isdecimal():
-        limit = int(length) if int(length) <= MAX_REQUEST_BYTES else 0
+        limit = int(length) if int(length) <= MAX_CALL_BYTES else 0
     elif environ.get("wsgi.input_terminated"):
-        limit = MAX_REQUEST_BYTES + 1
+        limit = MAX_CALL_BYTES + 1
     body = b""
-    while len(body) < limit and (piece := stream.read(limit - len(body))):
-        body += piece
-    if limit and len(body) <= MAX_REQUEST_BYTES:
+    try:
+        with gate.publications.places.read_body():
+            while len(body) < limit and (piece := stream.read(limit - len(body))):
+                body += piece
+    except Busy as busy:
+        return _close(answer_busy(busy))
+    if limit and len(body) <= MAX_CALL_BYTES:
         environ["wsgi.input"] = BytesIO(body)
-        return live if _may_ask_for_card(body) else None
+        environ["cardsign.body_was_read"] = True
+        return gate.cards if _may_ask_for_card(body) else None
     environ["wsgi.input"] = _ScannedInput(body, stream)
     return None
 
@@ -419,3 +334,149 @@ class _ScannedInput:
         if self._scanner.feed(data):
             raise _CardMethodInLongBody
         return data
+
+
+class AsgiMount:
+    """The publication before an ASGI application."""
+
+    def __init__(self, app: Any, gate: Gate) -> None:
+        self._app, self.gate = app, gate
+        # Of its own, so that who waits for another host takes no thread of the agent.
+        self._threads = ThreadPoolExecutor(gate.publications.settings.threads, "cardsign")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        (script, path), method, body = _split_path(scope), scope["method"].upper(), b""
+        decoded = (text.decode(errors="replace") for text in (script, path))
+        is_for_cards = self.gate.is_for_cards(method, *decoded)
+        if is_for_cards is None:
+            if _is_encoded(*(_header(scope, n) for n in (b"content-encoding", b"content-type"))):
+                await _send_response(send, _refuse_encoded())
+                return
+            body, receive, is_whole = await _read_ahead(receive)
+            if not is_whole:
+                await _pass_scanned(self._app, scope, receive, send)
+                return
+            is_for_cards = _may_ask_for_card(body)
+        if not is_for_cards:
+            await self._app(scope, receive, send)
+            return
+        environ = _make_environ(scope, script, path, body)
+        answer = asyncio.get_running_loop().run_in_executor(
+            self._threads, Response.from_app, self.gate.cards, environ, True
+        )
+        await _send_response(send, await answer)
+
+
+async def _send_response(send: Send, response: Response) -> None:
+    raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
+    await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
+    await send({"type": "http.response.body", "body": response.get_data()})
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    values = [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+    return ",".join(values)
+
+
+def _split_path(scope: Scope) -> tuple[bytes, bytes]:
+    """Return where the application is mounted, and what follows; ASGI's path is whole."""
+    raw_path = scope.get("raw_path")  # servers may leave it out
+    whole = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
+    root = scope.get("root_path", "").encode().rstrip(b"/")
+    if not whole.startswith(root + b"/"):
+        root = b""
+    return root, whole[len(root) :]
+
+
+async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
+    """Read a body, or its beginning where it is longer than a request for a card may be.
+
+    Returns:
+        Also what gives the same messages once more, and then all that follow; and whether the
+        body is whole, and may be a request for a card.
+    """
+    body, messages, is_whole = b"", list[Message](), False
+    while not is_whole and len(body) <= MAX_CALL_BYTES:
+        message = await receive()
+        messages.append(message)
+        body += message.get("body", b"")
+        is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+    waiting = iter(messages)
+
+    async def receive_again() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return body, receive_again, is_whole and len(body) <= MAX_CALL_BYTES
+
+
+async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+    """Pass a long body on, message by message, until one may name a card method.
+
+    For the agent the client has gone then; the client gets 413 unless the agent had begun.
+    """
+    scanner = _CardMethodScanner()
+    is_refused = has_begun = False
+
+    async def receive_scanned() -> Message:
+        nonlocal is_refused
+        message: Message = {"type": "http.disconnect"} if is_refused else await receive()
+        if scanner.feed(message.get("body", b"")):
+            is_refused = True
+            return {"type": "http.disconnect"}
+        return message
+
+    async def send_allowed(message: Message) -> None:
+        nonlocal has_begun
+        if has_begun or not is_refused:
+            has_begun = True
+            await send(message)
+
+    try:
+        await app(scope, receive_scanned, send_allowed)
+    except Exception:
+        if not is_refused:
+            raise
+    if is_refused and not has_begun:
+        await _send_response(send, _refuse_long())
+
+
+def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGIEnvironment:
+    """Return a request whose body is there as WSGI has it (PEP 3333).
+
+    Headers with an underscore are left out, since they would pass for others.
+    """
+    environ: WSGIEnvironment = {
+        "REQUEST_METHOD": scope["method"].upper(),
+        "SCRIPT_NAME": script.decode("latin-1"),
+        "PATH_INFO": path.decode("latin-1"),
+        "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": (scope.get("client") or ("",))[0],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "wsgi.input": BytesIO(body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "cardsign.body_was_read": True,
+    }
+    for raw_name, raw_value in scope["headers"]:
+        if b"_" in raw_name:
+            continue
+        name, value = (
+            raw_name.decode("latin-1").upper().replace("-", "_"),
+            raw_value.decode("latin-1"),
+        )
+        if name in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
+            continue
+        key = name if name == "CONTENT_TYPE" else f"HTTP_{name}"
+        environ[key] = f"{environ[key]},{value}" if key in environ else value
+    environ["CONTENT_LENGTH"] = str(len(body))
+    return environ

@@ -6,38 +6,143 @@ networks and who may have an extended card, so it is named on the command line a
 
 from __future__ import annotations
 
-import re
-from dataclasses import MISSING, dataclass, fields
-from datetime import UTC, date, datetime, time
+import ipaddress
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from cardsign.errors import CardRefused, UsageFault, closest
-from cardsign.files import bad_settings, read_bytes, read_toml
-from cardsign.server.providers import AudienceRule, Networks, ProviderSettings
-from cardsign.server.remote import KNOWERS
-from cardsign.server.tokens import TokenTable
+from cardsign.card.extensions import AUDIENCE
+from cardsign.card.security import ProviderType
+from cardsign.errors import CardRefused, UsageFault
+from cardsign.files import read_bytes, read_settings
 from cardsign.urls import parse_url
 
-_GUIDE: Final = "Each member is shown in docs/guides/publish-and-serve.md."
 MAX_WORKERS: Final = 64
-MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
+MAX_SETTINGS_BYTES: Final = 256 * 1024
+_GUIDE: Final = "Each setting is shown in docs/guides/publish-and-serve.md."
 
-_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
+_Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
+_Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
+_Network = Annotated[str, AfterValidator(lambda text: ipaddress.ip_network(text) and text)]
+_Networks = Annotated[tuple[_Network, ...], Field(strict=False)]
+_File = Annotated[Path, Field(strict=False)]
+
+#: What each type of provider cannot do without.
+NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
+    "static_token": ("token_file",),
+    "http_verifier": ("url",),
+    "oidc": ("issuer", "aud"),
+    "azure_ad": ("tenant", "aud"),
+    "gcp_iap": ("aud",),
+    "aws_sigv4": ("rules",),
+    "api_key": ("token_file", "key"),
+    "basic": ("token_file",),
+    "mtls": (),
+}
+_OF_AWS: Final = ("account", "arn", "sub")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+
+
+class AudienceRule(_Table):
+    """Which callers get the card of an audience, by what is known of them.
+
+    Attributes:
+        claim: ``scope``, ``groups``, ``uri`` (a SAN of the certificate) or any other.
+        value: What it has to be, or has to hold.
+        opens: The audience of the extended card.
+    """
+
+    claim: str
+    value: str
+    opens: _Audience
+
+
+class ProviderSettings(_Table):
+    """One kind of caller. Holds no secret, but where to read one.
+
+    Attributes:
+        type: Which of the nine.
+        opens: The audience of every caller whom no rule names; None for no card.
+        rules: The first that holds decides.
+        token_file: Of ``static_token``, ``api_key`` and ``basic``: the digests.
+        issuer: Of ``oidc``: as tokens name it.
+        tenant: Of ``azure_ad``.
+        aud: Whom tokens have to be for.
+        typ: Of ``oidc``: the values of ``typ``, such as ``at+jwt``; any if empty.
+        url: Of ``http_verifier``: who is asked; of ``aws_sigv4``: the origin of STS.
+        client: Of ``http_verifier``: where to read ``ID:SECRET``: ``env:NAME``.
+        location: Of ``api_key``: ``header``, ``query`` or ``cookie``.
+        key: Of ``api_key``: its name there.
+        certificate: Of ``mtls``: the header in which the proxy puts the certificate.
+        proxies: Of ``mtls``: the networks of proxies whose headers count, without `secret`.
+        secret: Of ``mtls``: where to read what the proxy says in ``X-Proxy-Secret``: ``env:NAME``.
+        networks: Private networks in which the provider may be reached.
+        insecure_loopback_http: For tests: the provider is on this machine.
+    """
+
+    type: ProviderType
+    opens: _Audience | None = None
+    rules: Annotated[tuple[AudienceRule, ...], Field(strict=False, alias="rule")] = ()
+    token_file: _File | None = None
+    issuer: str = ""
+    tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""
+    aud: str = ""
+    typ: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    url: str = ""
+    client: _Variable = ""
+    location: Literal["header", "query", "cookie"] = "header"
+    key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
+    certificate: str = "X-SSL-Client-Cert"
+    proxies: _Networks = ("127.0.0.0/8", "::1/128")
+    secret: _Variable = ""
+    networks: _Networks = ()
+    insecure_loopback_http: bool = False
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a provider that could not work, or that lets in whom nobody named."""
+        for name in NEEDS[self.type]:
+            if not getattr(self, name):
+                member = "[[provider.rule]]" if name == "rules" else repr(name)
+                raise _bad_provider(self.type, f"{member} is missing")
+        if self.type == "aws_sigv4":
+            if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
+                problem = f"anybody has an AWS account; let rules name {' or '.join(_OF_AWS[:2])}"
+                raise _bad_provider(self.type, f"{problem}, and leave out 'opens'")
+        elif self.token_file is None and self.opens is None and not self.rules:
+            problem = "nobody gets a card; say 'opens', or add [[provider.rule]]"
+            raise _bad_provider(self.type, problem)
+        for url in filter(None, (self.issuer, self.url)):
+            try:
+                is_plain = parse_url(url).origin.scheme == "http"
+            except CardRefused as exc:
+                raise _bad_provider(self.type, str(exc)) from exc
+            if is_plain and not self.insecure_loopback_http:
+                problem = f"{url} is plain http, which others can read and change"
+                hint = "Use https; to try a server on this machine: insecure_loopback_http = true."
+                raise _bad_provider(self.type, problem, hint)
+
+    @property
+    def audiences(self) -> frozenset[str]:
+        """Whose cards it opens, but for those that tokens name."""
+        return frozenset([*([self.opens] if self.opens else []), *(r.opens for r in self.rules)])
+
+
+class ServerSettings(_Table):
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
-        tokens: What opens the extended cards, in addition to `providers`; None for no such table.
+        token_file: Digests of bearer tokens, beside `providers`; None for none.
         providers: Who may have an extended card, and which; any one of them will do.
         legacy: Whether the path of before A2A 0.3 answers too.
-        sunset: When that path will no longer answer; aware; None if that is not known.
+        deprecated: Since when that path is deprecated, as ``Deprecation`` says; else ``true``.
+        sunset: The day from which that path answers 410.
         enabled: Whether the only agent is served at all.
         disabled: The names of agents that are not served, of several.
         root: Of several agents, whose card is at the root too; None for none's.
@@ -51,20 +156,25 @@ class ServerSettings:
         page: Whether ``/`` answers a page for people to who asks for HTML.
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
-        access_log: Whether each request is one JSON line on stderr.
-        workers: How many server processes run; one that ends is started again.
-        metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
         proxies: The networks of proxies in front, which say whose request it is.
+        behind_proxy: Whether a proxy in front reads requests whole before it passes them on.
+        threads: Requests that one process answers at a time.
+        workers: How many processes run; one that ends is started again.
+        access_log: Whether each request is one JSON line on stderr.
+        metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
     """
 
-    tokens: TokenTable | None = None
-    providers: tuple[ProviderSettings, ...] = ()
+    token_file: _File | None = None
+    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, alias="provider")] = ()
     legacy: bool = True
-    sunset: datetime | None = None
+    deprecated: date | None = None
+    sunset: date | None = None
     enabled: bool = True
-    disabled: frozenset[str] = frozenset()
-    root: _Name | None = None
-    agent_path: _Path = "/agents/{name}"
+    disabled: Annotated[frozenset[AgentName], Field(strict=False)] = frozenset()
+    root: AgentName | None = None
+    agent_path: Annotated[str, StringConstraints(pattern=r"^/[^{}<>]*\{name\}[^{}<>]*$")] = (
+        "/agents/{name}"
+    )
     catalogue: _Path | Literal[""] = "/a2a/agents"
     placeholder: bool = False
     keys: bool = True
@@ -74,119 +184,63 @@ class ServerSettings:
     page: bool = True
     rate: str = ""
     rate_storage: str = "memory://"
-    access_log: bool = False
+    proxies: _Networks = ()
+    behind_proxy: bool = False
+    threads: Annotated[int, Field(ge=4, le=256)] = 16
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
+    access_log: bool = False
     metrics: bool = False
-    proxies: Networks = ()
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a catalogue that would hide something else, and a rate that cannot be counted."""
+        if self.catalogue in ("/", "/healthz", "/readyz", "/metrics", "/extendedAgentCard") or (
+            self.catalogue.startswith("/.well-known/")
+        ):
+            problem = f"catalogue = {self.catalogue!r}: something else is at this path"
+            raise UsageFault("config.malformed", problem, hint='catalogue = "/a2a/agents"')
+        if self.rate:
+            from cardsign.server.traffic import check_rate
+
+            check_rate(self.rate, self.rate_storage)
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()
 
 
-_STRICT: Final = ConfigDict(strict=True, extra="forbid")
-
-
-def _form(settings: type, left_out: str = "", **members: Any) -> type[BaseModel]:
-    """The form of what a file says: the fields of a dataclass, but for some, and other members."""
-    hints = get_type_hints(settings, include_extras=True)
-    same: dict[str, Any] = {
-        one.name: (hints[one.name], ... if one.default is MISSING else one.default)
-        for one in fields(settings)
-        if one.name not in left_out.split()
-    }
-    return create_model(settings.__name__, __config__=_STRICT, **same, **members)
-
-
-_Agent: Final = create_model("Agent", __config__=_STRICT, enabled=(bool, True))
-_Rule: Final = _form(AudienceRule)
-_Provider: Final = _form(
-    ProviderSettings,
-    "rules tokens",
-    rule=(list[_Rule], []),  # type: ignore[valid-type]
-    token_file=(str | None, None),
-)
-_File: Final = _form(
-    ServerSettings,
-    "tokens providers sunset disabled",
-    format=(Literal[1], ...),
-    token_file=(str | None, None),
-    sunset=(date | None, None),
-    agents=(dict[_Name, _Agent], {}),  # type: ignore[valid-type]
-    provider=(list[_Provider], []),  # type: ignore[valid-type]
-)
-
-
 def read_server_settings(path: Path) -> ServerSettings:
-    """Read the file; other files that it names are relative to it.
+    """Return the settings of a file; other files that it names are relative to it.
 
     Raises:
         UsageFault: ``config.malformed``: no TOML, an unknown member, a wrong value; the message
-            names the member, its value and what is expected.
-        ServeFault: ``serve.token_file``.
-        FileFault: The file, or one that it names, cannot be read.
+            names the member and what is expected.
+        FileFault: The file cannot be read.
     """
     try:
-        members = read_toml(read_bytes(path, max_bytes=MAX_SETTINGS_BYTES))
-        file: Any = _File.model_validate(members)
-    except ValidationError as refused:
-        raise _bad(path, _problem(refused)) from refused
-    except ValueError as exc:
-        raise _bad(path, f"not TOML: {exc}") from exc
-    taken: dict[str, Any] = {
-        one.name: getattr(file, one.name)
-        for one in fields(ServerSettings)
-        if one.name in _File.model_fields
-    }
-    if file.sunset is not None:
-        taken["sunset"] = datetime.combine(file.sunset, time(tzinfo=UTC))
-    if file.token_file is not None:
-        taken["tokens"] = TokenTable.read(path.parent / file.token_file)
-    providers = tuple(_provider(one, path, n) for n, one in enumerate(file.provider, start=1))
-    disabled = frozenset(name for name, agent in file.agents.items() if not agent.enabled)
-    return ServerSettings(**taken, disabled=disabled, providers=providers)
+        data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
+        members = read_settings(data, path, _ServerFile)
+    except UsageFault as exc:
+        hint = exc.hint or f"Fix {path.name}. {_GUIDE}"
+        raise UsageFault(
+            exc.code, exc.message, path=str(path), hint=hint, line=exc.line, column=exc.column
+        ) from exc
+    settings = ServerSettings.model_validate({n: v for n, v in members.items() if n != "format"})
+    providers = tuple(_beside(path, provider) for provider in settings.providers)
+    return _beside(path, settings).model_copy(update={"providers": providers})
 
 
-def _bad(path: Path, problem: str, *, hint: str = "") -> UsageFault:
-    return bad_settings(path, problem, hint=hint or f"Fix {path.name}. {_GUIDE}")
+class _ServerFile(ServerSettings):
+    format: Literal[1]
 
 
-def _provider(given: Any, path: Path, number: int) -> ProviderSettings:
-    """One provider, with its token table, if it has all that its type needs."""
-    which = f"[[provider]] number {number} ({given.type})"
-    members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file"})
-    members["typ"] = tuple(one.lower().removeprefix("application/") for one in given.typ)
-    table = None if given.token_file is None else TokenTable.read(path.parent / given.token_file)
-    rules = tuple(AudienceRule(**one.model_dump()) for one in given.rule)
-    found = ProviderSettings(**members, rules=rules, tokens=table)
-    for name in KNOWERS[given.type][0]:
-        if not getattr(found, name):
-            member = "token_file" if name == "tokens" else name
-            raise _bad(path, f"{which}: {member!r} is missing")
-    if found.tokens is None and found.opens is None and not found.rules:
-        raise _bad(path, f"{which}: nobody gets a card; say opens, or [[provider.rule]]")
-    try:
-        for url in filter(None, (found.issuer, found.url)):
-            if parse_url(url).origin.scheme == "http" and not found.insecure_loopback_http:
-                raise _bad(
-                    path,
-                    f"{which}: {url} is plain http, which others can read and change",
-                    hint="Use https; for a server on this machine, to try it: "
-                    "insecure_loopback_http = true.",
-                )
-    except CardRefused as exc:
-        raise _bad(path, f"{which}: {exc}") from exc
-    return found
+_T = TypeVar("_T", ProviderSettings, ServerSettings)
 
 
-def _problem(refused: ValidationError) -> str:
-    """The first thing that is wrong: the member, its value, and what is expected."""
-    error = refused.errors(include_url=False)[0]
-    name = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        known = [field for form in (_File, _Provider, _Rule) for field in form.model_fields]
-        at_the_top = f"; known at the top are {', '.join(_File.model_fields)}"
-        return f"unknown member {name!r}{closest(error['loc'][-1], known) or at_the_top}"
-    if error["type"] == "missing":
-        return f"{name!r} is missing"
-    value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:80]
-    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+def _beside(path: Path, settings: _T) -> _T:
+    """Return settings whose token file is found from the folder of the settings file."""
+    if settings.token_file is None:
+        return settings
+    return settings.model_copy(update={"token_file": path.parent / settings.token_file})
+
+
+def _bad_provider(kind: str, problem: str, hint: str = "") -> UsageFault:
+    return UsageFault("config.malformed", f"[[provider]] of type {kind}: {problem}", hint=hint)

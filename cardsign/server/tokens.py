@@ -1,128 +1,150 @@
-"""Bearer tokens for the extended cards (RFC 6750), kept as digests."""
+"""Bearer tokens for the extended cards (RFC 6750), kept as digests in a file."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
+import logging
 import re
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cardsign.card.extensions import AUDIENCE, check_audience
-from cardsign.errors import ServeFault, UsageFault
-from cardsign.files import read_bytes
+from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
+from cardsign.files import file_stamp, locked, read_bytes, write_atomic
 from cardsign.times import read_stamp, second, stamp
 
 if TYPE_CHECKING:
     from cardsign.keys.doctor import Concern
 
+log = logging.getLogger(__name__)
+
 TOKEN_BYTES: Final = 32  # of randomness in a token
-MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
+MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens
 MAX_NAMED: Final = 10  # tokens that one line for the operator names
+LOCK_SECONDS: Final = 10.0
 _LINE: Final = re.compile(
     rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class TokenEntry:
+class Token:
     """One token that opens an extended card.
 
     Attributes:
-        digest: SHA-256 of the token's ASCII bytes; 32 bytes.
+        digest: SHA-256 of the token's ASCII bytes, in hex.
         audience: Whose card it opens, whatever else is published later.
         line: Where it stands in the token file, from 1.
         expires: From when on it opens nothing; aware; None for never.
     """
 
-    digest: bytes
+    digest: str
     audience: str
     line: int
     expires: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTable:
-    """All tokens that a server accepts.
+def digest_token(untrusted_token: str) -> str:
+    """Return the digest under which a token is kept."""
+    return hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).hexdigest()
 
-    Attributes:
-        entries: One for each.
-        path: The file that they are from, which a server follows; None for a fixed table.
+
+def parse_tokens(data: bytes, *, path: str = "") -> dict[str, Token]:
+    """Return the tokens of a token file by their digests.
+
+    Raises:
+        ServeFault: ``serve.token_file``: a line is none, or repeats a digest. The message never
+            shows the line, which may be a token put there by mistake.
+    """
+    tokens: dict[str, Token] = {}
+    for number, raw in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
+        text = raw.partition("#")[0].strip()
+        if not text:
+            continue
+        match, problem, expires = _LINE.fullmatch(text), "", None
+        if match is None:
+            problem = "this line is not a SHA-256 in hex and an audience"
+        elif first := tokens.get(match[1].lower()):
+            problem = f"this token stands in line {first.line} already"
+        elif match[3]:
+            try:
+                expires = read_stamp(match[3])
+            except ValueError:
+                problem = "what follows `until` is no time YYYY-MM-DDThh:mm:ssZ"
+        if match is None or problem:
+            raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
+        token = Token(match[1].lower(), match[2], number, expires)
+        tokens[token.digest] = token
+    return tokens
+
+
+def read_tokens(path: Path) -> dict[str, Token]:
+    """Return the tokens of a file by their digests.
+
+    Raises:
+        FileFault: It cannot be read.
+        ServeFault: ``serve.token_file``, as :func:`parse_tokens`.
+    """
+    return parse_tokens(read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES), path=str(path))
+
+
+class TokenFile:
+    """The tokens of a file, read again when it changes.
+
+    A file that is gone revokes all tokens. A malformed one leaves the last good ones.
+
+    Args:
+        path: The file.
+        now: Unix seconds.
     """
 
-    entries: tuple[TokenEntry, ...]
-    path: Path | None = None
+    def __init__(self, path: Path, now: Callable[[], float]) -> None:
+        self.path, self._now = path, now
+        self._tokens: Mapping[str, Token] = {}
+        self._stamp: object = ()
+        self.refresh()
 
-    @classmethod
-    def read(cls, path: Path) -> TokenTable:
-        """Read a token file.
+    def refresh(self) -> None:
+        """Read the file if it changed."""
+        current = file_stamp(self.path)
+        if current == self._stamp:
+            return
+        is_first, self._stamp = self._stamp == (), current
+        if current is None:
+            self._tokens = {}
+            log.error("%s is not there: no token opens anything", self.path)
+            return
+        try:
+            self._tokens = read_tokens(self.path)
+        except CardsignError as exc:
+            log.error("the tokens stay as they were: %s", exc)
+            return
+        if not is_first:
+            log.info("took up %d tokens of %s", len(self._tokens), self.path)
 
-        Raises:
-            FileFault: It cannot be read.
-            ServeFault: ``serve.token_file``, as :meth:`from_bytes`.
-        """
-        data = read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES)
-        return cls(cls.from_bytes(data, path=str(path)).entries, path)
+    def find(self, untrusted_token: str) -> Token | None:
+        """Return a token that is known and has not expired."""
+        self.refresh()
+        token = self._tokens.get(digest_token(untrusted_token))
+        if token is None or (token.expires and token.expires.timestamp() <= self._now()):
+            return None
+        return token
 
-    @classmethod
-    def from_bytes(cls, data: bytes, *, path: str = "") -> TokenTable:
-        """Read the content of a token file.
-
-        Raises:
-            ServeFault: ``serve.token_file``: a line is none, or repeats a digest. The message
-                never shows the line, which may be a token put there by mistake.
-        """
-        entries: dict[bytes, TokenEntry] = {}
-        number = 0
-
-        def bad(problem: str) -> ServeFault:
-            return ServeFault("serve.token_file", problem, path=path, line=number, column=1)
-
-        for number, raw in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
-            text = raw.partition("#")[0].strip()
-            if not text:
-                continue
-            match = _LINE.fullmatch(text)
-            if match is None:
-                raise bad("this line is not a SHA-256 in hex and an audience")
-            try:
-                end = read_stamp(match[3]) if match[3] else None
-            except ValueError:
-                raise bad("what follows `until` is no time YYYY-MM-DDThh:mm:ssZ") from None
-            entry = TokenEntry(bytes.fromhex(match[1]), match[2], number, end)
-            if first := entries.get(entry.digest):
-                raise bad(f"this token stands in line {first.line} already")
-            entries[entry.digest] = entry
-        return cls(tuple(entries.values()))
-
-    def find(self, untrusted_token: str, *, now: float) -> TokenEntry | None:
-        """The entry of a token that has not expired; as slow for a wrong token as for a right one.
-
-        Args:
-            untrusted_token: As the caller sent it.
-            now: Unix seconds.
-        """
-        digest = _digest(untrusted_token)
-        found = None
-        for entry in self.entries:
-            if hmac.compare_digest(digest, entry.digest):
-                found = entry
-        if found is None or found.expires is None or now < found.expires.timestamp():
-            return found
-        return None
-
-    def without_card(self, audiences: Collection[str]) -> str:
-        """Which tokens open nothing since their audience has no card, as one line; else empty."""
-        idle = [one for one in self.entries if one.audience not in audiences]
-        if not idle:
+    def problem(self, audiences: Collection[str]) -> str:
+        """Return which tokens open nothing since their audience has no card, as one line."""
+        tokens = [token for token in self._tokens.values() if token.audience not in audiences]
+        if not self._tokens:
+            return "there is no token, so the extended card cannot be asked for"
+        if not tokens:
             return ""
         known = ", ".join(sorted(audiences)) or "none"
-        shown = ", ".join(f"line {one.line} ({one.audience})" for one in idle[:MAX_NAMED])
-        more = f" and {len(idle) - MAX_NAMED} more" if len(idle) > MAX_NAMED else ""
+        shown = ", ".join(f"line {token.line} ({token.audience})" for token in tokens[:MAX_NAMED])
+        more = f" and {len(tokens) - MAX_NAMED} more" if len(tokens) > MAX_NAMED else ""
         return (
             f"no extended card is published for the audience of the tokens in {shown}{more}; "
             f"the audiences that have one: {known}"
@@ -145,52 +167,69 @@ def create_token(audience: str, expires: datetime | None = None) -> tuple[str, s
     check_audience(audience)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     until = f" until {stamp(expires)}" if expires else ""
-    return token, f"{_digest(token).hex()} {audience}{until}"
+    return token, f"{digest_token(token)} {audience}{until}"
+
+
+@contextmanager
+def edit_tokens(path: Path) -> Iterator[list[str]]:
+    """Give the lines of a token file to be changed; no other process changes it meanwhile.
+
+    Raises:
+        FileFault: It cannot be read or written, or another process holds it.
+        ServeFault: ``serve.token_file``: it is malformed, or would be.
+    """
+    busy = FileFault("file.busy", "another process changes the tokens", path=str(path))
+    with locked(path.parent, patience=LOCK_SECONDS, busy=busy):
+        data = b""
+        with suppress(FileMissing):
+            data = read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES)
+        parse_tokens(data, path=str(path))
+        text = data.decode("utf-8", "surrogateescape")
+        lines = (f"{text}\n" if text and not text.endswith("\n") else text).splitlines(True)
+        yield lines
+        changed = "".join(lines).encode("utf-8", "surrogateescape")
+        parse_tokens(changed, path=str(path))
+        write_atomic(path, changed)
+
+
+def remove_token(lines: list[str], digest: str, path: str = "FILE") -> None:
+    """Remove the line of one token from those of a token file.
+
+    Args:
+        lines: Of the file.
+        digest: The beginning of the token's digest, in hex, as long as it takes to name one.
+        path: Of the file, for the hint.
+
+    Raises:
+        UsageFault: ``usage.conflict``: there is no such token, or there are several.
+    """
+    tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path)
+    matches = [token for token in tokens.values() if token.digest.startswith(digest.lower())]
+    if not digest or len(matches) != 1:
+        count = len(matches) if digest else 0
+        raise UsageFault(
+            "usage.conflict",
+            f"{count} tokens have a digest {digest}..., not 1",
+            hint=f"See their digests: cardsign tokens list --token-file {path}",
+        )
+    del lines[matches[0].line - 1]
 
 
 def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
     """The tokens of a file that open nothing from some moment `before` then on.
 
     Raises:
-        FileFault, ServeFault: As :meth:`TokenTable.read`.
+        FileFault, ServeFault: As :func:`read_tokens`.
     """
     from cardsign.keys.doctor import make_concern  # which serving does not need
 
-    for one in TokenTable.read(file).entries:
-        if one.expires is not None and one.expires <= before:
-            name = one.digest.hex()[:12]
+    for token in read_tokens(file).values():
+        if token.expires is not None and token.expires <= before:
+            name = token.digest[:12]
             message = (
-                f"token {name} opens the card of {one.audience} until "
-                f"{second(one.expires)}: cardsign tokens create --audience "
-                f"{one.audience} --token-file {file} makes another; then cardsign tokens revoke "
+                f"token {name} opens the card of {token.audience} until "
+                f"{second(token.expires)}: cardsign tokens create --audience "
+                f"{token.audience} --token-file {file} makes another; then cardsign tokens revoke "
                 f"{name} --token-file {file}"
             )
-            yield make_concern("doctor.token_ends", "error", message, str(file), real=one.expires)
-
-
-def without_token(data: bytes, digest: str, path: str = "FILE") -> bytes:
-    """The content of a token file without the line of one token.
-
-    Args:
-        data: The content.
-        digest: The beginning of the token's digest, in hex, as long as it takes to name one.
-        path: Of the file, for the hint.
-
-    Raises:
-        ServeFault: ``serve.token_file``: the file is malformed.
-        UsageFault: ``usage.conflict``: there is no such token, or there are several.
-    """
-    entries = TokenTable.from_bytes(data).entries
-    found = [one for one in entries if digest and one.digest.hex().startswith(digest.lower())]
-    if len(found) != 1:
-        raise UsageFault(
-            "usage.conflict",
-            f"{len(found)} tokens have a digest {digest}..., not 1",
-            hint=f"See their digests: cardsign tokens list --token-file {path}",
-        )
-    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
-    return "".join(lines[: found[0].line - 1] + lines[found[0].line :]).encode()
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+            yield make_concern("doctor.token_ends", "error", message, str(file), real=token.expires)

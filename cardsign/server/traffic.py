@@ -1,215 +1,178 @@
 """How often one client may ask, the log of who asked, and metrics for Prometheus.
 
-Each is off unless asked for. A limit that cannot be counted, since its storage
-gives no answer, lets everybody in: the public card must not depend on it. Counters live in files
-that all workers share (the multiprocess mode of prometheus-client), so that any worker answers
-for all. What is served is asked of the worker that answers.
+Each is off unless asked for. A limit that cannot be counted where it should be, since its storage
+gives no answer, is counted by each process: the public card must not depend on Redis. Counters of
+metrics lie in files that all workers share (the multiprocess mode of prometheus-client), so that
+any worker answers for all. What is served is asked of the worker that answers.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import math
+import logging
 import re
 import time
-from asyncio import to_thread
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from flask import Flask, Response, request
+from werkzeug.exceptions import TooManyRequests
+
 from cardsign.errors import UsageFault
-from cardsign.server.answers import (
-    HEALTH_PATH,
-    METRICS_PATH,
-    READY_PATH,
-    UNCACHED,
-    Answer,
-    error_answer,
-)
-from cardsign.server.events import to_log, to_stderr
-from cardsign.server.host import Host
-from cardsign.server.live import PAGE_PATH, look_at_all
-from cardsign.server.providers import RETRY_SECONDS, address_of, in_networks
+from cardsign.server.a2a import NO_STORE, answer_http_error
+from cardsign.server.providers import in_networks, parse_address
 from cardsign.server.settings import ServerSettings
-from cardsign.times import utc
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from cardsign.server.site import Publications
 
+log = logging.getLogger(__name__)
+
+HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
+PROBES: Final = (HEALTH_PATH, READY_PATH, METRICS_PATH)
 MAX_SHOWN: Final = 256  # characters of a path in the log
-STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: every request waits for it
-#: Counters in this process, one for each client and rate: `limits` never drops one by itself.
+STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
+#: Counters in this process, one for each client and rate.
 MAX_COUNTERS: Final = 16 * 1024
 #: Some proxies write the port behind the address, as URLs do.
 _PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
 _PREFIX: Final = 64  # bits of an IPv6 address that one client has
 
 
-class RateLimit:
-    """So many requests of one client in a time, by the library `limits`; probes do not count.
-
-    In this process :data:`MAX_COUNTERS` are kept; after that, counting begins anew.
-
-    Args:
-        settings: Its `rate`, `rate_storage` and `proxies`, and which probes are on.
-        now: Unix seconds.
-        log: Takes a line for the operator.
+def check_rate(rate: str, storage: str) -> None:
+    """Check a rate, and where it is counted.
 
     Raises:
-        UsageFault: ``config.malformed``: no rate, or no storage that can be used.
+        UsageFault: ``config.malformed``, with a value that would do.
     """
+    import limits
+    from limits.errors import ConfigurationError
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        *,
-        now: Callable[[], float] = time.time,
-        log: Callable[[str], None] = to_stderr,
-    ) -> None:
-        import limits
-        from limits.errors import StorageError
-
-        rate, storage = settings.rate, settings.rate_storage
-        self._settings, self._now, self._log = settings, now, log
-        self._unanswered = StorageError
-        self._failed_at = -math.inf
-        self._in_process = limits.storage.MemoryStorage
-        options: dict[str, Any] = {}
-        if not storage.startswith("memory:"):
-            options = {
-                "socket_timeout": STORAGE_SECONDS,
-                "socket_connect_timeout": STORAGE_SECONDS,
-            }
-
-        def begin() -> limits.strategies.RateLimiter:
-            held = limits.storage.storage_from_string(storage, wrap_exceptions=True, **options)
-            return limits.strategies.MovingWindowRateLimiter(held)
-
-        self._begin = begin
-        try:
-            self._rates = limits.parse_many(rate)
-        except ValueError as exc:
-            raise _bad("rate", rate, exc, "100/minute") from exc
-        try:
-            self._window = begin()
-        except limits.errors.ConfigurationError as exc:
-            raise _bad("rate_storage", storage, exc, "redis://HOST:6379") from exc
-
-    async def refuse(self, scope: Any) -> Answer | None:
-        """Return the refusal of a request, if it is one too many, before anything is done for it.
-
-        A storage elsewhere is waited for in a thread.
-        """
-        if _is_probe(scope, self._settings):
-            return None
-        client = client_of(scope, self._settings.proxies)
-        is_here = self._settings.rate_storage.startswith("memory:")
-        seconds = self.wait(client) if is_here else await to_thread(self.wait, client)
-        if seconds is None:
-            return None
-        later = ("Retry-After", str(seconds))
-        return error_answer(429, "too many requests; try again later", later)
-
-    def wait(self, client: str) -> int | None:
-        """Return the seconds after which a client may ask again; None if it may now."""
-        now = self._now()
-        if 0 <= now - self._failed_at < RETRY_SECONDS:
-            return None
-        held = self._window.storage
-        if isinstance(held, self._in_process) and len(held.events) >= MAX_COUNTERS:
-            # Who has so many addresses gains nothing by it; refusing new clients would harm others.
-            self._window = self._begin()
-            self._log(f"rate limits are counted anew after {MAX_COUNTERS} counters")
-        try:
-            for rate in self._rates:
-                if not self._window.hit(rate, client):
-                    end = self._window.get_window_stats(rate, client).reset_time
-                    return max(1, math.ceil(end - now))
-        except self._unanswered as exc:
-            self._failed_at = now
-            self._log(f"rate limits are not counted: {type(exc.__cause__ or exc).__name__}")
-        return None
+    try:
+        limits.parse_many(rate)
+    except ValueError as exc:
+        problem, hint = f"rate = {rate!r}: {exc}", 'For example rate = "100/minute".'
+        raise UsageFault("config.malformed", problem, hint=hint) from exc
+    try:
+        limits.storage.storage_from_string(storage)
+    except ConfigurationError as exc:
+        hint = 'For example rate_storage = "redis://HOST:6379".'
+        raise UsageFault(
+            "config.malformed", f"rate_storage = {storage!r}: {exc}", hint=hint
+        ) from exc
 
 
-def _bad(setting: str, value: str, cause: Exception, right: str) -> UsageFault:
-    problem = f"{setting} = {value!r}: {cause}"
-    return UsageFault("config.malformed", problem, hint=f'For example {setting} = "{right}".')
+def limit_rate(app: Flask, settings: ServerSettings) -> None:
+    """Refuse who asks too often, before anything else is done; probes do not count."""
+    from flask_limiter import Limiter
+    from limits.storage import MemoryStorage
+
+    options: dict[str, Any] = {}
+    if not settings.rate_storage.startswith("memory:"):
+        options = {"socket_timeout": STORAGE_SECONDS, "socket_connect_timeout": STORAGE_SECONDS}
+
+    def find_client() -> str:
+        return find_address(
+            request.remote_addr or "", request.headers.get("X-Forwarded-For", ""), settings.proxies
+        )
+
+    limiter = Limiter(
+        find_client,
+        app=app,
+        application_limits=[settings.rate],
+        application_limits_exempt_when=is_probe,
+        storage_uri=settings.rate_storage,
+        storage_options=options,
+        in_memory_fallback_enabled=True,
+    )
+
+    def bound_counters() -> None:
+        # Who has so many addresses gains nothing by it; refusing new clients would harm others.
+        storage = limiter.storage
+        if isinstance(storage, MemoryStorage) and len(storage.storage) >= MAX_COUNTERS:
+            storage.reset()
+            log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
+
+    def answer_too_many(error: TooManyRequests) -> Response:
+        response = answer_http_error(TooManyRequests("too many requests; try again later"))
+        limit = limiter.current_limit
+        seconds = int(limit.reset_at - time.time()) + 1 if limit else 1
+        response.headers["Retry-After"] = str(max(1, seconds))
+        return response
+
+    app.before_request_funcs.setdefault(None, []).insert(0, bound_counters)
+    app.register_error_handler(TooManyRequests, answer_too_many)
 
 
-def log_answer(
-    settings: ServerSettings,
-    scope: Any,
-    answer: Answer,
-    seconds: float,
-    *,
-    now: Callable[[], float] = time.time,
-    write: Callable[[str], None] = to_log,
-) -> None:
-    """Write who asked, and what was answered: no header, no query, no body, and no probe.
+def is_probe() -> bool:
+    """Return whether a machine of the operator asks, by a method that opens nothing."""
+    return request.method in ("GET", "HEAD") and request.endpoint in (
+        "show_health",
+        "show_readiness",
+        "show_metrics",
+    )
+
+
+def find_address(peer: str, forwarded: str, proxies: tuple[str, ...]) -> str:
+    """Return the address that a request comes from; of IPv6 the network.
 
     Args:
-        settings: Its `proxies`, and which probes are on.
-        scope: The request, as RSGI has it.
-        answer: What was answered.
-        seconds: How long that took.
-        now: Unix seconds.
-        write: Takes a line: one JSON object.
+        peer: Where the connection comes from.
+        forwarded: What ``X-Forwarded-For`` says, which counts from proxies alone.
+        proxies: Their networks.
     """
-    if _is_probe(scope, settings):
-        return
-    line = {
-        "time": utc(now() - seconds).isoformat(timespec="milliseconds"),
-        "client": client_of(scope, settings.proxies),
-        "method": scope.method,
-        "path": scope.path[:MAX_SHOWN],
-        "status": answer.status,
-        "bytes": len(answer.body),
-        "ms": round(seconds * 1000, 1),
-    }
-    write(json.dumps(line, separators=(",", ":")))
-
-
-def _is_probe(scope: Any, settings: ServerSettings) -> bool:
-    """Whether a machine of the operator asks, which is neither limited nor logged.
-
-    A card may name the same path as its interface, so no other method passes.
-    """
-    if scope.method not in ("GET", "HEAD"):
-        return False
-    if scope.path == METRICS_PATH:
-        return settings.metrics
-    return settings.health and scope.path in (HEALTH_PATH, READY_PATH)
-
-
-def address_in(scope: Any) -> str:
-    """The address that a request of RSGI comes from, without the port."""
-    address: str = scope.client.rpartition(":")[0]
-    return address.strip("[]")
-
-
-def client_of(scope: Any, proxies: tuple[str, ...]) -> str:
-    """The address that a request comes from; what a client says of itself counts for nothing.
-
-    Args:
-        scope: The request, as RSGI has it.
-        proxies: The networks of proxies in front, whose ``X-Forwarded-For`` counts.
-    """
-    address: str = address_in(scope)
-    if in_networks(address, proxies):
-        said = ",".join(scope.headers.get_all("x-forwarded-for")).split(",")
-        while in_networks(address, proxies) and said and (before := said.pop().strip()):
-            address = _PORT.sub(r"\1", before).strip("[]")
-    found = address_of(address)
-    if found is None:
+    address, addresses = peer, forwarded.split(",")
+    while in_networks(address, proxies) and addresses and (before := addresses.pop().strip()):
+        address = _PORT.sub(r"\1", before).strip("[]")
+    parsed = parse_address(address)
+    if parsed is None:
         return "unknown"
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, _PREFIX), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
+    return str(parsed)
 
 
-#: Where prometheus-client keeps the counters of all workers.
-FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+class AccessLine(logging.Formatter):
+    """Writes a line of granian's access log as JSON: no header, no query, no body."""
+
+    def __init__(self, proxies: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._proxies = proxies
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of one request."""
+        told: Any = record.args
+        forwarded = "" if told["_h0"] == "-" else told["_h0"]
+        line = {
+            "time": told["time"],
+            "client": find_address(told["addr"], forwarded, self._proxies),
+            "method": told["method"],
+            "path": str(told["path"])[:MAX_SHOWN],
+            "status": told["status"],
+            "ms": round(told["dt_ms"], 1),
+        }
+        return json.dumps(line, separators=(",", ":"))
+
+
+class WithoutProbes(logging.Filter):
+    """Leaves out the requests of an operator's machines, which ask all the time."""
+
+    def __init__(self, paths: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._paths = paths
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line of a request is written."""
+        told: Any = record.args
+        return told["path"] not in self._paths or told["method"] not in ("GET", "HEAD")
+
+
+#: What granian hands to :class:`AccessLine`; it reads headers only if the format names them.
+ACCESS_FORMAT: Final = "%(header{x-forwarded-for})s"
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 _ROUTES: Final = {
     CARD_PATH: "card",
@@ -217,82 +180,83 @@ _ROUTES: Final = {
     JWKS_PATH: "keys",
     HEALTH_PATH: "probe",
     READY_PATH: "probe",
-    PAGE_PATH: "page",
+    "/": "page",
 }
 
 
-class Metrics:
-    """The answers, counted; ``/metrics`` tells the counts, all else is the host's.
+def count_requests(app: Flask, publications: Callable[[], Publications]) -> None:
+    """Count the answers of an application, and tell the counts of all workers at ``/metrics``.
 
     No label holds what a client chose: a route is one of eight names, and agents are the host's.
-
-    Args:
-        host: What is served.
     """
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        CollectorRegistry,
+        Counter,
+        Histogram,
+        generate_latest,
+    )
+    from prometheus_client.multiprocess import MultiProcessCollector
 
-    def __init__(self, host: Host) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Histogram
+    own = CollectorRegistry()
+    requests = Counter("cardsign_requests", "Requests answered.", ("route", "status"), registry=own)
+    duration = Histogram(
+        "cardsign_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=own
+    )
 
-        self._host = host
+    def begin() -> None:
+        request.environ["cardsign.began"] = time.perf_counter()
+
+    def count(response: Response) -> Response:
+        if request.path != METRICS_PATH:
+            requests.labels(_name_route(request.method, request.path), response.status_code).inc()
+            duration.observe(time.perf_counter() - request.environ["cardsign.began"])
+        return response
+
+    def show_metrics() -> Response:
         registry = CollectorRegistry()
-        self._requests = Counter(
-            "cardsign_requests", "Requests answered.", ("route", "status"), registry=registry
+        MultiProcessCollector(registry)
+        registry.register(_Served(publications()))
+        return Response(
+            generate_latest(registry), content_type=CONTENT_TYPE_LATEST, headers=NO_STORE
         )
-        self._seconds = Histogram(
-            "cardsign_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry
-        )
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Tell, or answer."""
-        if environ["PATH_INFO"] == METRICS_PATH and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-            from prometheus_client.multiprocess import MultiProcessCollector
+    app.before_request_funcs.setdefault(None, []).insert(0, begin)
+    app.after_request(count)
+    app.add_url_rule(METRICS_PATH, view_func=show_metrics, provide_automatic_options=False)
 
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)
-            registry.register(self)
-            body = generate_latest(registry)
-            length = ("Content-Length", str(len(body)))
-            headers = ("Content-Type", CONTENT_TYPE_LATEST), length, UNCACHED
-            return Answer(body, 200, headers)(environ, start_response)
-        return self._host(environ, start_response)
 
-    def at_once(self, environ: WSGIEnvironment) -> Answer | None:
-        """The host's, but for what is told here."""
-        return None if environ["PATH_INFO"] == METRICS_PATH else self._host.at_once(environ)
+class _Served:
+    """What is served now, and what is wrong: gauges by agent; the only one has no name."""
 
-    def count(self, scope: Any, answer: Answer, seconds: float) -> None:
-        """Count one answer, but for those of ``/metrics`` itself."""
-        if scope.path != METRICS_PATH:
-            self._requests.labels(_route(scope.method, scope.path), answer.status).inc()
-            self._seconds.observe(seconds)
+    def __init__(self, publications: Publications) -> None:
+        self._publications = publications
 
     def collect(self) -> Iterator[Any]:
-        """What is served now, and what is wrong: gauges by agent; the only one has no name."""
+        """Yield the gauges."""
         from prometheus_client.core import GaugeMetricFamily
 
-        number = GaugeMetricFamily(
-            "cardsign_generation", "The generation that is served.", labels=["agent"]
-        )
-        published = GaugeMetricFamily(
-            "cardsign_published_timestamp_seconds", "When it was published.", labels=["agent"]
-        )
-        problems = GaugeMetricFamily(
-            "cardsign_problems", "What the log says is wrong with it.", labels=["agent"]
-        )
-        look_at_all(self._host.agents.values())
-        for name, live in self._host.agents.items():
-            number.add_metric([name], live.generation.number)
-            published.add_metric([name], live.generation.published_at.timestamp())
-            problems.add_metric([name], live.problem_count)
-        for name in self._host.broken:
+        def gauge(name: str, text: str) -> Any:
+            return GaugeMetricFamily(f"cardsign_{name}", text, labels=["agent"])
+
+        number = gauge("generation", "The generation that is served.")
+        published = gauge("published_timestamp_seconds", "When it was published.")
+        problems = gauge("problems", "What the log says is wrong with it.")
+        complaints = dict(self._publications.complaints)
+        for name, agent in self._publications.site.agents.items():
+            number.add_metric([name], agent.generation.number)
+            published.add_metric([name], agent.generation.published_at.timestamp())
+            count = len(self._publications.find_problems(agent)) + (name in complaints)
+            problems.add_metric([name], count)
+            complaints.pop(name, None)
+        for name in complaints:
             problems.add_metric([name], 1)
         yield from (number, published, problems)
 
 
-def _route(method: str, path: str) -> str:
-    _, found, rest = path.partition("/.well-known/")
-    path = found + rest or path
+def _name_route(method: str, path: str) -> str:
+    _, well_known, name = path.partition("/.well-known/")
+    path = well_known + name or path
     if path.startswith(STATEMENTS_PATH):
         return "statement"
     if method == "POST":

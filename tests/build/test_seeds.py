@@ -222,6 +222,6 @@ def _answered(call: bytes, key: PrivateKey, directory: Path) -> bytes:
         return [environ["wsgi.input"].read()]  # type: ignore[attr-defined]
 
     publish_cards(directory, key, PUBLIC, "staff")
-    mounted = Client(mount_cards(agent, directory, log=lambda line: None))
+    mounted = Client(mount_cards(agent, directory))
     body: bytes = mounted.post("/a2a", data=call).data
     return body

@@ -18,9 +18,9 @@ from werkzeug.wrappers import Request, Response
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
 from cardsign.publish.publication import publish_generation
-from cardsign.server.live import LiveApplication
+from cardsign.server.app import create_app
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -95,7 +95,8 @@ def live_peer(folder: Path) -> Iterator[LivePeer]:
             directory=folder,
             now=datetime.now(UTC),
         )
-        app = LiveApplication(folder, ServerSettings(TokenTable.from_bytes(line.encode())))
+        (folder.parent / "peer-tokens").write_text(line)
+        app = create_app(folder, ServerSettings(token_file=folder.parent / "peer-tokens"))
 
         def answer(environ: Any, start_response: Any) -> Any:
             request = Request(environ)

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from werkzeug.test import Client
 
 from cardsign.cli.options import WatchOptions
 from cardsign.gateway import read_upstream
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.host import Host
+from cardsign.server.app import create_app
 from cardsign.urls import CARD_PATH
 from tests.cli import peer as issuer
 from tests.cli.conftest import Cardsign, Ended
@@ -248,11 +247,11 @@ def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
     assert (first.status, "published generation 1 in agents/tides" in first.err) == (0, True)
     assert (again.status, "generation" in again.err) == (0, False)
     assert cardsign("publish", str(COPY), "-o", "agents/other").status == 0
-    seconds = [0.0]
-    client = Client(Host(Path("agents"), clock=lambda: seconds[0], log=lambda _: None))
+    app = create_app(Path("agents"))
+    client = app.test_client()
 
     def served() -> list[int]:
-        seconds[0] += 2
+        app.extensions["cardsign"].look_at_all()
         return [client.get(f"/agents/{one}{CARD_PATH}").status_code for one in ("tides", "other")]
 
     assert served() == [200, 200]

@@ -16,7 +16,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a
@@ -53,9 +53,10 @@ def mounted(tmp_path: Path, key: PrivateKey) -> Iterator[Mounted]:
         }
 
     def mount(app: Any, card: dict[str, Any]) -> Any:
-        made.append(publish_cards(tmp_path, key, card, "staff", now=datetime.now(UTC)))
-        settings = ServerSettings(TokenTable.from_bytes(line.encode()))
-        return mount_cards(app, tmp_path, settings, log=lambda line: None)
+        made.append(publish_cards(tmp_path / "pub", key, card, "staff", now=datetime.now(UTC)))
+        (tmp_path / "tokens").write_text(line)
+        settings = ServerSettings(token_file=tmp_path / "tokens")
+        return mount_cards(app, tmp_path / "pub", settings)
 
     with sdk_agent(card_at, wrap=mount) as agent:
         yield Mounted(agent.port, token, made[0])

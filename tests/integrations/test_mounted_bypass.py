@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.answers import MAX_REQUEST_BYTES
+from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a
@@ -24,7 +24,7 @@ OWN = "The agent's own extended card"
 METHOD = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
 CALL = {**METHOD, "params": {}}
 CALL_0_3 = {**CALL, "method": "agent/getAuthenticatedExtendedCard"}
-PADDING = MAX_REQUEST_BYTES + 1000
+PADDING = MAX_CALL_BYTES + 1000
 V0_3 = {"A2A-Version": "0.3"}
 
 
@@ -63,8 +63,10 @@ def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     def mount(app: Any, card: dict[str, Any]) -> Any:
         key = PrivateKey.generate("ES256")
         publish_cards(directory, key, card, "staff", now=datetime.now(UTC))
-        settings = ServerSettings(TokenTable.from_bytes(line.encode()))
-        return mount_cards(app, directory, settings, log=lambda line: None)
+        tokens = directory.with_suffix(".tokens")
+        tokens.write_text(line)
+        settings = ServerSettings(token_file=tokens)
+        return mount_cards(app, directory, settings)
 
     with (
         sdk_agent(card_at, wrap=mount, extended_name=OWN) as agent,
@@ -84,7 +86,7 @@ FORMS: dict[str, bytes] = {
     "padded by 1 MB": (" " * 1_000_000 + PLAIN).encode(),
     "a long member before": json.dumps({"params": {"tenant": "x" * PADDING}, **METHOD}).encode(),
     "a long member after": json.dumps({**CALL, "params": {"tenant": "x" * PADDING}}).encode(),
-    "the name across the limit": (" " * (MAX_REQUEST_BYTES - 44) + PLAIN + " " * PADDING).encode(),
+    "the name across the limit": (" " * (MAX_CALL_BYTES - 44) + PLAIN + " " * PADDING).encode(),
     "method twice": SEND_THEN_CARD.encode(),
     "method twice, and long": SEND_THEN_CARD.replace(",", " " * PADDING + ",", 1).encode(),
     "id twice": PLAIN.replace('"id": 1', '"id": 1, "id": 2').encode(),

@@ -38,7 +38,7 @@ from tests.support import workers_of
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CLIENTS = 4
-FAULTS = ("publish", "break", "rotate", "kill", "publish", "redis")
+FAULTS = ("publish", "break", "rotate", "kill", "reload", "publish", "redis")
 WORKERS = 2
 PATIENCE = 60.0
 
@@ -173,6 +173,8 @@ class Load:
             current.write_bytes(whole[: len(whole) // 2])
             time.sleep(0.2)
             current.write_bytes(whole)
+        elif fault == "reload":
+            self.process.send_signal(signal.SIGHUP)
         elif fault == "kill":
             workers = self.workers()
             if len(workers) > 1:  # else nobody would be left to answer

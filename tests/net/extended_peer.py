@@ -25,10 +25,9 @@ from cardsign.net.discovery import Discoverer, Discovery
 from cardsign.net.extended import discover_extended
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.publish.publication import publish_generation
-from cardsign.server.live import LiveApplication
-from cardsign.server.providers import ProviderSettings
-from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.app import create_app
+from cardsign.server.settings import ProviderSettings, ServerSettings
+from cardsign.server.tokens import create_token
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.state import TransientStates
@@ -115,9 +114,11 @@ def tides(
     )
     token, line = create_token(AUDIENCE)
     published = now().timestamp()
-    table = TokenTable.from_bytes(line.encode())
-    settings = ServerSettings(table, (ProviderSettings("api_key", tokens=table, key="X-Api-Key"),))
-    app = LiveApplication(folder, settings, now=lambda: published)
+    tokens = folder.parent / f"{folder.name}-tokens"
+    tokens.write_text(line)
+    keys = ProviderSettings(type="api_key", token_file=tokens, key="X-Api-Key")
+    settings = ServerSettings(token_file=tokens, providers=(keys,))
+    app = create_app(folder, settings, now=lambda: published)
     statement = peer.keyset(origins=list(origins))
     floor = {URL: SEQ, "extended": FLOOR}
     release = peer.release(statement, dict(card), seq=SEQ, floor=floor)

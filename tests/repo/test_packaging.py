@@ -19,6 +19,7 @@ SECURITY = [
     "cryptography",
     "filelock",
     "flask",
+    "flask-limiter",
     "granian",
     "httpcore",
     "httpx",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
-from served import Site
-from werkzeug.test import Client
+from served import Site, hearing, serve, write_tokens
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.live import LiveApplication
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +21,14 @@ def key() -> PrivateKey:
 
 
 @pytest.fixture
-def make_site(tmp_path: Path, key: PrivateKey) -> Callable[..., Site]:
+def log() -> Iterator[list[str]]:
+    """What servers say to the operator."""
+    with hearing() as lines:
+        yield lines
+
+
+@pytest.fixture
+def make_site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Callable[..., Site]:
     """Publish a card with extended cards for some audiences, and serve them.
 
     `tokens` names the audiences of the tokens; None configures no token table at all.
@@ -37,20 +42,14 @@ def make_site(tmp_path: Path, key: PrivateKey) -> Callable[..., Site]:
         directory = tmp_path / "pub"
         generation = publish_cards(directory, key, card, *audiences)
         made = {name: create_token(name) for name in tokens or ()}
-        lines = "\n".join(line for _, line in made.values())
-        table = None if tokens is None else TokenTable.from_bytes(lines.encode())
-        seconds, log = [0.0], list[str]()
-        settings = ServerSettings(table)
-        live = LiveApplication(
-            directory,
-            settings,
-            clock=lambda: seconds[0],
-            now=lambda: NOW.timestamp() + seconds[0],
-            log=log.append,
-        )
-        live.app.testing = True
+        settings = ServerSettings()
+        if tokens is not None:
+            path = write_tokens(tmp_path, *(line for _, line in made.values()))
+            settings = ServerSettings(token_file=path)
+        seconds = [0.0]
+        client = serve(directory, settings, now=lambda: NOW.timestamp() + seconds[0])
         secrets = {name: token for name, (token, _) in made.items()}
-        return Site(Client(live), directory, generation, secrets, seconds, log)
+        return Site(client, directory, generation, secrets, seconds, settings, log)
 
     return make
 

@@ -2,12 +2,77 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from werkzeug.test import Client
 
 from cardsign.publish.generation import Generation
+from cardsign.server.app import create_app
+from cardsign.server.settings import ServerSettings
+from cardsign.server.site import Publications
+
+
+def publications_of(client: Client) -> Publications:
+    """What the application of a client serves."""
+    served: Publications = client.application.extensions["cardsign"]  # type: ignore[attr-defined]
+    return served
+
+
+def serve(
+    directory: Path,
+    settings: ServerSettings | None = None,
+    *,
+    now: Callable[[], float] = time.time,
+) -> Client:
+    """A client of the application; `look` takes up what was published, and no thread does."""
+    app = create_app(directory, settings or ServerSettings(), now=now)
+    app.testing = True
+    app.extensions["cardsign"].start_watching = lambda: None
+    return Client(app)
+
+
+def look(client: Client) -> None:
+    """Take up what was published, at once."""
+    publications_of(client).look_at_all()
+
+
+def write_tokens(folder: Path, *lines: str, name: str = "tokens") -> Path:
+    """A token file with these lines."""
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return folder / name
+
+
+def fields(answer: Any) -> dict[str, str]:
+    """The headers of an answer, but for the date of sending, which a clock decides."""
+    return {name: value for name, value in answer.headers if name != "Date"}
+
+
+@contextmanager
+def hearing(logger: str = "cardsign.server") -> Iterator[list[str]]:
+    """What is logged meanwhile, as `cardsign serve` writes it; refusals of callers apart."""
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            word = "warning: " if record.levelno == logging.WARNING else ""
+            if record.name != "cardsign.server.extended":
+                lines.append(word + record.getMessage())
+
+    handler, target = Lines(), logging.getLogger(logger)
+    before = target.level
+    target.addHandler(handler)
+    target.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        target.removeHandler(handler)
+        target.setLevel(before)
 
 
 @dataclass
@@ -15,11 +80,12 @@ class Site:
     """One server under test.
 
     Attributes:
-        client: werkzeug's test client, of a `LiveApplication`.
+        client: werkzeug's test client.
         directory: What it serves.
         generation: What was published last.
         tokens: A token by audience.
         seconds: What the server's clock shows.
+        settings: Its settings.
         log: What it said to the operator.
     """
 
@@ -28,6 +94,7 @@ class Site:
     generation: Generation
     tokens: dict[str, str]
     seconds: list[float]
+    settings: ServerSettings
     log: list[str] = field(default_factory=list)
 
     def bearer(self, audience: str = "staff") -> dict[str, str]:
@@ -35,5 +102,6 @@ class Site:
         return {"Authorization": f"Bearer {self.tokens[audience]}"}
 
     def wait(self) -> None:
-        """Let the time pass after which the server looks for a newer generation."""
+        """Let the time pass after which the server has taken up what was published."""
         self.seconds[0] += 1.5
+        look(self.client)

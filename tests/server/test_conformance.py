@@ -60,8 +60,12 @@ KIT_1_0: dict[str, Callable[[Site], bool]] = {
     "CARD-EXT-001 without credentials": lambda site: (
         site.client.get("/rest/v1/extendedAgentCard").status_code == 401
     ),
-    "VER-SERVER-002": lambda site: "error" in by_rpc(site, "SendMessage", **{"A2A-Version": "99"}),
-    "VER-SERVER-003": lambda site: "error" in by_rpc(site, "SendMessage", **{"A2A-Version": ""}),
+    "VER-SERVER-002": lambda site: (
+        "error" in by_rpc(site, "SendMessage", **site.bearer(), **{"A2A-Version": "99"})
+    ),
+    "VER-SERVER-003": lambda site: (
+        "error" in by_rpc(site, "SendMessage", **site.bearer(), **{"A2A-Version": ""})
+    ),
 }
 
 

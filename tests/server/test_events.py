@@ -17,23 +17,21 @@ from typing import Any
 import httpx
 import pytest
 from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, publish_cards, sign
+from served import hearing, look, serve, write_tokens
 from werkzeug.test import Client
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_generation
-from cardsign.server.host import Host
-from cardsign.server.live import LiveApplication
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 #: Seconds, for what happens at once on an idle machine; far more than any busy one takes.
 PATIENCE = 120.0
 MEMBERS = [
-    "time",
-    "event",
+    "agent",
     "generation",
     "name",
     "version",
@@ -125,6 +123,7 @@ def test_F39_F40_a_server_takes_up_publications_whole_and_says_so(
     events = _events(log)
 
     assert [one["event"] for one in events] == ["agent_card_published"] * 3
+    events = [one["fields"] for one in events]
     assert [one["generation"] for one in events] == [1, 2, 4]
     assert [one["version"] for one in events] == ["1.0.0", "2.0.0", "4.0.0"]
     assert [one["card_sha256"] for one in events] == [
@@ -135,37 +134,32 @@ def test_F39_F40_a_server_takes_up_publications_whole_and_says_so(
 
 
 class Watched:
-    """A publication that is served, its events, and a clock."""
+    """A publication that is served, its events, and what else is said."""
 
-    def __init__(
-        self,
-        directory: Path,
-        open_: Callable[..., Any] = LiveApplication,
-        settings: ServerSettings | None = None,
-    ) -> None:
-        self.seconds = 0.0
-        self.lines: list[str] = []
-        self.log: list[str] = []
-        self.application = open_(
-            directory,
-            settings or ServerSettings(),
-            clock=lambda: self.seconds,
-            now=lambda: NOW.timestamp() + self.seconds,
-            log=self.log.append,
-            events=self.lines.append,
-        )
+    lines: list[str]
+    log: list[str]
+
+    def __init__(self, directory: Path, settings: ServerSettings | None = None) -> None:
+        self.client = serve(directory, settings, now=NOW.timestamp)
 
     def ask(self, path: str = CARD) -> bytes:
         """What is answered once a newer publication was looked for."""
-        self.seconds += 1.5
-        body: bytes = Client(self.application).get(path).data
+        look(self.client)
+        body: bytes = self.client.get(path).data
         return body
 
     @property
     def last(self) -> dict[str, Any]:
-        """The last event."""
+        """The members of the last event."""
         event: dict[str, Any] = json.loads(self.lines[-1])
-        return event
+        return event["fields"]
+
+
+@pytest.fixture(autouse=True)
+def _lines(log: list[str]) -> Iterator[None]:
+    with hearing("cardsign.events") as lines:
+        Watched.lines, Watched.log = lines, log
+        yield
 
 
 def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) -> None:
@@ -181,10 +175,15 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
     )
     watched = Watched(tmp_path / "pub")
 
+    event = json.loads(watched.lines[-1])
+    assert event.keys() == {"time", "event", "fields"}
+    assert (event["time"], event["event"]) == (
+        "2026-11-21T12:00:00.000+00:00",
+        "agent_card_published",
+    )
     assert list(watched.last) == MEMBERS
     assert watched.last == {
-        "time": "2026-11-21T12:00:00.000+00:00",
-        "event": "agent_card_published",
+        "agent": None,
         "generation": 1,
         "name": "Tide tables",
         "version": "1.2.0",
@@ -285,9 +284,9 @@ def test_F39_a_publication_that_cannot_be_served_is_no_event(
     tmp_path: Path, key: PrivateKey
 ) -> None:
     """It is sound on disk, and demands a scheme that the server does not take."""
-    table = TokenTable.from_bytes(create_token("staff")[1].encode())
+    settings = ServerSettings(token_file=write_tokens(tmp_path, create_token("staff")[1]))
     good = publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
-    watched = Watched(tmp_path / "pub", settings=ServerSettings(table))
+    watched = Watched(tmp_path / "pub", settings)
     schemes: dict[str, Any] = {"harbour": {"mtlsSecurityScheme": {}}}
     publish_cards(tmp_path / "pub", key, {**PUBLIC, "securitySchemes": schemes}, "staff")
 
@@ -309,28 +308,27 @@ def test_F39_a_publication_that_stays_is_no_further_event(tmp_path: Path, key: P
 def test_F39_F40_each_of_several_agents_has_its_events(tmp_path: Path, key: PrivateKey) -> None:
     """At the start, when it is new, and when it changes."""
     publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides"})
-    watched = Watched(tmp_path, Host)
+    watched = Watched(tmp_path)
     publish_cards(tmp_path / "waves", key, {**PUBLIC, "name": "Waves"})
     watched.ask("/agents/waves" + CARD)
     publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides", "version": "2.0.0"})
     watched.ask("/agents/tides" + CARD)
 
     events = [json.loads(line) for line in watched.lines]
-    assert [(one["name"], one["generation"]) for one in events] == [
-        ("Tides", 1),
-        ("Waves", 1),
-        ("Tides", 2),
+    named = [one["fields"] for one in events]
+    assert [(one["agent"], one["name"], one["generation"]) for one in named] == [
+        ("tides", "Tides", 1),
+        ("waves", "Waves", 1),
+        ("tides", "Tides", 2),
     ]
 
 
 def test_F40_a_mounted_publication_has_its_event(tmp_path: Path, key: PrivateKey) -> None:
     """The agent's own process says it."""
     publish_cards(tmp_path / "pub", key)
-    lines: list[str] = []
 
     def agent(environ: Any, start_response: Any) -> list[bytes]:
         raise AssertionError(environ["PATH_INFO"])
 
-    mounted = mount_cards(agent, tmp_path / "pub", events=lines.append)
-    body = Client(mounted).get(CARD).data
-    assert json.loads(lines[0])["card_sha256"] == hashlib.sha256(body).hexdigest()
+    body = Client(mount_cards(agent, tmp_path / "pub")).get(CARD).data
+    assert json.loads(Watched.lines[0])["fields"]["card_sha256"] == hashlib.sha256(body).hexdigest()

@@ -1,66 +1,33 @@
-"""One application for each generation: its routes, the legacy path, cards that are not served."""
+"""One generation: the legacy path, and extended cards that are not served."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
-from served import Site
-from werkzeug.test import Client
+from publications import NOW, PUBLIC, put_in_place
+from served import Site, serve
 
 from cardsign.errors import ServeFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.publish.generation import load_current
-from cardsign.server.app import create_app
-from cardsign.server.live import LiveApplication
 from cardsign.server.settings import ServerSettings
 
 CARD = "/.well-known/agent-card.json"
-JWKS = "/.well-known/jwks.json"
 LEGACY = "/.well-known/agent.json"
 EXTENDED = "/extendedAgentCard"
-
-
-@pytest.mark.parametrize("path", [CARD, JWKS, LEGACY])
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
-@pytest.mark.parametrize("is_held", [False, True])
-def test_flask_answers_public_documents_as_the_layer_before_it(
-    site: Site, path: str, method: str, is_held: bool
-) -> None:
-    """The two cannot drift apart: the same status, headers and bytes."""
-    app = create_app(site.generation, now=NOW.timestamp)
-    tag = site.client.get(path).headers["ETag"] if is_held else '"another"'
-    headers = {"If-None-Match": tag}
-
-    before = site.client.open(path, method=method, headers=headers)
-    inside = app.test_client().open(path, method=method, headers=headers)
-    assert (before.status_code, before.data) == (inside.status_code, inside.data)
-    assert sorted(before.headers) == sorted(inside.headers)
-
-
-def test_an_application_stays_with_its_generation(site: Site, key: PrivateKey) -> None:
-    """What is published later is served by another one."""
-    app = create_app(site.generation).test_client()
-    newer = publish_cards(site.directory, key, now=datetime(2026, 11, 22, tzinfo=UTC))
-
-    assert app.get(CARD).data == site.generation.card
-    site.wait()
-    assert site.client.get(CARD).data == newer.card
 
 
 # ------------------------------------------------------------------ the legacy path
 
 
 def test_F3_F4_the_legacy_path_answers_and_says_where_the_card_is_now(site: Site) -> None:
-    """RFC 9745 has a date; no Sunset is told where none is known."""
+    """`Deprecation: true`, unless the settings have a date; no Sunset where none is known."""
     answer = site.client.get(LEGACY)
 
     assert answer.data == site.client.get(CARD).data
-    assert answer.headers["Deprecation"] == "@1753833600"
+    assert answer.headers["Deprecation"] == "true"
     assert answer.headers["Link"] == '<agent-card.json>; rel="successor-version"'
     assert "Sunset" not in answer.headers
     assert "Deprecation" not in site.client.get(CARD).headers
@@ -68,19 +35,25 @@ def test_F3_F4_the_legacy_path_answers_and_says_where_the_card_is_now(site: Site
 
 def test_F3_the_legacy_path_tells_when_it_ends(site: Site) -> None:
     """RFC 8594; on a 304 too, since caches keep its headers."""
-    until = datetime(2027, 1, 31, tzinfo=UTC)
-    client = Client(LiveApplication(site.directory, ServerSettings(sunset=until)))
+    settings = ServerSettings(sunset=date(2027, 1, 31), deprecated=date(2025, 7, 30))
+    seconds = [NOW.timestamp()]
+    client = serve(site.directory, settings, now=lambda: seconds[0])
     answer = client.get(LEGACY)
     again = client.get(LEGACY, headers={"If-None-Match": answer.headers["ETag"]})
 
     assert again.status_code == 304
     for each in (answer, again):
         assert each.headers["Sunset"] == "Sun, 31 Jan 2027 00:00:00 GMT"
+        assert each.headers["Deprecation"] == "@1753833600"
+    end = datetime(2027, 1, 31, tzinfo=UTC).timestamp()
+    for seconds[0], status in ((end - 1, 200), (end, 410)):
+        assert client.get(LEGACY).status_code == status
+        assert client.get(CARD).status_code == 200
 
 
 def test_the_legacy_path_can_be_switched_off(site: Site) -> None:
     """The canonical one stays."""
-    client = Client(LiveApplication(site.directory, ServerSettings(legacy=False)))
+    client = serve(site.directory, ServerSettings(legacy=False))
 
     assert client.get(LEGACY).status_code == 404
     assert client.get(CARD).status_code == 200
@@ -124,17 +97,13 @@ SPOILT = {
 def test_a_broken_extended_card_harms_no_other(make_site: Callable[..., Site], body: bytes) -> None:
     """One line for the operator; every other card is served."""
     site = make_site(audiences=("crew", "staff"), tokens=("crew", "staff"))
-    generation = load_current(site.directory)
-    files = {**generation.files, "extended/crew.json": body}
-    app = create_app(
-        replace(generation, files=files),
-        ServerSettings(site.client.application._settings.tokens),
-        now=NOW.timestamp,
-    )
-    client = app.test_client()
+    files = {**site.generation.files, "extended/crew.json": body}
+    put_in_place(site.directory, replace(site.generation, files=files))
+    site.log.clear()
+    client = serve(site.directory, site.settings, now=NOW.timestamp)
 
-    (problem,) = app.extensions["cardsign.views"].cards.problems()
-    assert problem.startswith("the extended card of audience crew is not served: ")
+    (problem,) = site.log
+    assert problem.startswith("warning: the extended card of audience crew is not served: ")
     assert client.get(CARD).status_code == 200
     assert client.get(EXTENDED, headers=site.bearer("staff")).status_code == 200
     refused = client.get(EXTENDED, headers=site.bearer("crew"))
@@ -146,27 +115,25 @@ def test_no_extended_card_is_served_beside_requirements_that_cannot_be_read(site
     """Nobody could say who may have it; publishing refuses such a card as well."""
     card = json.loads(site.generation.card)
     card["securityRequirements"] = ["harbour"]
-    settings = ServerSettings(site.client.application._settings.tokens)
     names = [name for name, body in site.generation.files.items() if body == site.generation.card]
     files = {**site.generation.files, **dict.fromkeys(names, json.dumps(card).encode())}
+    put_in_place(site.directory, replace(site.generation, files=files))
     with pytest.raises(ServeFault) as refused:
-        create_app(replace(site.generation, files=files), settings, now=NOW.timestamp)
+        serve(site.directory, site.settings)
     assert refused.value.code == "serve.schemes"
 
 
 def test_an_expired_extended_card_is_one_line_at_the_start(site: Site) -> None:
     """The operator learns it from the log."""
-    log: list[str] = []
     later = NOW.timestamp() + 31 * 86_400
-    LiveApplication(site.directory, now=lambda: later, log=log.append)
-    assert "warning: the extended card of audience staff has expired and is not served" in log
+    serve(site.directory, now=lambda: later)
+    assert "warning: the extended card of audience staff has expired and is not served" in site.log
 
 
 def test_a_server_without_providers_says_so_in_one_line(site: Site) -> None:
     """Whether clients could know how to ask does not matter while nobody is answered."""
-    log: list[str] = []
-    LiveApplication(site.directory, now=NOW.timestamp, log=log.append)
-    assert log == ["warning: there is no token, so the extended card cannot be asked for"]
+    serve(site.directory, now=NOW.timestamp)
+    assert site.log == ["warning: there is no token, so the extended card cannot be asked for"]
 
 
 def test_a_token_without_a_scheme_in_the_card_is_one_line(

@@ -165,8 +165,9 @@ def test_params_may_be_absent_or_name_a_tenant(site: Site, params: object) -> No
     ["SendMessage", "GetTask", "SubscribeToTask", "message/send", "tasks/get", "tasks/resubscribe"],
 )
 def test_the_other_operations_of_a2a_are_known_and_not_supported(site: Site, method: str) -> None:
-    """A2A's own error, with its reason, and without asking for a token."""
-    answer = site.client.post("/a2a", data=_call(method))
+    """A2A's own error, with its reason; a caller who is not known gets 401 for any method."""
+    assert site.client.post("/a2a", data=_call(method)).status_code == 401
+    answer = site.client.post("/a2a", data=_call(method), headers=site.bearer())
 
     assert answer.json is not None
     assert answer.json["error"]["code"] == -32004
@@ -175,13 +176,16 @@ def test_the_other_operations_of_a2a_are_known_and_not_supported(site: Site, met
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
 @pytest.mark.parametrize("method", [*METHODS, "SendMessage", "nonsense"])
-def test_a_notification_is_never_answered(site: Site, method: str, headers: dict[str, str]) -> None:
-    """JSON-RPC 2.0 section 4.1: not with an error either."""
+def test_a_notification_of_a_known_caller_is_never_answered(
+    site: Site, method: str, headers: dict[str, str]
+) -> None:
+    """JSON-RPC 2.0 section 4.1: not with an error either. The body of others is not read."""
     body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
-    answer = site.client.post("/a2a", data=body, headers=headers)
+    answer = site.client.post("/a2a", data=body, headers=site.bearer())
 
     assert (answer.status_code, answer.data) == (204, b"")
     assert "Content-Type" not in answer.headers
+    assert site.client.post("/a2a", data=body, headers=headers).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_notification_is_never_answered(site: Site, method: str, headers: dict
 def test_without_the_token_http_says_401_and_json_rpc_says_why(
     site: Site, method: str, headers: dict[str, str], challenge: str
 ) -> None:
-    """A client of either layer understands it."""
+    """A client of either layer understands it; the body, and so the id, was not read."""
     answer = site.client.post("/a2a", data=_call(method, id="x"), headers=headers)
 
     assert answer.status_code == 401
@@ -209,8 +213,9 @@ def test_without_the_token_http_says_401_and_json_rpc_says_why(
         "Authorization",
     )
     assert answer.json is not None
-    assert answer.json["id"] == "x"
+    assert answer.json["id"] is None
     assert answer.json["error"]["code"] == -32000
+    assert answer.headers["Connection"] == "close"
 
 
 @pytest.mark.parametrize(

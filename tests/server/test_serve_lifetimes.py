@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from served import serve
 from stating import CARD, ISSUED, KEYSET, RELEASE
-from werkzeug.test import Client
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.publish.generation import LEAST_MAX_AGE, Generation, PublicFile
 from cardsign.publish.publication import publish_generation, publish_statements
-from cardsign.server.live import LiveApplication
 from tests.keys.issuing import NOW, key
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -39,7 +38,7 @@ def put(directory: Path, max_age: int, changes_at: datetime | None) -> Generatio
 def told(directory: Path, path: str, seconds_before: float) -> int:
     """The max-age of a GET so long before the change; that of HEAD and of a 304 is the same."""
     moment = CHANGE.timestamp() - seconds_before
-    client = Client(LiveApplication(directory, now=lambda: moment, log=lambda line: None))
+    client = serve(directory, now=lambda: moment)
     got = client.get(path)
     again = client.get(path, headers={"If-None-Match": got.headers["ETag"]})
     assert (got.status_code, again.status_code) == (200, 304)

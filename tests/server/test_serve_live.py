@@ -6,21 +6,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
-from served import Site
-from werkzeug.test import Client
+from served import Site, serve
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.publish.generation import Generation, load_current
-from cardsign.server.live import LiveApplication
 
 CARD = "/.well-known/agent-card.json"
 
@@ -150,108 +144,6 @@ def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
     assert site.log == []
 
 
-class Disk:
-    """A publication whose newest generation, and all time, the test decides."""
-
-    def __init__(
-        self, generations: list[Generation], random: Random, patch: pytest.MonkeyPatch, skew: float
-    ) -> None:
-        self.generations, self.newest, self.random = generations, 0, random
-        self.skew, self.stepped = skew, 0.0
-        self.due: list[tuple[float, int]] = []
-        self.seconds, self.changed, self.slept = 1_800_000_000.0, 0.0, 0.0
-        for name, made in (("load_current", self.load), ("file_stamp", self.stamp)):
-            patch.setattr(f"cardsign.server.live.{name}", made)
-        patch.setattr("cardsign.server.live.time.sleep", self.sleep)
-
-    def load(self, _: Path) -> Generation:
-        self.publish(0.1)
-        return self.generations[self.newest]
-
-    def stamp(self, _: str) -> tuple[int, int, int]:
-        return self.newest, int(self.changed * 1e9), 1
-
-    def sleep(self, seconds: float) -> None:
-        self.slept = max(self.slept, seconds)
-        self.seconds += seconds + 0.0001  # no clock stands still
-
-    def clock(self) -> float:
-        return self.seconds
-
-    def now(self) -> float:
-        return self.seconds + self.stepped
-
-    def publish(self, chance: float) -> None:
-        """Perhaps one more; the clock of the file system ticks 100 times a second."""
-        if self.random.random() < chance and self.newest < len(self.generations) - 1:
-            self.newest += 1
-            self.changed = int((self.seconds + self.skew) * 100) / 100
-            self.due.append((self.seconds, self.newest + 1))
-
-
-@pytest.mark.parametrize("skew", [0.0, 0.02, 0.06, 3600.0, -0.02, -0.06, -3600.0])
-@pytest.mark.parametrize("seed", range(20))
-def test_no_server_of_a_disk_goes_back_behind_another(
-    site: Site, monkeypatch: pytest.MonkeyPatch, seed: int, skew: float
-) -> None:
-    """Whenever each is asked, was begun, and however fast one publication follows another.
-
-    The disk's clock is another one, and that of this machine is set while it all goes on.
-    """
-    made = [site.generation]
-    made += [replace(made[0], number=number) for number in range(2, 16)]
-    random = Random(seed)
-    disk = Disk(made, random, monkeypatch, skew)
-
-    def begun() -> LiveApplication:
-        quiet = {"log": lambda _: None, "events": lambda _: None}
-        return LiveApplication(site.directory, clock=disk.clock, now=disk.now, **quiet)
-
-    servers, seen = [begun(), begun()], 1
-    for _ in range(600):
-        disk.seconds += random.choice((0.0, 0.001, 0.004, 0.02, 0.2))
-        disk.publish(0.02)
-        if random.random() < 0.05:
-            disk.stepped = random.choice((0.0, 0.03, -0.03, 1.0, -1.0))
-        if random.random() < 0.02:
-            servers[random.randrange(2)] = begun()
-        asked, one = disk.seconds, random.choice(servers)
-        one.look()
-        assert one.generation.number >= seen
-        seen = one.generation.number
-        settled = [number for when, number in disk.due if asked - when > 0.2]
-        assert seen >= max(settled, default=1)
-    assert seen > 1
-    assert disk.slept <= 0.06
-
-
-def test_a_broken_publication_is_read_once_a_second_at_most(
-    site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many requests come, on however many threads."""
-    reads = []
-
-    def count(directory: Path) -> Generation:
-        reads.append(directory)
-        return load_current(directory)
-
-    def get(_: int) -> int:
-        return Client(site.client.application).get(CARD).status_code
-
-    publish_cards(site.directory, key, _version(2))
-    (newest,) = site.directory.glob("0*2")
-    whole = (newest / "agent-card.json").read_bytes()
-    _truncate_card(site.directory)
-    monkeypatch.setattr("cardsign.server.live.load_current", count)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        for seconds in range(3):
-            assert set(pool.map(get, range(40))) == {200}
-            assert len(reads) == 1 + seconds
-            site.wait()
-    (newest / "agent-card.json").write_bytes(whole)
-    assert _served(site) == "2.0.0"
-
-
 def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: PrivateKey) -> None:
     """Its own card was withdrawn while the server ran, and the only one left is another's."""
     publish_cards(site.directory, key, _version(2), "crew")
@@ -292,7 +184,7 @@ def test_a_token_opens_its_card_once_that_is_published_again(site: Site, key: Pr
 def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:
     """At the start a fault is a fault: nothing good is there to keep."""
     with pytest.raises(ServeFault) as refused:
-        LiveApplication(tmp_path)
+        serve(tmp_path)
     assert refused.value.code == "serve.no_generation"
 
 
@@ -301,5 +193,5 @@ def test_there_is_no_server_on_a_damaged_publication(tmp_path: Path, key: Privat
     publish_cards(tmp_path / "pub", key, now=NOW)
     _truncate_card(tmp_path / "pub")
     with pytest.raises(ServeFault) as refused:
-        LiveApplication(tmp_path / "pub")
+        serve(tmp_path / "pub")
     assert refused.value.code == "serve.corrupt_generation"

@@ -9,45 +9,33 @@ from pathlib import Path
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
+from served import look, serve
 from werkzeug.test import Client
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.host import Host
+from cardsign.server import page
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-def client(folder: Path, settings: ServerSettings | None = None) -> tuple[Client, list[float]]:
-    """A host, and its clock."""
-    seconds = [0.0]
-    host = Host(
-        folder,
-        settings or ServerSettings(),
-        clock=lambda: seconds[0],
-        now=lambda: NOW.timestamp() + seconds[0],
-        log=lambda line: None,
-    )
-    return Client(host), seconds
-
-
 def test_who_asks_for_html_gets_a_page(tmp_path: Path, key: PrivateKey) -> None:
     """With a tag, a policy that allows our style alone, and for HEAD no body."""
     publish_cards(tmp_path, key, PUBLIC)
-    site, _ = client(tmp_path)
-    page = site.get("/", headers=HTML)
-    assert (page.status_code, page.mimetype) == (200, "text/html")
-    assert "Tide tables" in page.text
-    assert page.headers["Vary"] == "Accept"
-    policy = page.headers["Content-Security-Policy"]
-    style = re.search("<style>(.*)</style>", page.text, re.DOTALL)
+    site = serve(tmp_path, now=NOW.timestamp)
+    shown = site.get("/", headers=HTML)
+    assert (shown.status_code, shown.mimetype) == (200, "text/html")
+    assert "Tide tables" in shown.text
+    assert shown.headers["Vary"] == "Accept"
+    policy = shown.headers["Content-Security-Policy"]
+    style = re.search("<style>(.*)</style>", shown.text, re.DOTALL)
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    held = site.get("/", headers={**HTML, "If-None-Match": page.headers["ETag"]})
+    held = site.get("/", headers={**HTML, "If-None-Match": shown.headers["ETag"]})
     assert (held.status_code, held.data) == (304, b"")
     assert site.head("/", headers=HTML).data == b""
 
@@ -62,7 +50,7 @@ def test_who_does_not_gets_what_was_there_before(
 ) -> None:
     """Nothing."""
     publish_cards(tmp_path, key, PUBLIC)
-    answer = client(tmp_path)[0].open("/", method=method, headers=headers)
+    answer = serve(tmp_path).open("/", method=method, headers=headers)
     assert answer.status_code == 404
     assert answer.mimetype == "application/json"
 
@@ -70,7 +58,7 @@ def test_who_does_not_gets_what_was_there_before(
 def test_it_can_be_switched_off(tmp_path: Path, key: PrivateKey) -> None:
     """`page = false`."""
     publish_cards(tmp_path, key, PUBLIC)
-    site, _ = client(tmp_path, ServerSettings(page=False))
+    site = serve(tmp_path, ServerSettings(page=False))
     assert site.get("/", headers=HTML).status_code == 404
 
 
@@ -78,18 +66,16 @@ def test_it_follows_generations_and_is_made_once_for_each(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it is asked for."""
-    from cardsign.server import live
-
     made = []
-    real = live.card_page
-    monkeypatch.setattr(live, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
+    real = page.card_page
+    monkeypatch.setattr(page, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
     publish_cards(tmp_path, key, PUBLIC)
-    site, seconds = client(tmp_path)
+    site = serve(tmp_path, now=NOW.timestamp)
     old = site.get("/", headers=HTML)
     assert site.get("/", headers=HTML).data == old.data
     assert len(made) == 1
     publish_cards(tmp_path, key, {**PUBLIC, "version": "9.9.9"})
-    seconds[0] += 2
+    look(site)
     new = site.get("/", headers=HTML)
     assert "version 9.9.9" in new.text
     assert new.headers["ETag"] != old.headers["ETag"]
@@ -100,10 +86,10 @@ def test_each_agent_has_its_own(tmp_path: Path, key: PrivateKey) -> None:
     """Below its path; the root has one only where it is clear whose."""
     for name in ("tides", "waves"):
         publish_cards(tmp_path / name, key, {**PUBLIC, "name": f"The {name}"})
-    site, _ = client(tmp_path)
+    site = serve(tmp_path, now=NOW.timestamp)
     assert "The waves" in site.get("/agents/waves/", headers=HTML).text
     assert site.get("/", headers=HTML).status_code == 404
-    rooted, _ = client(tmp_path, ServerSettings(root="tides"))
+    rooted = serve(tmp_path, ServerSettings(root="tides"))
     assert "The tides" in rooted.get("/", headers=HTML).text
 
 
@@ -115,5 +101,5 @@ def test_an_agent_behind_us_keeps_its_own_page(tmp_path: Path, key: PrivateKey) 
         start_response("200 OK", [])
         return [b"the agent"]
 
-    mounted = Client(mount_cards(agent, tmp_path, ServerSettings(), log=lambda line: None))
+    mounted = Client(mount_cards(agent, tmp_path))
     assert mounted.get("/", headers=HTML).data == b"the agent"

@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,14 +36,14 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from cardsign.errors import CardsignError
+from functools import partial
 from cardsign.server.settings import ServerSettings
 from cardsign.server.run import serve
-from cardsign.server.tokens import TokenTable
 
 directory, tokens, host, port = sys.argv[1:]
 try:
-    settings = ServerSettings(TokenTable.read(Path(tokens)))
-    serve(Path(directory), settings, host, int(port))
+    read_settings = partial(ServerSettings, token_file=Path(tokens))
+    serve(Path(directory), read_settings, host, int(port))
 except CardsignError as exc:
     print(exc, file=sys.stderr)
     sys.exit(exc.exit_status)
@@ -199,32 +201,49 @@ def test_the_extended_card_needs_the_token(http: httpx.Client, published: Publis
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["its length is told", "it comes in chunks"])
-def test_a_body_beyond_the_limit_is_413(http: httpx.Client, chunked: bool) -> None:
+def test_a_body_beyond_the_limit_is_413(
+    http: httpx.Client, published: Published, chunked: bool
+) -> None:
     """Told beforehand or found out while reading."""
-    body = b" " * (64 * 1024 + 1)
+    body, bearer = b" " * (64 * 1024 + 1), {"Authorization": f"Bearer {published.token}"}
     content = iter([body[:1000], body[1000:]]) if chunked else body
-    assert http.post("/a2a", content=content).status_code == 413
-    assert http.post("/a2a", content=b"{}").json()["error"]["code"] == -32600
+    assert http.post("/a2a", content=content, headers=bearer).status_code == 413
+    assert http.post("/a2a", content=b"{}", headers=bearer).json()["error"]["code"] == -32600
+
+
+HELD = 4  # of 16 threads, a quarter may wait for bodies
 
 
 def test_silent_bodies_stop_nobody_else(published: Published) -> None:
-    """300 of them: JSON-RPC and every document are answered meanwhile, and each of them ends."""
+    """600: of callers who are not known each ends at once, of known ones all but a few get 503."""
+    head = b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+    bearer = f"Authorization: Bearer {published.token}\r\n".encode()
     with _running(published) as server, contextlib.ExitStack() as senders:
-        request = b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
-        silent = []
-        for _ in range(300):
-            sender = socket.create_connection(("127.0.0.1", server.port))
-            silent.append(senders.enter_context(sender))
-            sender.sendall(request)
+
+        def send(request: bytes) -> list[socket.socket]:
+            silent = []
+            for _ in range(300):
+                sender = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+                silent.append(senders.enter_context(sender))
+                sender.sendall(request)
+            return silent
+
+        for sender in send(head + b"\r\n{"):
+            assert sender.recv(1000).startswith(b"HTTP/1.1 401 ")
+            assert _ends(sender)
+        known = send(head + bearer + b"\r\n{")
         with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client:
             for _ in range(3):
-                assert client.post("/a2a", json=CALL).status_code == 401
                 assert client.get("/healthz").status_code == 200
                 assert client.get(CARD).status_code == 200
-        for sender in silent:
-            sender.settimeout(PATIENCE)
-            assert sender.recv(1000).startswith(b"HTTP/1.1 408 ")
+                assert client.post("/a2a", json=CALL).status_code == 401
+        ready, _, _ = select.select(known, [], [], PATIENCE)
+        while len(ready) < len(known) - HELD:
+            ready, _, _ = select.select(known, [], [], PATIENCE)
+        for sender in ready:
+            assert sender.recv(1000).startswith(b"HTTP/1.1 503 ")
             assert _ends(sender)
+        assert len(ready) == len(known) - HELD
 
 
 def _ends(connection: socket.socket) -> bool:
@@ -399,4 +418,71 @@ def test_a_new_generation_is_served_without_a_restart(tmp_path: Path, key: Priva
         status, said = server.stop()
         event, line = said.splitlines()
         assert (status, line) == (0, "cardsign: serving generation 2")
-        assert json.loads(event)["card_sha256"] == hashlib.sha256(new.card).hexdigest()
+        assert json.loads(event)["fields"]["card_sha256"] == hashlib.sha256(new.card).hexdigest()
+
+
+def test_settings_and_tokens_are_read_again_without_a_dropped_request(
+    tmp_path: Path, key: PrivateKey
+) -> None:
+    """On SIGHUP, by the same workers; what is wrong is a line, and the server goes on as before."""
+    published = _publish(tmp_path, key)
+    settings = tmp_path / "serve.toml"
+    settings.write_text('format = 1\ntoken_file = "tokens"\nworkers = 2\n')
+    log = (tmp_path / "log").open("w")
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
+    process = subprocess.Popen(
+        [*command, "--bind", "127.0.0.1:0", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+    )
+    statuses: list[int] = []
+    is_over = threading.Event()
+
+    def ask(url: str) -> None:
+        while not is_over.is_set():
+            with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
+                statuses.extend(client.get(CARD).status_code for _ in range(5))
+
+    def extended(url: str) -> int:
+        bearer = {"Authorization": f"Bearer {published.token}"}
+        return httpx.get(f"{url}/a2a/extendedAgentCard", headers=bearer).status_code
+
+    def has_said(words: str) -> bool:
+        return words in (tmp_path / "log").read_text()
+
+    try:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        workers = workers_of(process.pid)
+        asking = [threading.Thread(target=ask, args=(url,)) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        assert extended(url) == 200
+        settings.write_text("legacy = 1\n")
+        process.send_signal(signal.SIGHUP)
+        assert _wait_for(lambda: has_said("the settings stay as they were: config.malformed"))
+        assert extended(url) == 200
+        settings.write_text('format = 1\ntoken_file = "tokens"\ncatalogue = ""\n')
+        process.send_signal(signal.SIGHUP)
+        assert _wait_for(lambda: {httpx.get(f"{url}/a2a/agents").status_code} == {404})
+        published.token_file.unlink()
+        assert extended(url) == 401
+        process.send_signal(signal.SIGHUP)
+        assert _wait_for(lambda: has_said("no token opens anything"))
+        assert extended(url) == 401
+        is_over.set()
+        for thread in asking:
+            thread.join(PATIENCE)
+        assert workers_of(process.pid) == workers
+        assert len(statuses) > 10
+        assert set(statuses) == {200}
+        assert published.token not in (tmp_path / "log").read_text()
+    finally:
+        is_over.set()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        log.close()

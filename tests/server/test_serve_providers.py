@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
+from served import serve as serve_app
+from served import write_tokens
 from werkzeug.test import Client
 
 from cardsign.build.assemble import build_card
@@ -32,13 +34,12 @@ from cardsign.card.security import (
     provider_schemes,
     schemes_of,
 )
-from cardsign.errors import FetchFailed, ServeFault
+from cardsign.errors import FetchFailed, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.live import LiveApplication
-from cardsign.server.providers import AudienceRule, ProviderSettings
-from cardsign.server.remote import make_providers
-from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.places import Places
+from cardsign.server.providers import Provider, make_providers
+from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
+from cardsign.server.tokens import create_token
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"
@@ -48,18 +49,18 @@ CARD = "/.well-known/agent-card.json"
 class Served:
     """A server with some providers, and a clock that may be ahead."""
 
+    lines: list[str]
+
     def __init__(self, directory: Path, *providers: ProviderSettings) -> None:
         self.ahead = 0.0
-        self.log: list[str] = []
-        self.directory = directory
-        live = LiveApplication(
-            directory,
-            ServerSettings(providers=providers),
-            now=lambda: time.time() + self.ahead,
-            log=self.log.append,
-        )
-        live.app.testing = True
-        self.client = Client(live)
+        self._begin = len(Served.lines)
+        settings = ServerSettings(providers=providers)
+        self.client = serve_app(directory, settings, now=lambda: time.time() + self.ahead)
+
+    @property
+    def log(self) -> list[str]:
+        """What it said to the operator."""
+        return [line.removeprefix("warning: ") for line in Served.lines[self._begin :]]
 
     def ask(self, **headers: str) -> Any:
         """Ask for the extended card; underscores in names are dashes."""
@@ -69,6 +70,11 @@ class Served:
     def bearer(self, token: str) -> Any:
         """Ask with a bearer token."""
         return self.ask(Authorization=f"Bearer {token}")
+
+
+@pytest.fixture(autouse=True)
+def _lines(log: list[str]) -> None:
+    Served.lines = log
 
 
 Serve = Callable[..., Served]
@@ -106,7 +112,7 @@ def issuer(peer: Counterpart) -> Issuer:
 def oidc(issuer: Issuer, **more: Any) -> ProviderSettings:
     """The provider of an issuer; every caller gets the card of the staff."""
     chosen = {"opens": "staff", "aud": AUD, **more}
-    return ProviderSettings("oidc", issuer=issuer.url, insecure_loopback_http=True, **chosen)
+    return ProviderSettings(type="oidc", issuer=issuer.url, insecure_loopback_http=True, **chosen)
 
 
 def audience_of(answer: Any) -> str:
@@ -293,7 +299,10 @@ def test_keys_beyond_their_time_open_nothing(serve: Serve, issuer: Issuer) -> No
 
 def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None:
     """The first rule that holds."""
-    rules = (AudienceRule("groups", "sailors", "crew"), AudienceRule("scope", "card.read", "staff"))
+    rules = (
+        AudienceRule(claim="groups", value="sailors", opens="crew"),
+        AudienceRule(claim="scope", value="card.read", opens="staff"),
+    )
     served = serve(oidc(issuer, opens=None, rules=rules))
     assert audience_of(served.bearer(issuer.token(groups=["x", "sailors"]))) == "crew"
     assert audience_of(served.bearer(issuer.token(scope="a card.read"))) == "staff"
@@ -302,7 +311,13 @@ def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None
 @pytest.mark.parametrize("scope", [None, "", "card.readonly", "card read"])
 def test_403_names_the_missing_scope(serve: Serve, issuer: Issuer, scope: str | None) -> None:
     """In the challenge, as RFC 6750 has it, and in words."""
-    served = serve(oidc(issuer, opens=None, rules=(AudienceRule("scope", "card.read", "staff"),)))
+    served = serve(
+        oidc(
+            issuer,
+            opens=None,
+            rules=(AudienceRule(claim="scope", value="card.read", opens="staff"),),
+        )
+    )
     answer = served.bearer(issuer.token(scope=scope))
     assert answer.status_code == 403
     assert answer.headers["WWW-Authenticate"] == (
@@ -312,10 +327,12 @@ def test_403_names_the_missing_scope(serve: Serve, issuer: Issuer, scope: str | 
     assert answer.json["error"]["status"] == "PERMISSION_DENIED"
 
 
-def test_several_providers_are_alternatives(serve: Serve, issuer: Issuer) -> None:
+def test_several_providers_are_alternatives(serve: Serve, tmp_path: Path, issuer: Issuer) -> None:
     """Any one will do; a dead one harms no caller of another; each has its challenge."""
     key, line = create_token("crew")
-    keys = ProviderSettings("api_key", tokens=TokenTable.from_bytes(line.encode()), key="X-Api-Key")
+    keys = ProviderSettings(
+        type="api_key", token_file=write_tokens(tmp_path, line), key="X-Api-Key"
+    )
     schemes = {
         "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "x-api-key"}},
@@ -349,13 +366,13 @@ def test_a_card_that_demands_what_no_provider_takes_is_refused(
 
 
 def test_schemes_that_are_demanded_together_open_the_card_together(
-    serve: Serve, issuer: Issuer
+    serve: Serve, tmp_path: Path, issuer: Issuer
 ) -> None:
     """Each alone gets 401. Both have to be of one audience. Another alternative is enough."""
     token, line = create_token("staff")
-    table = TokenTable.from_bytes(line.encode())
-    key = ProviderSettings("api_key", tokens=table, key="door")
-    rules = (AudienceRule("scope", "crew", "crew"),)
+    table = write_tokens(tmp_path, line)
+    key = ProviderSettings(type="api_key", token_file=table, key="door")
+    rules = (AudienceRule(claim="scope", value="crew", opens="crew"),)
     schemes = {
         "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "door"}},
@@ -392,7 +409,7 @@ def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
     serve: Serve, issuer: Issuer
 ) -> None:
     """With those that there are; its callers get an error, and everybody the public card."""
-    rules = (AudienceRule("scope", "card.read", "stuff"),)
+    rules = (AudienceRule(claim="scope", value="card.read", opens="stuff"),)
     served = serve(oidc(issuer, opens=None, rules=rules))
     assert any("'stuff'" in one and "crew, staff" in one for one in served.log)
     answer = served.bearer(issuer.token(scope="card.read"))
@@ -408,7 +425,9 @@ def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
 def introspection(peer: Counterpart) -> ProviderSettings:
     """Every active token opens the card of the staff."""
     url = f"{peer.url}/introspect"
-    return ProviderSettings("http_verifier", url=url, opens="staff", insecure_loopback_http=True)
+    return ProviderSettings(
+        type="http_verifier", url=url, opens="staff", insecure_loopback_http=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,6 +436,8 @@ def introspection(peer: Counterpart) -> ProviderSettings:
         pytest.param((400, {}), id="400"),
         pytest.param((404, {}), id="404"),
         pytest.param((422, {}), id="422"),
+        pytest.param((500, {}), id="500"),
+        pytest.param((503, {}), id="503"),
         pytest.param((200, [1]), id="no object"),
         pytest.param((200, {"active": True, "exp": 10**18}), id="an end beyond all numbers"),
         pytest.param((200, {"active": True, "exp": "later"}), id="an end that is no number"),
@@ -429,7 +450,8 @@ def test_one_callers_token_shuts_nobody_else_out(
     good = (200, {"active": True})
     peer.answers["/introspect"] = lambda form: good if form["token"] == ["good"] else answer
     served = serve(introspection(peer))
-    assert served.bearer("bad").status_code == 401
+    refused = served.bearer("bad").status_code
+    assert refused == (503 if answer[0] >= 500 else 401)
     assert served.bearer("good").status_code == 200
 
 
@@ -472,7 +494,7 @@ def test_an_issuer_that_gives_no_answer_is_a_line_for_the_operator(
     if answer is None:
         gone = issuer.url.rpartition(":")[0] + ":1"
         settings = ProviderSettings(
-            "oidc", issuer=gone, aud=AUD, opens="staff", insecure_loopback_http=True
+            type="oidc", issuer=gone, aud=AUD, opens="staff", insecure_loopback_http=True
         )
     else:
         gone, settings = issuer.url, oidc(issuer)
@@ -486,8 +508,8 @@ def test_an_issuer_that_gives_no_answer_is_a_line_for_the_operator(
     assert token not in line
 
 
-def test_an_issuer_without_caches_is_asked_once_a_minute(
-    serve: Serve, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+def test_an_issuer_without_caches_is_asked_once_in_ten_minutes(
+    serve: Serve, issuer: Issuer
 ) -> None:
     """Whoever asks, and with whatever key; a token that is none asks for nothing."""
     issuer.served.headers["Cache-Control"] = "no-store"
@@ -501,9 +523,67 @@ def test_an_issuer_without_caches_is_asked_once_a_minute(
     for number in range(5):
         assert served.bearer(issuer.token(header={"kid": f"x{number}"})).status_code == 401
     assert issuer.served.asked.count("/keys") == 2
-    served.ahead = 61.0
+    served.ahead = 599.0
     assert served.bearer(issuer.token()).status_code == 200
+    assert issuer.served.asked.count("/keys") == 2
+    served.ahead = 601.0
+    token = issuer.token(exp=int(time.time()) + 3600)
+    assert served.bearer(token).status_code == 200
     assert issuer.served.asked.count("/keys") == 3
+
+
+def test_odd_keys_of_an_issuer_are_skipped(serve: Serve, issuer: Issuer) -> None:
+    """Each is a line; its tokens are refused, and those of the good key are not."""
+    good = issuer.keys["k1"].as_dict(private=False)
+    weak = {"kty": "RSA", "kid": "weak", "n": _encoded(b"\xff" * 128), "e": "AQAB"}
+    zero = {**good, "kid": "zero", "x": "AA" + good["x"]}
+    twice = [{**good, "kid": "twice"}, {**good, "kid": "twice"}]
+    secret = {"kty": "oct", "kid": "oct", "k": "c2VjcmV0"}
+    keys = [weak, secret, zero, *twice, {**good, "kid": None}, "words", good]
+    issuer.served.answers["/keys"] = (200, {"keys": keys})
+    served = serve(oidc(issuer))
+    assert served.bearer(issuer.token()).status_code == 200
+    for kid in ("weak", "oct", "zero", "twice"):
+        assert served.bearer(issuer.token(header={"kid": kid})).status_code == 401
+    skipped = [line for line in served.log if "skipped key" in line]
+    assert len(skipped) == 2 * 6  # an unknown kid asks once more
+    assert not any("c2VjcmV0" in line for line in skipped)
+
+
+REASONS = {
+    "another audience": "aud",
+    "expired": "expired",
+    "another issuer": "iss",
+    "a kid that is not published": "names no key of its issuer",
+    "changed claims": "signature",
+    "words": "three parts",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_log_says_why_a_token_was_refused(
+    serve: Serve, issuer: Issuer, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """With the provider and without the token; the caller is told nothing of it."""
+    caplog.set_level("INFO", "cardsign.server")
+    token = BAD[name](issuer)
+    answer = serve(oidc(issuer)).bearer(token)
+    (line,) = [text for text in caplog.messages if text.startswith("refused a credential")]
+    assert line.startswith(f"refused a credential (oidc {issuer.url}): ")
+    assert REASONS[name] in line
+    assert token not in caplog.text
+    assert answer.json["error"]["message"] == "the credential is not valid"
+
+
+def test_oauth_metadata_names_the_issuer_of_the_settings(serve: Serve, issuer: Issuer) -> None:
+    """Where the card declares OAuth without saying whose (RFC 9728)."""
+    flows = {"clientCredentials": {"tokenUrl": "https://x.example", "scopes": {"card.read": ""}}}
+    served = serve(oidc(issuer), schemes={"door": {"oauth2SecurityScheme": {"flows": flows}}})
+    metadata = served.client.get("/.well-known/oauth-protected-resource/a2a").json
+    assert metadata["authorization_servers"] == [issuer.url]
+    assert metadata["scopes_supported"] == ["card.read"]
+    plain = serve(oidc(issuer))
+    assert plain.client.get("/.well-known/oauth-protected-resource/a2a").status_code == 404
 
 
 # ------------------------------------------------------------------ the other providers
@@ -521,11 +601,11 @@ def test_a_token_may_be_introspected(
 
     peer.answers["/introspect"] = introspect
     settings = ProviderSettings(
-        "http_verifier",
+        type="http_verifier",
         url=f"{peer.url}/introspect",
         client="env:VERIFIER",
         aud=AUD,
-        rules=(AudienceRule("scope", "card.read", "staff"),),
+        rules=(AudienceRule(claim="scope", value="card.read", opens="staff"),),
         insecure_loopback_http=True,
     )
     served = serve(settings)
@@ -573,9 +653,9 @@ def test_aws_says_who_signed(serve: Serve, peer: Counterpart) -> None:
     told = {"GetCallerIdentityResponse": {"GetCallerIdentityResult": who}}
     peer.answers["/"] = (200, told)
     settings = ProviderSettings(
-        "aws_sigv4",
+        type="aws_sigv4",
         url=peer.url,
-        rules=(AudienceRule("account", "123456789012", "staff"),),
+        rules=(AudienceRule(claim="account", value="123456789012", opens="staff"),),
         insecure_loopback_http=True,
     )
     served = serve(settings)
@@ -624,7 +704,8 @@ def test_only_hosts_of_sts_are_asked(
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
     monkeypatch.setattr("cardsign.server.remote.fetch_document", fetch)
-    served = serve(ProviderSettings("aws_sigv4", opens="staff"))
+    rule = AudienceRule(claim="account", value="1", opens="staff")
+    served = serve(ProviderSettings(type="aws_sigv4", rules=(rule,)))
     url = f"https://{host}/?Action=GetCallerIdentity&X-Amz-Signature=ab"
     assert served.bearer(sts_token(url)).status_code == (503 if is_asked else 401)
     assert bool(asked) is is_asked
@@ -634,7 +715,7 @@ def test_only_hosts_of_sts_are_asked(
 def test_an_identity_aware_proxy_signs_for_its_callers(serve: Serve, issuer: Issuer) -> None:
     """In a header of its own, with keys at a fixed URL."""
     settings = ProviderSettings(
-        "gcp_iap",
+        type="gcp_iap",
         aud=AUD,
         issuer=issuer.url,
         url=f"{issuer.url}/keys",
@@ -650,11 +731,13 @@ def test_an_identity_aware_proxy_signs_for_its_callers(serve: Serve, issuer: Iss
 
 
 @pytest.mark.parametrize("location", ["header", "query", "cookie"])
-def test_an_api_key_opens_the_card_from_its_own_place(serve: Serve, location: str) -> None:
+def test_an_api_key_opens_the_card_from_its_own_place(
+    serve: Serve, tmp_path: Path, location: str
+) -> None:
     """And from no other."""
     key, line = create_token("staff")
-    table = TokenTable.from_bytes(line.encode())
-    settings = ProviderSettings("api_key", tokens=table, location=location, key="door")
+    table = write_tokens(tmp_path, line)
+    settings = ProviderSettings(type="api_key", token_file=table, location=location, key="door")
     schemes = {"key": {"apiKeySecurityScheme": {"location": location, "name": "door"}}}
     client = serve(settings, schemes=schemes).client
 
@@ -675,10 +758,10 @@ def test_an_api_key_opens_the_card_from_its_own_place(serve: Serve, location: st
     assert asks[location]("wrong").status_code == 401
 
 
-def test_basic_takes_a_token_as_its_password(serve: Serve) -> None:
+def test_basic_takes_a_token_as_its_password(serve: Serve, tmp_path: Path) -> None:
     """RFC 7617; the user name is free."""
     token, line = create_token("staff")
-    settings = ProviderSettings("basic", tokens=TokenTable.from_bytes(line.encode()))
+    settings = ProviderSettings(type="basic", token_file=write_tokens(tmp_path, line))
     served = serve(settings, schemes={"door": {"httpAuthSecurityScheme": {"scheme": "basic"}}})
 
     def ask(text: str) -> Any:
@@ -739,7 +822,9 @@ def made_certificate(*uris: str, ended: bool = False, extensions: int = 0) -> x5
 
 def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
     """As the proxy says it, and from the proxy alone (B24)."""
-    settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
+    settings = ProviderSettings(
+        type="mtls", rules=(AudienceRule(claim="uri", value=SPIFFE, opens="staff"),)
+    )
     served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
 
     def ask(text: str, peer: str = "127.0.0.1", **more: str) -> Any:
@@ -791,7 +876,9 @@ def test_a_certificate_that_is_not_clear_opens_nothing(
     serve: Serve, make: Callable[[], str]
 ) -> None:
     """401 for what cannot be read, and for what may be another's; its twins are below."""
-    settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
+    settings = ProviderSettings(
+        type="mtls", rules=(AudienceRule(claim="uri", value=SPIFFE, opens="staff"),)
+    )
     served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
     local = {"REMOTE_ADDR": "127.0.0.1"}
 
@@ -806,10 +893,46 @@ def test_a_certificate_that_is_not_clear_opens_nothing(
     assert ask(escaped(honest), **verified) == 200
 
 
+def test_a_secret_of_the_proxy_stands_for_its_address(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a server shows the client's own address, as uvicorn does; the address is no proof."""
+    monkeypatch.setenv("PROXY", "s3cret")
+    settings = ProviderSettings(type="mtls", opens="staff", secret="env:PROXY")
+    served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
+
+    def ask(address: str, **said: str) -> int:
+        headers = {"X-SSL-Client-Cert": certificate(), "X-SSL-Client-Verify": "SUCCESS", **said}
+        over = {"REMOTE_ADDR": address}
+        return served.client.get(PATH, headers=headers, environ_overrides=over).status_code
+
+    for address in ("192.0.2.7", "127.0.0.1"):
+        assert ask(address, **{"X-Proxy-Secret": "s3cret"}) == 200
+        assert ask(address, **{"X-Proxy-Secret": "guess"}) == 401
+        assert ask(address) == 401
+    monkeypatch.delenv("PROXY")
+    with pytest.raises(UsageFault, match="PROXY is not set"):
+        serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"opens": "staff"},
+        {"opens": "staff", "rules": (AudienceRule(claim="account", value="1", opens="crew"),)},
+        {"rules": (AudienceRule(claim="scope", value="x", opens="crew"),)},
+    ],
+)
+def test_a_provider_of_aws_names_accounts(chosen: dict[str, Any]) -> None:
+    """Anybody has an account there."""
+    with pytest.raises(UsageFault, match=r"account|rule"):
+        ProviderSettings(type="aws_sigv4", **chosen)
+
+
 @pytest.mark.parametrize("verified", [None, "", "NONE", "SUCCESS,FAILED"])
 def test_a_proxy_says_that_it_verified_the_certificate(serve: Serve, verified: str | None) -> None:
     """Without the word of it nobody may have."""
-    settings = ProviderSettings("mtls", opens="staff")
+    settings = ProviderSettings(type="mtls", opens="staff")
     served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
     local = {"REMOTE_ADDR": "127.0.0.1"}
 
@@ -825,17 +948,25 @@ def test_a_proxy_says_that_it_verified_the_certificate(serve: Serve, verified: s
 # ------------------------------------------------------------------ the one table of schemes
 
 
-SETTINGS: dict[str, dict[str, str]] = {
-    "static_token": {},
+SETTINGS: dict[str, dict[str, Any]] = {
+    "static_token": {"token_file": "tokens"},
     "http_verifier": {"url": "https://login.example/introspect"},
     "oidc": {"issuer": "https://login.example/t1/", "aud": AUD},
     "azure_ad": {"tenant": "0000-1111", "aud": AUD},
     "gcp_iap": {"aud": AUD},
     "aws_sigv4": {},
-    "api_key": {"location": "header", "key": "X-Api-Key"},
-    "basic": {},
+    "api_key": {"location": "header", "key": "X-Api-Key", "token_file": "tokens"},
+    "basic": {"token_file": "tokens"},
     "mtls": {},
 }
+
+
+def made(kind: Any) -> Provider:
+    """A provider with what its kind needs."""
+    rules = (AudienceRule(claim="account", value="1", opens="staff"),)
+    provider = ProviderSettings(type=kind, rules=rules, **SETTINGS[kind])
+    (only,) = make_providers(ServerSettings(providers=(provider,)), Places(16), time.time)
+    return only
 
 
 def test_every_provider_of_the_table_is_served() -> None:
@@ -850,8 +981,7 @@ def test_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
     told = {"name" if name == "key" else name: value for name, value in settings.items()}
     derived = provider_schemes([DeclaredProvider(kind, None, told)])
     (scheme,) = schemes_of({"securitySchemes": dict(derived.schemes)}).values()
-    (made,) = make_providers([ProviderSettings(kind, opens="staff", **settings)], None, time.time)
-    assert made.gives(scheme)
+    assert made(kind).gives(scheme)
     others = set(SETTINGS) - {
         kind,
         "static_token",
@@ -861,8 +991,7 @@ def test_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
         "aws_sigv4",
     }
     for other in others:
-        more = [ProviderSettings(other, opens="staff", **SETTINGS[other])]  # type: ignore[arg-type]
-        assert not make_providers(more, None, time.time)[0].gives(scheme)
+        assert not made(other).gives(scheme)
 
 
 #: By kind: what an agent's source says of it, the server's provider, and how a secret is sent.
@@ -935,16 +1064,16 @@ def test_G15_each_kind_of_scheme_is_built_and_guards_the_extended_card(
 
     token, line = create_token("staff")
     good, bad = token, f"{token}x"
-    settings = ProviderSettings(**provider, tokens=TokenTable.from_bytes(line.encode()))
     if issued:
-        settings, good, bad = (
-            oidc(issuer),
-            issuer.token(),
-            issuer.token(aud="https://other.example"),
+        settings = oidc(issuer)
+        good, bad = issuer.token(), issuer.token(aud="https://other.example")
+    elif kind == "mutualTLS":
+        settings = ProviderSettings(
+            type="mtls", rules=(AudienceRule(claim="uri", value=SPIFFE, opens="staff"),)
         )
-    if kind == "mutualTLS":
-        settings = ProviderSettings("mtls", rules=(AudienceRule("uri", SPIFFE, "staff"),))
         good, bad = certificate(), certificate(ended=True)
+    else:
+        settings = ProviderSettings(**provider, token_file=write_tokens(tmp_path, line))
     demanded = card["securityRequirements"]
     served = serve(settings, schemes=card["securitySchemes"], demanded=demanded)
     if kind == "apiKey in cookie":  # a client with a jar of its own drops those of a request
@@ -963,10 +1092,12 @@ def test_G15_a_scheme_that_no_provider_takes_stops_the_server(
     said, _, _ = FIVE[kind]
     told = {**said, "issuer": "https://login.example"}
     derived = authentication_schemes(told)
-    other = "mtls" if kind != "mutualTLS" else "static_token"
+    other = ProviderSettings(type="mtls", opens="staff")
+    if kind == "mutualTLS":
+        other = ProviderSettings(type="static_token", token_file=write_tokens(tmp_path))
     with pytest.raises(ServeFault, match="no provider of the server takes it"):
         serve(
-            ProviderSettings(other, opens="staff"),  # type: ignore[arg-type]
+            other,
             schemes=dict(derived.schemes),
             demanded=list(derived.requirements),
         )

@@ -6,16 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import product
 from urllib.parse import unquote
 
 import pytest
+from flask import Response, request_finished
 from publications import PUBLIC, sign
-from served import Site
+from served import Site, fields
 from werkzeug.http import http_date
+from werkzeug.test import Client
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_generation
+from cardsign.server.mount import mount_cards
 from cardsign.trust.policy import Holder, Policy
 from cardsign.verify.verdict import reach_verdict
 
@@ -38,7 +42,7 @@ def test_a_public_document_is_served_as_published(
 
     body = site.generation.files[name]
     assert (answer.status_code, answer.data) == (200, body)
-    assert dict(answer.headers) == {
+    assert fields(answer) == {
         "Content-Type": media_type,
         "Content-Length": str(len(body)),
         "ETag": f'"{hashlib.sha256(body).hexdigest()}"',
@@ -48,6 +52,32 @@ def test_a_public_document_is_served_as_published(
         "Access-Control-Expose-Headers": "ETag",
         "X-Content-Type-Options": "nosniff",
     }
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS"])
+def test_flask_answers_every_request(site: Site, method: str) -> None:
+    """Alone and mounted: nothing answers past it, a hit of a cache, a refusal or a 404 either."""
+    paths = [CARD, JWKS, "/.well-known/agent.json", "/", "/a2a/agents", "/healthz", "/readyz"]
+    paths += ["/a2a/extendedAgentCard", "/a2a", "/nothing", "//"]
+    headers = [{}, site.bearer(), {"If-None-Match": "*"}, {"Accept": "text/html"}]
+    answered: list[int] = []
+
+    def note(sender: object, response: Response) -> None:
+        answered.append(response.status_code)
+
+    def agent(environ: object, start_response: object) -> list[bytes]:
+        raise AssertionError("a card was asked for")
+
+    with request_finished.connected_to(note):
+        for path, extra in product(paths, headers):
+            answer = site.client.open(path, method=method, headers=extra)
+            assert answered.pop() == answer.status_code
+            assert answered == []
+        mounted = Client(mount_cards(agent, site.directory, site.settings))
+        asked = {"POST": "/a2a"}.get(method, CARD)
+        if method != "PUT":
+            answer = mounted.open(asked, method=method, json={"method": "GetExtendedAgentCard"})
+            assert answered == [answer.status_code]
 
 
 def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
@@ -68,7 +98,7 @@ def test_head_is_get_without_the_body(site: Site, path: str) -> None:
     get, head = site.client.get(path), site.client.head(path)
 
     assert (head.status_code, head.data) == (200, b"")
-    assert list(head.headers) == list(get.headers)
+    assert fields(head) == fields(get)
 
 
 LATER, EARLIER = timedelta(hours=1), timedelta(hours=-1)
@@ -136,8 +166,8 @@ def test_a_304_repeats_what_a_cache_must_refresh(site: Site) -> None:
     answer = site.client.get(CARD, headers={"If-None-Match": plain.headers["ETag"]})
 
     assert (answer.status_code, answer.data) == (304, b"")
-    assert dict(plain.headers) == {
-        **answer.headers,
+    assert fields(plain) == {
+        **fields(answer),
         "Content-Type": "application/json",
         "Content-Length": str(len(plain.data)),
         "Last-Modified": plain.headers["Last-Modified"],

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served import serve
 from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
-from werkzeug.test import Client
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
@@ -20,7 +20,6 @@ from cardsign.keys.drafts import KeysetPlan, ReleasePlan, card_digest, draft_nex
 from cardsign.publish.checks import Issued
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import publish_generation, publish_statements
-from cardsign.server.live import LiveApplication
 from cardsign.trust.supplied import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
@@ -44,8 +43,7 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
 
 def answer(directory: Path, path: str, **headers: str) -> Any:
     """What a client gets."""
-    app = LiveApplication(directory, log=lambda line: None)
-    return Client(app).get(path, headers=headers)
+    return serve(directory).get(path, headers=headers)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
-from werkzeug.test import Client
+from served import serve, write_tokens
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.live import LiveApplication
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token, without_token
+from cardsign.server.tokens import (
+    TokenFile,
+    create_token,
+    digest_token,
+    edit_tokens,
+    parse_tokens,
+    read_tokens,
+    remove_token,
+)
 
 DIGEST = hashlib.sha256(b"correct").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
@@ -25,10 +34,7 @@ def test_a_created_token_opens_what_its_line_says() -> None:
     """Token and line belong together, and the line does not hold the token."""
     token, line = create_token("staff")
 
-    entry = TokenTable.from_bytes(line.encode()).find(token, now=0.0)
-
-    assert entry is not None
-    assert entry.audience == "staff"
+    assert parse_tokens(line.encode())[digest_token(token)].audience == "staff"
     assert token not in line
     assert re.fullmatch(r"[\w-]{43}", token)  # 32 bytes in base64url
 
@@ -60,8 +66,8 @@ def test_a_token_for_an_impossible_audience_is_refused() -> None:
 )
 def test_a_token_file_is_read_line_by_line(content: str, expected: list[tuple[str, int]]) -> None:
     """Audience and line number of each entry."""
-    table = TokenTable.from_bytes(content.encode())
-    assert [(entry.audience, entry.line) for entry in table.entries] == expected
+    tokens = parse_tokens(content.encode()).values()
+    assert [(token.audience, token.line) for token in tokens] == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
 ) -> None:
     """The line may be a secret in the wrong place, so the message must not repeat it."""
     with pytest.raises(ServeFault) as refused:
-        TokenTable.from_bytes(content.encode(), path="tokens.txt")
+        parse_tokens(content.encode(), path="tokens.txt")
 
     assert refused.value.code == "serve.token_file"
     assert (refused.value.path, refused.value.line) == ("tokens.txt", line)
@@ -92,17 +98,17 @@ def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
 @pytest.mark.parametrize(
     "token", ["", "Correct", "correct ", DIGEST, "correct\x00", "größe", "\udcff"]
 )
-def test_any_other_token_opens_nothing(token: str) -> None:
+def test_any_other_token_opens_nothing(tmp_path: Path, token: str) -> None:
     """Neither a near miss nor the digest itself."""
-    table = TokenTable.from_bytes(f"{DIGEST} a\n{OTHER} b".encode())
-    assert table.find(token, now=0.0) is None
-    assert table.find("correct", now=0.0) is not None
+    tokens = TokenFile(write_tokens(tmp_path, f"{DIGEST} a", f"{OTHER} b"), lambda: 0.0)
+    assert tokens.find(token) is None
+    assert tokens.find("correct") is not None
 
 
 def test_bytes_that_are_no_text_are_refused_as_a_line() -> None:
     """A binary file named by mistake."""
     with pytest.raises(ServeFault, match="this line"):
-        TokenTable.from_bytes(b"\xff\xfe\x00")
+        parse_tokens(b"\xff\xfe\x00")
 
 
 def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
@@ -111,9 +117,9 @@ def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
     path.write_text(f"{DIGEST} staff\n")
     path.chmod(0o644)
 
-    assert TokenTable.read(path).find("correct", now=0.0) is not None
+    assert DIGEST in read_tokens(path)
     with pytest.raises(FileFault):
-        TokenTable.read(tmp_path / "absent")
+        read_tokens(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(
@@ -127,83 +133,105 @@ def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
     ],
 )
 def test_tokens_without_a_card_are_one_line(
-    lines: str, audiences: set[str], words: list[str]
+    tmp_path: Path, lines: str, audiences: set[str], words: list[str]
 ) -> None:
     """For the operator, by line of the token file."""
-    problem = TokenTable.from_bytes(lines.encode()).without_card(audiences)
+    problem = TokenFile(write_tokens(tmp_path, lines), time.time).problem(audiences)
     assert all(word in problem for word in words)
     assert "\n" not in problem
 
 
-def test_many_tokens_without_a_card_are_still_one_short_line() -> None:
+def test_many_tokens_without_a_card_are_still_one_short_line(tmp_path: Path) -> None:
     """A card that was withdrawn may have had thousands of readers."""
     lines = "\n".join(f"{number:064x} crew" for number in range(5000))
-    problem = TokenTable.from_bytes(lines.encode()).without_card({"staff"})
+    problem = TokenFile(write_tokens(tmp_path, lines), time.time).problem({"staff"})
     assert "and 4990 more" in problem
     assert len(problem) < 500
 
 
-def test_tokens_with_a_card_are_no_problem() -> None:
+def test_tokens_with_a_card_are_no_problem(tmp_path: Path) -> None:
     """The twin of the two above; another audience's card is nothing to them."""
-    table = TokenTable.from_bytes(f"{DIGEST} staff\n{OTHER} staff".encode())
-    assert table.without_card({"staff", "crew"}) == ""
+    tokens = TokenFile(write_tokens(tmp_path, f"{DIGEST} staff", f"{OTHER} staff"), time.time)
+    assert tokens.problem({"staff", "crew"}) == ""
 
 
-def test_a_token_ends_with_its_time() -> None:
+def test_a_token_ends_with_its_time(tmp_path: Path) -> None:
     """To the second; the line says when."""
     end = datetime(2027, 1, 1, tzinfo=UTC)
     token, line = create_token("staff", end)
     assert line.endswith(" staff until 2027-01-01T00:00:00Z")
-    table = TokenTable.from_bytes(line.encode())
-    assert table.find(token, now=end.timestamp() - 1) is not None
-    assert table.find(token, now=end.timestamp()) is None
+    now = [end.timestamp() - 1]
+    tokens = TokenFile(write_tokens(tmp_path, line), lambda: now[0])
+    assert tokens.find(token) is not None
+    now[0] += 1
+    assert tokens.find(token) is None
 
 
 @pytest.mark.parametrize("until", ["2027", "2027-13-01T00:00:00Z", "never"])
 def test_a_time_that_is_none_is_refused(until: str) -> None:
     """A token must not go on because its end cannot be read."""
     with pytest.raises(ServeFault) as caught:
-        TokenTable.from_bytes(f"{DIGEST} staff until {until}".encode())
+        parse_tokens(f"{DIGEST} staff until {until}".encode())
     assert (caught.value.code, caught.value.line) == ("serve.token_file", 1)
 
 
-def test_one_token_is_taken_out_by_its_digest() -> None:
+def test_one_token_is_taken_out_by_its_digest(tmp_path: Path) -> None:
     """All other lines stay as they are; what names none or several is refused."""
-    data = f"# who\n{DIGEST} a # Ann\n{OTHER} b\n".encode()
-    assert without_token(data, DIGEST[:8]) == f"# who\n{OTHER} b\n".encode()
+    path = write_tokens(tmp_path, "# who", f"{DIGEST} a # Ann", f"{OTHER} b")
+    before = path.read_text()
     for name in ("", "zz", DIGEST[:8] + "00"):
-        with pytest.raises(UsageFault):
-            without_token(data, name)
+        with pytest.raises(UsageFault), edit_tokens(path) as lines:
+            remove_token(lines, name)
+        assert path.read_text() == before
+    with edit_tokens(path) as lines:
+        remove_token(lines, DIGEST[:8])
+    assert path.read_text() == f"# who\n{OTHER} b\n"
 
 
-def test_a_running_server_follows_its_token_file(tmp_path: Path, key: PrivateKey) -> None:
-    """Without a signal; what is broken or gone leaves the last good table, and is said once."""
+def test_changes_at_once_lose_no_token_and_revive_none(tmp_path: Path) -> None:
+    """Each reads what the one before has written."""
+    path = write_tokens(tmp_path, f"{DIGEST} staff")
+
+    def add(number: int) -> None:
+        with edit_tokens(path) as lines:
+            lines.append(f"{create_token(f'a{number}')[1]}\n")
+
+    def revoke(_: int) -> None:
+        with edit_tokens(path) as lines:
+            remove_token(lines, DIGEST)
+
+    with ThreadPoolExecutor(9) as pool:
+        changes = [pool.submit(add, number) for number in range(8)] + [pool.submit(revoke, 0)]
+    assert [change.exception() for change in changes] == [None] * 9
+    tokens = read_tokens(path)
+    assert DIGEST not in tokens
+    assert sorted(token.audience for token in tokens.values()) == [f"a{n}" for n in range(8)]
+
+
+def test_a_running_server_follows_its_token_file(
+    tmp_path: Path, key: PrivateKey, log: list[str]
+) -> None:
+    """Without a signal; a broken file leaves the last good tokens, one that is gone none."""
     publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
     (token, line), (newer, more) = create_token("staff"), create_token("staff")
-    path, seconds, log = tmp_path / "tokens", [0.0], list[str]()
-    path.write_text(line)
-    live = LiveApplication(
-        tmp_path / "pub",
-        ServerSettings(TokenTable.read(path)),
-        now=lambda: NOW.timestamp() + seconds[0],
-        log=log.append,
-    )
-    client = Client(live)
+    path = write_tokens(tmp_path, line)
+    client = serve(tmp_path / "pub", ServerSettings(token_file=path), now=NOW.timestamp)
 
-    def ask(one: str) -> int:
-        seconds[0] += 1.5
-        bearer = {"Authorization": f"Bearer {one}"}
-        return client.get("/extendedAgentCard", headers=bearer).status_code
+    def ask() -> tuple[int, ...]:
+        bearers = ({"Authorization": f"Bearer {one}"} for one in (token, newer))
+        return tuple(client.get("/extendedAgentCard", headers=b).status_code for b in bearers)
 
-    assert (ask(token), ask(newer)) == (200, 401)
-    path.write_text(f"{line}\n{more}\n")
-    assert (ask(token), ask(newer)) == (200, 200)
-    path.write_text(f"{more}\n")
-    assert (ask(token), ask(newer)) == (401, 200)
+    assert ask() == (200, 401)
+    write_tokens(tmp_path, line, more)
+    assert ask() == (200, 200)
+    write_tokens(tmp_path, more)
+    assert ask() == (401, 200)
     path.write_text("broken")
-    assert (ask(token), ask(newer)) == (401, 200)
+    assert ask() == (401, 200)
     path.unlink()
-    assert (ask(token), ask(newer)) == (401, 200)
-    told = [one for one in log if "tokens" in one]
-    assert [one.partition(" ")[0] for one in told] == ["took", "took", "the", "the"]
+    assert ask() == (401, 401)
+    write_tokens(tmp_path, line)
+    assert ask() == (200, 401)
+    said = [text for text in log if "token" in text]
+    assert [text.split()[0] for text in said] == ["took", "took", "the", f"{path}", "took"]
     assert line[:64] not in "".join(log)

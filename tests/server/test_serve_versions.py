@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
+from served import serve, write_tokens
 from werkzeug.test import Client
 
 from cardsign.errors import PublishRefused, ServeFault
@@ -15,9 +16,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import publish_generation
-from cardsign.server.live import LiveApplication
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"
@@ -39,8 +39,7 @@ def publish(
 
 def served(directory: Path, **settings: Any) -> Client:
     """A client of the server."""
-    made = ServerSettings(**settings)
-    return Client(LiveApplication(directory, made, now=NOW.timestamp, log=lambda _: None))
+    return serve(directory, ServerSettings(**settings), now=NOW.timestamp)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_F2_the_legacy_path_has_the_document_of_0_3(
     headers = {} if version is None else {"A2A-Version": version}
     answer = served(tmp_path / "pub").get(LEGACY, headers=headers)
     assert answer.data == generation.legacy_card
-    assert answer.headers["Deprecation"] == "@1753833600"
+    assert answer.headers["Deprecation"] == "true"
     assert answer.headers["Link"] == '<agent-card.json>; rel="successor-version"'
     assert "Vary" not in answer.headers
     assert served(tmp_path / "pub", legacy=False).get(LEGACY).status_code == 404
@@ -101,7 +100,7 @@ def test_F2_older_clients_find_the_extended_card_by_their_document(
     """At the paths of A2A 0.3 and 0.2, the kit's `{url}/v1/card` among them."""
     generation = publish(tmp_path / "pub", key)
     token, line = create_token("staff")
-    client = served(tmp_path / "pub", tokens=TokenTable.from_bytes(line.encode()))
+    client = served(tmp_path / "pub", token_file=write_tokens(tmp_path, line))
     bearer = {"Authorization": f"Bearer {token}"}
     for path in ("/old/v1/card", "/old/rest/v1/card", "/agent/authenticatedExtendedCard"):
         assert client.get(path).status_code == 401

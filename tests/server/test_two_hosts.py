@@ -29,11 +29,12 @@ from test_operated import (
     run_nginx,
 )
 
+from cardsign.card.strictjson import parse_object
 from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.publish.generation import load_current
-from cardsign.server.events import published_event
+from cardsign.server.events import read_signers
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.state import IssuerStates
@@ -163,7 +164,7 @@ def counted(port: int, limits: int) -> int:
             answered.add(answer.headers["X-Upstream"])
     assert len(answered) == 2
     with Redis(port=limits) as held:
-        return sum(held.llen(name) for name in held.scan_iter(f"*{CLIENT}*"))
+        return sum(int(held.get(name) or 0) for name in held.scan_iter(f"*{CLIENT}*"))
 
 
 def until(is_done: Callable[[], bool], peers: Peers) -> None:
@@ -255,8 +256,9 @@ def test_peers_see_neither_a_rotation_nor_a_lost_host(
 
     def signers() -> set[str | None]:
         """Whose signatures the published card claims."""
-        said = published_event(load_current(published), time.time())
-        return {one["kid"] for one in json.loads(said)["signatures"]}
+        return {
+            signer["kid"] for signer in read_signers(parse_object(load_current(published).card))
+        }
 
     fetching = FetchSettings(insecure_loopback_http=True, total_timeout=PATIENCE)
 

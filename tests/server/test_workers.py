@@ -8,27 +8,25 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
-from exchange import asked
 from publications import NOW, PUBLIC, publish_cards
-from served import Site
-from werkzeug.test import Client
+from served import Site, look
+from served import serve as serve_app
 
 from cardsign.errors import UsageFault
+from cardsign.files import file_stamp
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.host import Host
-from cardsign.server.live import LiveApplication
-from cardsign.server.run import RsgiApplication, serve
+from cardsign.server.run import serve
 from cardsign.server.settings import ServerSettings, read_server_settings
+from cardsign.server.site import Publications
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"
@@ -119,36 +117,54 @@ def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: Pr
                 assert server.get().content == made.card
 
 
-def test_nobody_gets_the_old_one_while_the_new_one_is_read(
+@pytest.mark.parametrize("moment", ["before any worker looks", "between two looks"])
+def test_what_is_published_meanwhile_moves_the_moment(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Else one worker would show the second while another still shows what was before the first."""
+    publish_cards(tmp_path, key, PUBLIC)
+    early, late = (Publications(tmp_path, ServerSettings(), now=NOW.timestamp) for _ in "12")
+    waited: list[tuple[Publications, int]] = []
+
+    def wait(publications: Publications) -> None:
+        if moment == "between two looks" and not waited:
+            publish_cards(tmp_path, key, {**PUBLIC, "version": "3.0.0"})
+        waited.append((publications, publications.site.agents[""].generation.number))
+
+    monkeypatch.setattr(Publications, "_wait_for_moment", wait)
+    publish_cards(tmp_path, key, {**PUBLIC, "version": "2.0.0"})
+    early.look()
+    late.look()
+    last = 3 if moment == "between two looks" else 2
+    for publications in (early, late):
+        assert publications.site.agents[""].generation.number == last
+    assert {number for _, number in waited} == {1}
+    assert len(waited) == (3 if last == 3 else 2)
+
+
+def test_one_look_costs_one_stamp(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another worker may have answered the new one already, so the second request waits."""
-    from cardsign.server import live
+    """However many agents there are; publishing any of them changes it, and so does a new one."""
+    for name in ("tides", "waves"):
+        publish_cards(tmp_path / name, key, PUBLIC)
+    publications = Publications(tmp_path, ServerSettings(), now=NOW.timestamp)
+    monkeypatch.setattr(Publications, "_wait_for_moment", lambda _: None)
+    looked: list[str] = []
 
-    publish_cards(tmp_path, key, PUBLIC)
-    settings = ServerSettings(workers=2)
-    live_one = LiveApplication(
-        tmp_path, settings, clock=count().__next__, now=NOW.timestamp, log=lambda line: None
-    )
-    client = Client(live_one)
-    new = publish_cards(tmp_path, key, {**PUBLIC, "version": "2.0.0"})
-    real, reading, go_on, got = live.load_current, threading.Event(), threading.Event(), []
+    def count(path: Path) -> object:
+        looked.append(str(path.relative_to(tmp_path)))
+        return file_stamp(path)
 
-    def slow(directory: Path) -> object:
-        reading.set()
-        assert go_on.wait(PATIENCE)
-        return real(directory)
-
-    monkeypatch.setattr(live, "load_current", slow)
-    both = [threading.Thread(target=lambda: got.append(client.get(CARD).data)) for _ in "12"]
-    both[0].start()
-    assert reading.wait(PATIENCE)
-    both[1].start()
-    both[1].join(0.3)
-    go_on.set()
-    for one in both:
-        one.join(PATIENCE)
-    assert got == [new.card, new.card]
+    monkeypatch.setattr("cardsign.server.site.file_stamp", count)
+    publications.look()
+    assert looked == ["."]
+    publish_cards(tmp_path / "waves", key, {**PUBLIC, "version": "2.0.0"})
+    publications.look()
+    assert publications.site.agents["waves"].generation.number == 2
+    publish_cards(tmp_path / "storms", key, PUBLIC)
+    publications.look()
+    assert list(publications.site.agents) == ["storms", "tides", "waves"]
 
 
 @pytest.mark.needs_prometheus
@@ -162,7 +178,8 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
         assert said.headers["Content-Type"].startswith("text/plain")
         assert 'cardsign_requests_total{route="card",status="200"} 30.0' in said.text
         assert 'cardsign_requests_total{route="other",status="404"} 1.0' in said.text
-        assert server.count("cardsign_request_seconds_count") == 31
+        assert 'cardsign_requests_total{route="probe",status="200"} 1.0' in said.text  # its own
+        assert server.count("cardsign_request_seconds_count") == 32
         assert 'cardsign_generation{agent=""} 1.0' in said.text
         assert "nothing" not in said.text
 
@@ -170,57 +187,31 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
 def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> None:
     """There is no such path."""
     publish_cards(tmp_path, key, PUBLIC)
-    host = Host(tmp_path, now=NOW.timestamp, log=lambda line: None)
-    assert Client(host).get("/metrics").status_code == 404
+    assert serve_app(tmp_path).get("/metrics").status_code == 404
 
 
 @pytest.fixture
 def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of two agents without a root, whose requests are counted."""
-    from cardsign.server.traffic import FOLDER
-
     (tmp_path / "counts").mkdir()
-    monkeypatch.setenv(FOLDER, str(tmp_path / "counts"))
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "counts"))
     for name in ("tides", "waves"):
         publish_cards(tmp_path / "all" / name, key, PUBLIC)
     return tmp_path / "all"
 
 
 @pytest.mark.needs_prometheus
-def test_metrics_are_told_before_the_host_is_asked(two_agents: Path) -> None:
-    """The host itself knows no such path, and says so at once."""
-    from cardsign.server.traffic import Metrics
-
-    host = Host(two_agents, now=NOW.timestamp, log=lambda _: None, events=lambda _: None)
-    metrics = Metrics(host)
-    application = RsgiApplication(metrics, at_once=metrics.at_once)
-    told = asked(application, method="GET", path="/metrics")
-    assert (told.status, b"cardsign_generation" in told.body) == (200, True)
-    assert asked(application, method="GET", path="/nothing").status == 404
-
-
-@pytest.mark.needs_prometheus
 def test_a_problem_is_a_metric(two_agents: Path) -> None:
     """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
-    from cardsign.server.traffic import Metrics
-
-    seconds = [0.0]
-    host = Host(
-        two_agents,
-        clock=lambda: seconds[0],
-        now=NOW.timestamp,
-        log=lambda line: None,
-        events=lambda line: None,
-    )
-    client = Client(Metrics(host))
+    client = serve_app(two_agents, ServerSettings(metrics=True), now=NOW.timestamp)
     began = client.get("/metrics").text
     current = two_agents / "waves/current"
     whole = current.read_bytes()
     current.write_bytes(b"{")
-    seconds[0] += 2
+    look(client)
     broken = client.get("/metrics").text
     current.write_bytes(whole)
-    seconds[0] += 2
+    look(client)
     mended = client.get("/metrics").text
 
     def problems(text: str) -> float:
@@ -248,6 +239,6 @@ def test_metrics_without_the_library_are_refused(
     """Before anything listens, with what to install."""
     monkeypatch.setattr("cardsign.server.run.find_spec", lambda name: None)
     with pytest.raises(UsageFault, match="prometheus-client") as caught:
-        serve(site.directory, ServerSettings(metrics=True), "127.0.0.1", 0)
+        serve(site.directory, partial(ServerSettings, metrics=True), "127.0.0.1", 0)
     assert "cardsign[metrics]" in caught.value.hint
     assert ServerSettings().metrics is False
