@@ -36,7 +36,7 @@ _OPTION: Final = "--set"
 SET_HINT: Final = "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=..."
 #: What is said in another way than by ``--set``.
 _OTHERWISE: Final = {
-    "signatures": "Build the card, then sign it: cardsign sign card.json -o signed.json",
+    "signatures": "Build the card, then sign it: cardsign sign CARD -o OUT",
     "url": "Pass --url {}",
 }
 _DEFAULT_VERSION: Final = "0.0.0"

@@ -81,7 +81,7 @@ class CardOptions:
                 "usage.conflict",
                 "--extended, --seq and --expires need one another",
                 hint="Give all three. N of --seq is the number of the release that you sign next, "
-                "one above that of: cardsign release show",
+                "one above that of the newest",
             )
         check_audience(self.audience)
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))

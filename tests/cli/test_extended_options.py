@@ -85,44 +85,6 @@ def test_sign_writes_the_marker(cardsign: Cardsign, signed: Path) -> None:
     assert marker == ExtendedMarker("staff", 7, int(end.timestamp()))
 
 
-OPTIONS = {
-    "no audience": (["--seq", "1", "--expires", IN_TIME], "usage.conflict"),
-    "no number": (["--extended", "staff", "--expires", IN_TIME], "usage.conflict"),
-    "no date": (["--extended", "staff", "--seq", "1"], "usage.conflict"),
-    "an audience alone": (["--extended", "staff"], "usage.conflict"),
-    "a number alone": (["--seq", "1"], "usage.conflict"),
-    "a date alone": (["--expires", IN_TIME], "usage.conflict"),
-    "an empty audience": (
-        ["--extended", "", "--seq", "1", "--expires", IN_TIME], "publish.audience_name",
-    ),
-    "an audience in capitals": (
-        ["--extended", "Staff", "--seq", "1", "--expires", IN_TIME], "publish.audience_name",
-    ),
-    "a number of zero": (
-        ["--extended", "staff", "--seq", "0", "--expires", IN_TIME], "usage.invalid",
-    ),
-    "a number beyond 2^53-1": (
-        ["--extended", "staff", "--seq", str(2**53), "--expires", IN_TIME], "usage.invalid",
-    ),
-    "a date that is past": (
-        ["--extended", "staff", "--seq", "1", "--expires", "2026-01-01"], "usage.invalid",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("options", "code"), OPTIONS.values(), ids=OPTIONS)
-def test_options_that_do_not_fit_are_a_local_fault(
-    cardsign: Cardsign, keystore: FolderStore, options: list[str], code: str
-) -> None:
-    """The three go together; nothing is signed or written."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    ended = cardsign("sign", "card.json", "-o", "x.json", *options)
-
-    assert ended.status == 2
-    assert ended.err.startswith(f"cardsign: {code}:")
-    assert not Path("x.json").exists()
-
-
 def test_what_is_marked_can_be_published_and_what_is_not_cannot(
     cardsign: Cardsign, keystore: FolderStore
 ) -> None:

@@ -12,96 +12,16 @@ import pytest
 from cardsign.cli.printer import escape
 from cardsign.cli.sarif import sarif_log, verdict_subject
 from cardsign.errors import FileFault
-from cardsign.findings import Finding, Place, describe_code
-from cardsign.jose.keys import PrivateKey
+from cardsign.findings import Finding, Place
 from cardsign.verifier import Outcome
 from cardsign.verify.report import Answers, Report, SignatureReport
 from cardsign.verify.text import verdict_lines
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key
-from tests.support import LAX, PORTABLE, by_another_sdk, dump, put, signed
-
-
-@pytest.fixture
-def cards(cardsign: Cardsign) -> list[str]:
-    """One card of each kind: trusted, edited, unsigned, not JSON, of no known key, not there."""
-    peer.write_cards()
-    edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
-    Path("edited.json").write_bytes(dump(edited))
-    Path("half.json").write_bytes(b'{"name":\n  "Tide tables"')
-    Path("stranger.json").write_bytes(dump(signed(PORTABLE, PrivateKey.generate("ES256"))))
-    url = "https://me@tides.example/"
-    return [f"{name}.json" for name in ("signed", "edited", "unsigned", "half", "stranger")] + [
-        url, "absent.json",
-    ]  # fmt: skip
-
-
-def log(cardsign: Cardsign, *cards: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The one run of the SARIF log about some cards."""
-    ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--format", "sarif", *options)
-    assert ended.json["version"] == "2.1.0"
-    (run,) = ended.json["runs"]
-    assert run["invocations"][0]["exitCode"] == ended.status
-    return run
-
+from tests.support import LAX, by_another_sdk, dump, put
 
 # ------------------------------------------------------------------ SARIF
-
-
-def test_a_log_has_a_result_for_every_reason(cardsign: Cardsign, cards: list[str]) -> None:
-    """Errors decide, notes need no action; the trusted card passes; a fault is no finding."""
-    run = log(cardsign, *cards)
-    found: dict[str, list[tuple[str, str]]] = {}
-    for result in run["results"]:
-        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        found.setdefault(uri, []).append((result["ruleId"], result["level"]))
-    assert found["signed.json"] == [("trusted", "none"), ("trust.freshness_waived", "note")]
-    assert found["edited.json"] == [("sig.bad", "error")]
-    assert found["unsigned.json"] == [("sig.none", "error")]
-    assert found["half.json"] == [("json.syntax", "error")]
-    assert found["stranger.json"][0] == ("key.unknown", "error")
-    assert found["https://...@tides.example/"] == [("fetch.url", "error")]
-    assert "absent.json" not in found
-    invocation = run["invocations"][0]
-    assert invocation["executionSuccessful"] is False
-    (notification,) = invocation["toolExecutionNotifications"]
-    assert notification["descriptor"]["id"] == "file.not_found"
-
-
-def test_rules_are_those_that_are_used(cardsign: Cardsign, cards: list[str]) -> None:
-    """With meaning and hint of the registry, each once."""
-    run = log(cardsign, *cards)
-    rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
-    assert len(rules) == len(run["tool"]["driver"]["rules"])
-    assert set(rules) == {result["ruleId"] for result in run["results"]}
-    assert rules["sig.bad"]["shortDescription"]["text"] == describe_code("sig.bad").title
-    assert rules["sig.bad"]["help"]["text"] == describe_code("sig.bad").fix
-
-
-def test_a_trusted_card_passes(cardsign: Cardsign, cards: list[str]) -> None:
-    """And the tool ran well."""
-    run = log(cardsign, "signed.json")
-    assert run["results"][0]["kind"] == "pass"
-    assert run["invocations"] == [{"executionSuccessful": True, "exitCode": 0}]
-
-
-def test_an_indeterminate_verdict_is_an_error(cardsign: Cardsign, cards: list[str]) -> None:
-    """A reader that shows findings alone must not show nothing."""
-    ended = cardsign("verify", "signed.json", "--format", "sarif")
-    assert ended.status == 3
-    (run,) = ended.json["runs"]
-    assert run["results"][0]["level"] == "error"
-    assert run["results"][0]["ruleId"] == "trust.no_anchor"
-
-
-def test_a_result_says_where(cardsign: Cardsign, cards: list[str]) -> None:
-    """Line and column where the text cannot be read, a pointer where a member is meant."""
-    half = log(cardsign, "half.json")["results"][0]["locations"][0]
-    assert half["physicalLocation"]["region"] == {"startLine": 2, "startColumn": 16}
-    edited = log(cardsign, "edited.json")["results"][0]["locations"][0]
-    assert edited["logicalLocations"] == [{"fullyQualifiedName": "/signatures/0", "kind": "member"}]
-    assert "region" not in edited["physicalLocation"]
 
 
 ARTIFACTS = {
@@ -199,31 +119,6 @@ def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cards
     edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
     Path("edited.json").write_bytes(dump(edited))
     assert kinder not in cardsign("verify", "edited.json", *asked[2:], "-v").text
-
-
-def test_a_verdict_is_short_unless_more_is_asked_for(cardsign: Cardsign) -> None:
-    """Whose card; then only what decided. An unknown key and a refused header are said truly."""
-    peer.write_cards()
-    asked = ("--jwks", "jwks.json")
-    assert cardsign("verify", "signed.json", *asked).text.splitlines() == [
-        "trusted: signed.json, a card of the holder of the keys in jwks.json",
-        '  "Tide tables", version 1.2.0',
-        "  current: not checked (a key set alone cannot show revocation)",
-    ]
-    card = json.loads(Path("signed.json").read_bytes())
-    Path("edited.json").write_bytes(dump({**card, "name": "x"}))
-    first, code, hint = cardsign("verify", "edited.json", *asked).text.splitlines()
-    assert first == "invalid: edited.json, expected a card of the holder of the keys in jwks.json"
-    assert code.startswith("  sig.bad: ")
-    assert hint.startswith("      ")
-    Path("stranger.json").write_bytes(dump(signed(PORTABLE, PrivateKey.generate("ES256"))))
-    stranger = cardsign("verify", "stranger.json", *asked, "--verbose").text
-    assert "integrity   unknown  no signature is by a key that you accept" in stranger
-    hs256 = {**card["signatures"][0], "protected": "eyJhbGciOiJIUzI1NiIsImtpZCI6IngifQ"}
-    Path("hs256.json").write_bytes(dump({**card, "signatures": [hs256]}))
-    refused = cardsign("verify", "hs256.json", *asked, "--verbose").text
-    assert "signature 0 refused, does not count: its header was not accepted" in refused
-    assert "no alg" not in refused
 
 
 def test_an_issuer_comes_before_the_cards_words(cardsign: Cardsign) -> None:
