@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -232,15 +231,11 @@ def recovery_source(file: Path | None) -> PassphraseSource:
     return PassphraseSource(file, None, environment, terminal_prompt())
 
 
-def own_passphrase(
-    option: str,
-    file: Path | None,
-    question: str,
-    ask: Callable[..., bytes] = new_passphrase,
-) -> bytes:
-    """A passphrase that only an option of its own and a terminal can give."""
+def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
+    """A new passphrase that only an option of its own and a terminal can give."""
+    source = PassphraseSource(file, None, {}, terminal_prompt())
     try:
-        return ask(PassphraseSource(file, None, {}, terminal_prompt()), question=question)
+        return new_passphrase(source, question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
             raise

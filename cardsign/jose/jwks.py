@@ -24,6 +24,7 @@ from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.jose.pem import jwk_of_pem
 from cardsign.urls import is_url
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
@@ -76,12 +77,14 @@ class JwkSet:
     def from_bytes(cls, untrusted_bytes: bytes) -> JwkSet:
         """Read a JWK Set of at most 64 KiB; members besides ``keys`` are ignored.
 
+        One JWK, a public key in PEM and ``{kid: PEM}`` are read as a set too.
+
         Raises:
             KeyRefused: ``jwks.malformed`` (also where it is no strict JSON),
                 ``key.private_material``, ``jwks.duplicate_kid``, ``jwks.shared_prime``, or of
                 one key ``key.malformed`` or ``key.weak_rsa``. ``path`` is a JSON pointer.
         """
-        jwks = list(_jwks(untrusted_bytes))
+        jwks = list(read_jwks(untrusted_bytes))
         for index, jwk in enumerate(jwks):
             with _in_key(index):
                 refuse_private_members(jwk)
@@ -102,7 +105,7 @@ class JwkSet:
             untrusted_keys: The document as bytes, as text, or parsed; a set comes back as it is.
 
         Raises:
-            KeyRefused: As :meth:`from_bytes`; also where it is one key and no set.
+            KeyRefused: As :meth:`from_bytes`.
             TypeError: It is none of these, or text that is no JSON, such as a path or a URL.
         """
         match untrusted_keys:
@@ -112,7 +115,7 @@ class JwkSet:
                 return cls.from_bytes(untrusted_keys)
             case Mapping():
                 return cls.from_bytes(json.dumps(untrusted_keys).encode("utf-8", "surrogatepass"))
-            case str() if untrusted_keys.lstrip().startswith("{"):
+            case str() if untrusted_keys.lstrip().startswith(("{", "-----BEGIN ")):
                 return cls.from_bytes(untrusted_keys.encode("utf-8", "surrogatepass"))
             case str() if is_url(untrusted_keys):
                 raise TypeError(
@@ -172,17 +175,38 @@ class JwkSet:
         return json.dumps(document, indent=2).encode("ascii") + b"\n"
 
 
-def _jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
+def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
+    """Yield the JWKs of a document, none of them checked.
+
+    It is a JWK Set, one JWK, a public key in PEM, or ``{kid: PEM}``, as the samples of A2A publish
+    keys.
+
+    Raises:
+        KeyRefused: ``jwks.malformed``, or of a PEM as :func:`cardsign.jose.pem.jwk_of_pem`.
+    """
+    if len(untrusted_bytes) <= MAX_JWKS_BYTES and untrusted_bytes.lstrip().startswith(b"-----"):
+        yield jwk_of_pem(untrusted_bytes)
+        return
     try:
         document = parse_object(untrusted_bytes, max_bytes=MAX_JWKS_BYTES)
     except JsonRefused as exc:
         raise KeyRefused(
             "jwks.malformed", exc.message, path=exc.path, line=exc.line, column=exc.column
         ) from exc
-    members = document.get("keys")
-    if not isinstance(members, list):
+    if "kty" in document:
+        yield document
+        return
+    jwks = document.get("keys")
+    if jwks is None and document:
+        for kid, pem in document.items():
+            if not isinstance(pem, str) or "-----BEGIN " not in pem:
+                break
+            yield {**jwk_of_pem(pem.encode()), "kid": kid}
+        else:
+            return
+    if not isinstance(jwks, list):
         raise KeyRefused("jwks.malformed", "`keys` is missing or no list", path="/keys")
-    for index, jwk in enumerate(members):
+    for index, jwk in enumerate(jwks):
         if not isinstance(jwk, dict):
             raise KeyRefused("jwks.malformed", "a key is no object", path=f"/keys/{index}")
         yield jwk

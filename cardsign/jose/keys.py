@@ -256,7 +256,7 @@ class PrivateKey:
                     native = rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS)
                 case "EdDSA":
                     native = Ed25519PrivateKey.generate()
-            made = cls._of(native, kid)
+            made = cls.from_cryptography(native, kid=kid)
             if not made.public.thumbprint.startswith("-"):
                 return made
 
@@ -268,7 +268,7 @@ class PrivateKey:
             KeyRefused: ``key.malformed``, ``key.unsupported``, ``key.weak_rsa``.
             PassphraseFault: ``passphrase.none``: the DER is encrypted.
         """
-        return cls._of(_load(serialization.load_der_private_key, der, None), kid)
+        return cls.from_cryptography(_load(serialization.load_der_private_key, der, None), kid=kid)
 
     @classmethod
     def from_pem(
@@ -285,7 +285,9 @@ class PrivateKey:
             KeyRefused: ``key.malformed``, ``key.unsupported``, ``key.weak_rsa``.
             PassphraseFault: ``passphrase.none``; ``passphrase.wrong``.
         """
-        return cls._of(_load(serialization.load_pem_private_key, data, password), kid)
+        return cls.from_cryptography(
+            _load(serialization.load_pem_private_key, data, password), kid=kid
+        )
 
     @classmethod
     def from_jwk(cls, jwk: Mapping[str, Json], *, kid: str | None = None) -> PrivateKey:
@@ -296,10 +298,15 @@ class PrivateKey:
                 missing or does not belong to the public numbers.
         """
         check_purpose(jwk, choose(SIGNING_ALGORITHMS), operation="sign")
-        return cls._of(native_private_key(jwk), _kid(jwk, kid))
+        return cls.from_cryptography(native_private_key(jwk), kid=_kid(jwk, kid))
 
     @classmethod
-    def _of(cls, native: object, kid: str | None) -> PrivateKey:
+    def from_cryptography(cls, native: object, *, kid: str | None = None) -> PrivateKey:
+        """Take over a private key object of `cryptography`.
+
+        Raises:
+            KeyRefused: As :meth:`PublicKey.from_cryptography`.
+        """
         if not isinstance(
             native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
         ):

@@ -23,12 +23,10 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -38,7 +36,9 @@ from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.jwks import read_jwks
 from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, refuse_pss
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"
@@ -55,10 +55,12 @@ _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D 8.2; the key is fresh with each salt
 _MAX_DEPTH: Final = 2
 
-_MEMBERS: Final = frozenset(
-    {"format", "kid", "alg", "thumbprint", "kdf", "cipher", "nonce", "ciphertext"}
-)
-_KDF_MEMBERS: Final = frozenset({"name", "n", "r", "p", "salt"})
+_LABEL: Final = ("kid", "alg", "thumbprint")
+_FORM: Final = {
+    **{"format": int, "kid": str, "alg": str, "thumbprint": str, "kdf": dict},
+    **{"cipher": str, "nonce": str, "ciphertext": str},
+}
+_KDF_FORM: Final = {"name": str, "n": int, "r": int, "p": int, "salt": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,12 @@ class ScryptCost:
     p: int = 1
 
     def __post_init__(self) -> None:
-        power_of_two = self.n > 0 and self.n & (self.n - 1) == 0
-        if not (power_of_two and 2 <= self.n <= MAX_N):
-            raise _malformed(f"scrypt's n is {self.n}, not a power of two from 2 to {MAX_N}")
-        if not (1 <= self.r <= MAX_R and 1 <= self.p <= MAX_P):
-            raise _malformed(
-                f"scrypt's r and p are {self.r} and {self.p}, not at most {MAX_R} and {MAX_P}"
-            )
+        is_power_of_two = self.n > 0 and self.n & (self.n - 1) == 0
+        is_bounded = 2 <= self.n <= MAX_N and 1 <= self.r <= MAX_R and 1 <= self.p <= MAX_P
+        if not (is_power_of_two and is_bounded):
+            raise _malformed(f"no scrypt here has n={self.n}, r={self.r}, p={self.p}")
         if self.memory > MAX_KDF_MEMORY:
-            raise _malformed(
-                f"scrypt would take {self.memory // 2**20} MiB of memory, more than "
-                f"{MAX_KDF_MEMORY // 2**20} MiB"
-            )
+            raise _malformed(f"scrypt would take {self.memory // 2**20} MiB of memory")
 
     @property
     def memory(self) -> int:
@@ -109,18 +105,10 @@ def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
     that the passphrase is long enough.
     """
     cost, salt, nonce = DEFAULT_COST, os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-    members: dict[str, Json] = {
-        "format": FORMAT,
-        **label_of(public),
-        "kdf": {
-            "name": KDF,
-            "n": cost.n,
-            "r": cost.r,
-            "p": cost.p,
-            "salt": base64url.encode(salt),
-        },
-        "cipher": CIPHER,
-        "nonce": base64url.encode(nonce),
+    kdf = {"name": KDF, "n": cost.n, "r": cost.r, "p": cost.p, "salt": base64url.encode(salt)}
+    members: dict[str, Any] = {
+        **{"format": FORMAT, **label_of(public), "kdf": kdf},
+        **{"cipher": CIPHER, "nonce": base64url.encode(nonce)},
     }
     cipher = AESGCM(_derive(passphrase, salt, cost))
     ciphertext = cipher.encrypt(nonce, pkcs8, _canonical(members))
@@ -139,25 +127,23 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
         StoreFault: ``keystore.newer_format``, or ``keystore.corrupt``: malformed, or of an
             unreasonable cost, which is refused before any of it is spent.
     """
-    members = _members(untrusted_bytes)
+    members = _read_members(untrusted_bytes)
     kdf = members["kdf"]
-    if not isinstance(kdf, dict) or kdf.keys() != _KDF_MEMBERS or kdf["name"] != KDF:
-        raise _malformed(f"`kdf` is not an object of {KDF} and its parameters")
-    cost = ScryptCost(*(_integer(kdf, name) for name in ("n", "r", "p")))
-    salt, nonce = _decoded(kdf, "salt"), _decoded(members, "nonce")
-    ciphertext = _decoded(members, "ciphertext")
-    if members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
-        raise _malformed(f"`cipher` and `nonce` are not those of {CIPHER}")
-    label = _label(members)
-    associated = {name: value for name, value in members.items() if name != "ciphertext"}
+    cost = ScryptCost(kdf["n"], kdf["r"], kdf["p"])
+    try:
+        salt, nonce = base64url.decode(kdf["salt"]), base64url.decode(members["nonce"])
+        ciphertext = base64url.decode(members.pop("ciphertext"))
+    except base64url.Base64urlError as exc:
+        raise _malformed("salt, nonce or ciphertext is not base64url") from exc
+    if kdf["name"] != KDF or members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
+        raise _malformed(f"expected {KDF}, {CIPHER} and its nonce")
     try:
         cipher = AESGCM(_derive(passphrase, salt, cost))
-        return cipher.decrypt(nonce, ciphertext, _canonical(associated)), label
+        pkcs8 = cipher.decrypt(nonce, ciphertext, _canonical(members))
     except InvalidTag as exc:
-        raise PassphraseFault(
-            "passphrase.wrong",
-            f"the passphrase does not open key `{label['kid']}`, or its file was changed",
-        ) from exc
+        what = f"the passphrase does not open key `{members['kid']}`, or its file was changed"
+        raise PassphraseFault("passphrase.wrong", what) from exc
+    return pkcs8, {name: members[name] for name in _LABEL}
 
 
 def open_sealed(
@@ -170,19 +156,15 @@ def open_sealed(
         StoreFault, PassphraseFault: As :func:`open_envelope`.
     """
     pkcs8, label = open_envelope(untrusted_bytes, passphrase)
-    if label != label_of(public):
-        raise _wrong_key(where, f"holds key {label['kid']!r}, not {public.kid!r}")
     try:
         private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
     except KeyRefused as exc:
-        raise _wrong_key(where, f"holds no acceptable private key: {exc.message}") from exc
-    if private.public != public:
-        raise _wrong_key(where, f"holds a private key that is not that of {public.kid!r}")
+        what = f"the key file holds no acceptable private key: {exc.message}"
+        raise SignerFault("signer.wrong_key", what, path=where) from exc
+    if label != label_of(public) or private.public != public:
+        what = f"the key file holds key {label['kid']!r}, not the private key of {public.kid!r}"
+        raise SignerFault("signer.wrong_key", what, path=where)
     return private
-
-
-def _wrong_key(where: str, what: str) -> SignerFault:
-    return SignerFault("signer.wrong_key", f"the key file {what}", path=where)
 
 
 def is_envelope(data: bytes) -> bool:
@@ -192,24 +174,26 @@ def is_envelope(data: bytes) -> bool:
 
 def read_label(untrusted_bytes: bytes) -> dict[str, str]:
     """Return the label of an envelope, which nobody has proved until it is opened."""
-    return _label(_members(untrusted_bytes))
+    members = _read_members(untrusted_bytes)
+    return {name: members[name] for name in _LABEL}
 
 
-def _label(members: Mapping[str, Json]) -> dict[str, str]:
-    return {name: _text(members, name) for name in ("kid", "alg", "thumbprint")}
-
-
-def _members(untrusted_bytes: bytes) -> dict[str, Json]:
-    """Parse the file as a strict object of exactly our members and format."""
+def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
+    """Parse the file as a strict object of exactly our members, types and format."""
     try:
-        members = parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=_MAX_DEPTH)
+        members: dict[str, Any] = {
+            **parse_object(untrusted_bytes, max_bytes=MAX_ENVELOPE_BYTES, max_depth=_MAX_DEPTH)
+        }
     except JsonRefused as exc:
         raise _malformed(f"not strict JSON: {exc.message}") from exc
-    version = _integer(members, "format")
-    if version > FORMAT:
+    version = members.get("format")
+    if type(version) is int and version > FORMAT:
         raise StoreFault("keystore.newer_format", f"this key file is of format {version}")
-    if version != FORMAT or members.keys() != _MEMBERS:
+    # Types are compared themselves, as a bool is an int as well.
+    if {name: type(value) for name, value in members.items()} != _FORM or version != FORMAT:
         raise _malformed(f"its members are not those of format {FORMAT}")
+    if {name: type(value) for name, value in members["kdf"].items()} != _KDF_FORM:
+        raise _malformed(f"`kdf` is not an object of {KDF} and its parameters")
     return members
 
 
@@ -229,45 +213,15 @@ def _derive(passphrase: bytes, salt: bytes, cost: ScryptCost) -> bytes:
         raise _malformed(f"opening it takes {needed} MiB of memory, which cannot be had") from exc
 
 
-def _integer(members: Mapping[str, Json], name: str) -> int:
-    value = members.get(name)
-    if type(value) is not int:  # a bool is an int as well
-        raise _malformed(f"`{name}` is not an integer")
-    return value
-
-
-def _text(members: Mapping[str, Json], name: str) -> str:
-    value = members.get(name)
-    if not isinstance(value, str):
-        raise _malformed(f"`{name}` is not a string")
-    return value
-
-
-def _decoded(members: Mapping[str, Json], name: str) -> bytes:
-    try:
-        return base64url.decode(_text(members, name))
-    except base64url.Base64urlError as exc:
-        raise _malformed(f"`{name}` is not base64url") from exc
-
-
 def _malformed(message: str) -> StoreFault:
-    return StoreFault(
-        "keystore.corrupt",
-        message,
-        hint="Put back the copy that you keep of it.",
-    )
+    hint = "Put back the copy that you keep of it."
+    return StoreFault("keystore.corrupt", message, hint=hint)
 
 
-# Keys for elsewhere: public keys as JWK or PEM, private ones only encrypted.
+# Keys for elsewhere: public keys as JWK or PEM, private ones as an encrypted PEM.
 
 
-PublicForm = Literal["jwk", "pem"]
-PrivateForm = Literal["pkcs8", "pkcs12"]
-
-ROUNDS: Final = 600_000  # of PBKDF2: what OWASP asks of HMAC-SHA-256; some 0.15 s a guess
-
-
-def export_public(key: PublicKey, form: PublicForm) -> bytes:
+def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:
     """Return the public key as a JWK, or as a PEM SubjectPublicKeyInfo."""
     if form == "jwk":
         return json.dumps(key.jwk(), indent=2).encode("ascii") + b"\n"
@@ -276,46 +230,31 @@ def export_public(key: PublicKey, form: PublicForm) -> bytes:
     )
 
 
-def export_private(key: PrivateKey, form: PrivateForm, passphrase: bytes) -> bytes:
-    """Return the private key, encrypted: PKCS #12 (RFC 7292), or PKCS #8 as PEM.
+def export_private(key: PrivateKey, passphrase: bytes) -> bytes:
+    """Return the private key as an encrypted PEM (PKCS #8).
 
-    A PKCS #12 names it by its kid, and takes :data:`ROUNDS` for a guess at its passphrase. PKCS #8
-    takes what the library gives, 2,048 rounds, so its passphrase has to be a random one. Not
-    checked: the passphrase.
+    A guess at its passphrase costs the 2,048 rounds that the library gives, so it has to be a
+    random one. Not checked: the passphrase.
     """
-    native = serialization.load_der_private_key(key.to_pkcs8_der(), None)
-    if form == "pkcs8":
-        return native.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(passphrase),
-        )
-    kinds = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
-    assert isinstance(native, kinds)  # noqa: S101
-    how = (
-        serialization.PrivateFormat.PKCS12.encryption_builder()
-        .kdf_rounds(ROUNDS)
-        .key_cert_algorithm(pkcs12.PBES.PBESv2SHA256AndAES256CBC)
-        .hmac_hash(hashes.SHA256())
-        .build(passphrase)
+    return serialization.load_der_private_key(key.to_pkcs8_der(), None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(passphrase),
     )
-    name = key.public.kid.encode("ascii")
-    return pkcs12.serialize_key_and_certificates(name, native, None, None, how)
 
+
+# Keys from elsewhere: PEM, PKCS #12 and JWK, read as what they are or refused.
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
-_PEM_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 # A sequence, of whatever length, that begins with version 3 (RFC 7292 4).
 _PKCS12: Final = re.compile(rb"\x30(?:[\x00-\x80]|\x81.|\x82..|\x83...)\x02\x01\x03", re.DOTALL)
-_PRIVATE_LABELS: Final = frozenset(
-    {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
-)
 _ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
 _MAKE: Final = (
     "If you have none, make one: "
     "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
+_NOT_PEM: Final = "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem."
 # Told apart only to say what was given instead; of several, the first listed names it.
 _OTHER_LABELS: Final = {
     "OPENSSH PRIVATE KEY": (
@@ -347,21 +286,17 @@ def import_private_key(
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what `password` raises.
     """
     if data.lstrip().startswith(b"{"):
-        return _from_jwk(data, kid)
+        return _import_jwk(data, kid)
     if _PKCS12.match(data):
-        return _from_pkcs12(data, kid, password)
-    labels = [label.decode("ascii") for label in _PEM_BEGIN.findall(data)]
-    private = sum(label in _PRIVATE_LABELS for label in labels)
+        return _import_pkcs12(data, kid, password)
+    labels = pem_labels(data)
+    private = sum(label in PRIVATE_LABELS for label in labels)
     if private > 1:
         raise _refused("this file holds several private keys, expected one", "Split it.")
     if not private:
-        for label, refusal in _OTHER_LABELS.items():
-            if label in labels:
-                raise _refused(*refusal)
-        raise _refused(
-            "this is neither a PEM private key nor a JWK",
-            "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem.",
-        )
+        other = next((why for label, why in _OTHER_LABELS.items() if label in labels), None)
+        raise _refused(*(other or ("this is neither a PEM private key nor a JWK", _NOT_PEM)))
+    refuse_pss(data)
     try:
         return PrivateKey.from_pem(data, kid=kid)
     except PassphraseFault:
@@ -370,73 +305,54 @@ def import_private_key(
     return PrivateKey.from_pem(data, password(), kid=kid)
 
 
-def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
-    jwk = _one_jwk(data, kid, is_secret=True)
-    if jwk.get("kty") == "oct":
-        raise KeyRefused(
-            "key.unsupported",
-            "this is a symmetric (HMAC) key: everyone who can verify with it can also sign",
-            path="/kty",
-            hint=_MAKE,
-        )
-    if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
-        raise _refused("this JWK is a public key, expected the private key", _MAKE)
-    return PrivateKey.from_jwk(jwk, kid=kid)
-
-
-def _one_jwk(data: bytes, kid: str | None, *, is_secret: bool = False) -> dict[str, Json]:
-    """The JWK that is there, or the one of a JWK Set that `kid` names."""
+def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
     try:
-        jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
+        document = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
     except JsonRefused as refusal:
-        if not is_secret:
-            raise
-        found = refusal
+        code, line, column = refusal.code, refusal.line, refusal.column
     else:
-        return _chosen(jwk, kid)
+        keys = document.get("keys")
+        jwk = _choose(keys, kid) if isinstance(keys, list) else document
+        if jwk.get("kty") == "oct":
+            what = "this is a symmetric (HMAC) key: everyone who can verify with it can also sign"
+            raise KeyRefused("key.unsupported", what, path="/kty", hint=_MAKE)
+        if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
+            raise _refused("this JWK is a public key, expected the private key", _MAKE)
+        return PrivateKey.from_jwk(jwk, kid=kid)
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.
-    raise JsonRefused(
-        found.code,
-        "this JWK is not strict JSON (what is there is not shown: it is part of a key)",
-        line=found.line,
-        column=found.column,
-    )
+    what = "this JWK is not strict JSON (what is there is not shown: it is part of a key)"
+    raise JsonRefused(code, what, line=line, column=column)
 
 
-def _chosen(jwk: dict[str, Json], kid: str | None) -> dict[str, Json]:
-    keys = jwk.get("keys")
-    if "kty" in jwk or not isinstance(keys, list):
-        return jwk
-    found = [key for key in keys if isinstance(key, dict)]
-    named = found if len(found) == 1 else [key for key in found if key.get("kid") == kid]
+def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
+    """The only JWK, or the one that `kid` names."""
+    jwks = [jwk for jwk in jwks if isinstance(jwk, dict)]
+    named = jwks if len(jwks) == 1 else [jwk for jwk in jwks if jwk.get("kid") == kid]
     if len(named) == 1:
-        return named[0]
-    kids = [key["kid"] for key in found if isinstance(key.get("kid"), str)]
+        only: Mapping[str, Json] = named[0]
+        return only
+    kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
     raise _refused(
-        f"this is a JWK Set of {len(found)} keys, expected one",
+        f"this is a JWK Set of {len(jwks)} keys, expected one",
         f"Name one of them: --kid {kids[0]}." if kids else _MAKE,
     )
 
 
-def _from_pkcs12(data: bytes, kid: str | None, password: Callable[[], bytes] | None) -> PrivateKey:
+def _import_pkcs12(
+    data: bytes, kid: str | None, password: Callable[[], bytes] | None
+) -> PrivateKey:
     """The one key of a PKCS #12 file, which always has a passphrase, be it an empty one."""
     try:
         native, _, _ = pkcs12.load_key_and_certificates(data, password() if password else b"")
     except ValueError as exc:  # it does not tell a wrong passphrase from a damaged file
-        raise PassphraseFault(
-            "passphrase.wrong", "the passphrase does not open the PKCS #12 file, or it is damaged"
-        ) from exc
+        what = "the passphrase does not open the PKCS #12 file, or it is damaged"
+        raise PassphraseFault("passphrase.wrong", what) from exc
     except UnsupportedAlgorithm as exc:
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
         raise _refused("this PKCS #12 file holds no private key", "Export it with its key.")
-    plain = native.private_bytes(
-        serialization.Encoding.DER,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return PrivateKey.from_pkcs8_der(plain, kid=kid)
+    return PrivateKey.from_cryptography(native, kid=kid)
 
 
 def is_encrypted(data: bytes) -> bool:
@@ -445,30 +361,16 @@ def is_encrypted(data: bytes) -> bool:
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
-    """Read a public key: a JWK, a JWK Set of which `kid` names one, or PEM.
+    """Read a public key in any form that :func:`cardsign.jose.jwks.read_jwks` reads.
+
+    `kid` names one of several keys, or the one that has no kid.
 
     Raises:
         KeyRefused: ``key.private_material``: it is a private key; else as
             :meth:`PublicKey.from_jwk`.
-        JsonRefused: Neither PEM nor strict JSON.
     """
-    labels = [label.decode("ascii") for label in _PEM_BEGIN.findall(data)]
-    if not labels:
-        return PublicKey.from_jwk(_one_jwk(data, kid), kid=kid, algorithms=SIGNING_ALGORITHMS)
-    if any(label in _PRIVATE_LABELS for label in labels):
-        raise KeyRefused(
-            "key.private_material",
-            "this is a private key, expected the public key",
-            hint="Write its public key: openssl pkey -in FILE -pubout -out public.pem.",
-        )
-    try:
-        native = serialization.load_pem_public_key(data)
-    except (ValueError, UnsupportedAlgorithm) as exc:
-        raise _refused(
-            "this PEM is no public key",
-            "Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem.",
-        ) from exc
-    return PublicKey.from_cryptography(native, kid=kid)
+    jwk = _choose(list(read_jwks(data)), kid)
+    return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
 
 
 def _refused(message: str, hint: str) -> KeyRefused:

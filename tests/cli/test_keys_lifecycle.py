@@ -215,29 +215,24 @@ def export_passphrase() -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["pkcs8", "pkcs12", None])
 @pytest.mark.parametrize("alg", ["ES256", "RS256"])
 def test_a_private_half_goes_out_encrypted_and_comes_back_in(
-    cardsign: Cardsign,
-    keystore: FolderStore,
-    export_passphrase: Path,
-    form: str | None,
-    alg: str,
+    cardsign: Cardsign, keystore: FolderStore, export_passphrase: Path, alg: str
 ) -> None:
-    """In a file that only its owner can read; by default with 600,000 rounds of PBKDF2."""
+    """In a PEM that only its owner can read."""
     if alg == "RS256":
         assert cardsign("keys", "generate", "--alg", "RS256").status == 0
     record = open_store(keystore.path).state.keys[-1]
-    chosen = ("--as", form) if form else ()
-    options = ("--private", *chosen, "--export-passphrase-file", export_passphrase)
+    options = ("--private", "--export-passphrase-file", export_passphrase)
 
     ended = cardsign("keys", "export", record.kid, *options, "-o", "out.key")
 
     assert ended.status == 0
     assert stat.S_IMODE(os.stat("out.key").st_mode) == 0o600
-    exported = Path("out.key").read_bytes()
-    assert ((600_000).to_bytes(3) in exported) is (form != "pkcs8")
-    assert (b"BEGIN ENCRYPTED PRIVATE" in exported) is (form == "pkcs8")
+    pem = serialization.load_pem_private_key(
+        Path("out.key").read_bytes(), b"another horse entirely"
+    )
+    assert pem.public_key() == record.public.native
     again = cardsign(
         *("keys", "import", "out.key", "--keystore", "other", "--json"),
         *("--import-passphrase-file", export_passphrase),
@@ -250,30 +245,29 @@ def test_a_private_half_goes_out_encrypted_and_comes_back_in(
     assert (taken.status, "file.exists" in taken.err) == (2, True)
 
 
+def test_an_encrypted_file_comes_in_with_the_passphrase_of_the_store(
+    cardsign: Cardsign, keystore: FolderStore, export_passphrase: Path
+) -> None:
+    """From where every command takes it; a wrong one leads to the option for the file's own."""
+    kid = keystore.state.keys[0].kid
+    options = ("--private", "--export-passphrase-file", export_passphrase, "-o", "out.key")
+    assert cardsign("keys", "export", kid, *options).status == 0
+    words = ("keys", "import", "out.key", "--keystore")
+
+    wrong = cardsign(*words, "other")
+    assert (wrong.status, "--import-passphrase-file FILE" in wrong.err) == (2, True)
+    assert not Path("other").exists()
+    assert cardsign(*words, "other", CARDSIGN_PASSPHRASE="another horse entirely").status == 0
+    named = ("--passphrase-file", export_passphrase)
+    assert cardsign(*words, "third", *named, CARDSIGN_PASSPHRASE=None).status == 0
+
+
 def passphrase_file(text: str) -> Path:
     """A file with another one."""
     path = Path(f"{text}-passphrase")
     path.write_text(f"{text} and long enough\n")
     path.chmod(0o600)
     return path
-
-
-def test_others_open_what_was_exported(
-    cardsign: Cardsign, keystore: FolderStore, export_passphrase: Path
-) -> None:
-    """Both forms are the standards', not ours."""
-    record = keystore.state.keys[0]
-    for form in ("pkcs8", "pkcs12"):
-        options = ("--private", "--as", form, "--export-passphrase-file", export_passphrase)
-        assert cardsign("keys", "export", record.kid, *options, "-o", form).status == 0
-
-    pem = serialization.load_pem_private_key(Path("pkcs8").read_bytes(), b"another horse entirely")
-    der, _, _ = pkcs12.load_key_and_certificates(
-        Path("pkcs12").read_bytes(), b"another horse entirely"
-    )
-
-    assert der is not None
-    assert pem.public_key() == der.public_key() == record.public.native
 
 
 def test_public_halves_are_free(cardsign: Cardsign, keystore: FolderStore) -> None:
@@ -283,7 +277,7 @@ def test_public_halves_are_free(cardsign: Cardsign, keystore: FolderStore) -> No
     assert cardsign("keys", "export", kid, CARDSIGN_PASSPHRASE=None).json["kid"] == kid
     pem = cardsign("keys", "export", kid, "--as", "pem").out
     assert serialization.load_pem_public_key(pem) == keystore.state.keys[0].public.native
-    for wrong in (("--private",), ("--private", "--as", "jwk", "-o", "x"), ("--as", "pkcs8")):
+    for wrong in (("--private",), ("--as", "pkcs8")):
         ended = cardsign("keys", "export", kid, *wrong)
         assert (ended.status, ended.out) == (2, b"")
 

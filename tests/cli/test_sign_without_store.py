@@ -22,7 +22,7 @@ KID = "card-2026"
 KEY = PrivateKey.generate("ES256", kid=KID)
 OTHER = PrivateKey.generate("ES256", kid="card-2025")
 PLAIN = private_pem(KEY)
-SEALED = export_private(KEY, "pkcs8", PASSPHRASE.encode())
+SEALED = export_private(KEY, PASSPHRASE.encode())
 JWK = private_jwk(KEY, kid=KID)
 BOTH = b'{"keys": [' + private_jwk(OTHER, kid="card-2025") + b", " + JWK + b"]}"
 
@@ -76,6 +76,22 @@ def test_a_key_in_a_file_signs(data: bytes, card: str, cardsign: Cardsign) -> No
     file.chmod(0o600)
     assert cardsign(*words).status == 0
     assert verifies(cardsign)
+
+
+def test_a_peers_keys_are_taken_as_the_samples_of_a2a_publish_them(
+    card: str, cardsign: Cardsign
+) -> None:
+    """PEM by kid; a card by another key is refused, and a private PEM too."""
+    words = ("sign", card, "--key", "env:CARD_KEY", "--kid", KID, "-o", "signed.json")
+    assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
+    for pem, status in (
+        (export_public(KEY.public, "pem"), 0),
+        (export_public(OTHER.public, "pem"), 1),
+        (PLAIN, 2),
+    ):
+        Path("peer.json").write_text(json.dumps({KID: pem.decode()}))
+        done = cardsign("verify", "signed.json", "--jwks", "peer.json")
+        assert done.status == status, done.err
 
 
 def test_a_jwk_brings_its_kid_and_a_pem_has_its_thumbprint(card: str, cardsign: Cardsign) -> None:

@@ -233,7 +233,7 @@ def with_files(root: Path) -> None:
     live(root)
     (root / "export-passphrase").write_text(PASSPHRASE)
     (root / "export-passphrase").chmod(0o600)
-    private = export_private(THREE, "pkcs8", PASSPHRASE.encode())
+    private = export_private(THREE, PASSPHRASE.encode())
     (root / "elsewhere.pem").write_bytes(private)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,6 +259,24 @@ def test_a_symmetric_key_is_refused_with_the_reason():
     assert "openssl genpkey" in caught.value.hint
 
 
+def test_a_key_for_pss_alone_signs_no_pkcs1(tmp_path: Path) -> None:
+    """OpenSSL makes one; its other RSA keys come in."""
+    for kind, is_refused in (("RSA-PSS", True), ("RSA", False)):
+        file, public = tmp_path / kind, tmp_path / "public"
+        for words in (
+            ("genpkey", "-algorithm", kind, "-pkeyopt", "rsa_keygen_bits:2048", "-out", file),
+            ("pkey", "-in", file, "-pubout", "-out", public),
+        ):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+        for read, path in ((import_private_key, file), (import_public_key, public)):
+            if not is_refused:
+                read(path.read_bytes())
+                continue
+            with pytest.raises(KeyRefused, match="PSS") as caught:
+                read(path.read_bytes())
+            assert caught.value.code == "key.unsupported"
+
+
 def public_pem(key: PrivateKey) -> bytes:
     return export_public(key.public, "pem")
 
@@ -267,6 +287,10 @@ def public_pem(key: PrivateKey) -> bytes:
         pytest.param(public_pem, id="PEM"),
         pytest.param(lambda key: export_public(key.public, "jwk"), id="JWK"),
         pytest.param(lambda key: json.dumps({"keys": [key.public.jwk()]}).encode(), id="JWK Set"),
+        pytest.param(
+            lambda key: json.dumps({"of-ours": public_pem(key).decode()}).encode(),
+            id="a PEM by its kid",
+        ),
     ],
 )
 def test_a_public_key_is_read_in_each_form(written, es256):
@@ -280,7 +304,7 @@ def test_a_public_key_is_read_in_each_form(written, es256):
         pytest.param(lambda key: pem(native(key)), "key.private_material", id="a private PEM"),
         pytest.param(private_jwk, "key.private_material", id="a private JWK"),
         pytest.param(lambda key: certificate(native(key)), "key.malformed", id="a certificate"),
-        pytest.param(lambda key: b"junk", "json.syntax", id="neither"),
+        pytest.param(lambda key: b"junk", "jwks.malformed", id="neither"),
     ],
 )
 def test_what_is_no_public_key_is_refused(data, code, es256):

@@ -43,7 +43,7 @@ def made_key(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     trial.runs(
         "umask 077; echo a passphrase for the trial > pass; "
         "cardsign keys generate --kid card-2026 --passphrase-file pass; "
-        "cardsign keys export card-2026 --private --as pkcs8 -o key.pem --passphrase-file pass"
+        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
         " --export-passphrase-file pass; cardsign keys jwks -o jwks.json"
     )
     return trial.folder

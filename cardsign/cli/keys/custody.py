@@ -33,7 +33,7 @@ from cardsign.cli.options import (
 from cardsign.cli.printer import Answer, is_json, say, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import key_json
-from cardsign.errors import SignerFault, UsageFault, of_the_user
+from cardsign.errors import PassphraseFault, SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
@@ -46,7 +46,7 @@ from cardsign.keys.key_files import (
 )
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.opening import StorePlace, create_store, move_store, open_store
-from cardsign.keys.signers.access import read_passphrase, user_policy
+from cardsign.keys.signers.access import PassphraseSource, read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.store import KeyStore
 
@@ -138,7 +138,7 @@ def generate(
     "--import-passphrase-file",
     metavar="FILE",
     type=PATH,
-    help="The passphrase of FILE itself, if it is encrypted.",
+    help="The passphrase of FILE itself, if it is encrypted with another one.",
 )
 @click.option(
     "--custody",
@@ -184,15 +184,20 @@ def import_(
         place, now = custody_of(custody), datetime.now(UTC)
         _made(store.add_remote_key(key, place, now=now, **settings), store, path)
         return
-    name, of_file = file or STDIO, "Passphrase of the imported file: "
+    source = keystore.source(role)
+    if import_passphrase_file is not None:
+        source = PassphraseSource(import_passphrase_file)
+    name = file or STDIO
     with of_the_user(name):
-        private = import_private_key(
-            read_input(name, max_bytes=MAX_KEY_FILE_BYTES),
-            kid=kid,
-            password=lambda: own_passphrase(
-                "--import-passphrase-file", import_passphrase_file, of_file, read_passphrase
-            ),
-        )
+        data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
+        try:
+            question = "Passphrase of the imported file: "
+            private = import_private_key(
+                data, kid=kid, password=lambda: read_passphrase(source, question=question)
+            )
+        except PassphraseFault as fault:
+            hint = "If the file has one of its own, name it: --import-passphrase-file FILE."
+            raise PassphraseFault(fault.code, fault.message, path=name, hint=hint) from fault
     _add(path, private, keystore.new_passphrase(role), **settings)
 
 
@@ -284,12 +289,17 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
 @click.option(
     "--as",
     "form",
-    type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
-    help="jwk or pem for the public key [default: jwk]; with --private pkcs12 [the default], or "
-    "pkcs8: "
-    "a PEM file, which is easier to guess at, so take a random passphrase.",
+    type=click.Choice(("jwk", "pem")),
+    default="jwk",
+    show_default=True,
+    help="The form of the public key. A private key is always PEM.",
 )
-@click.option("--private", is_flag=True, help="Export the private key, encrypted, to -o FILE.")
+@click.option(
+    "--private",
+    is_flag=True,
+    help="Export the private key to -o FILE, as an encrypted PEM (PKCS #8). Take a random "
+    "passphrase, as others can guess at it fast.",
+)
 @click.option(
     "--export-passphrase-file",
     metavar="FILE",
@@ -300,7 +310,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
 @unlock_options
 def export(
     kid: str,
-    form: Literal["jwk", "pem", "pkcs8", "pkcs12"] | None,
+    form: Literal["jwk", "pem"],
     private: bool,
     export_passphrase_file: Path | None,
     output: str,
@@ -313,12 +323,9 @@ def export(
     """
     keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
-    form = form or ("pkcs12" if private else "jwk")
-    if private is (form in ("jwk", "pem")):
-        raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
     store = keystore.open()
     record = store.state.find(kid)
-    if form == "jwk" or form == "pem":
+    if not private:
         write_output(output, export_public(record.public, form))
         show(Answer({"kid": record.kid, "as": form, "output": output}))
         return
@@ -326,19 +333,16 @@ def export(
         why = "a private key goes to a file"
         raise UsageFault("usage.conflict", why, hint="Add -o FILE.")
     if not record.custody.startswith("file:"):
-        raise SignerFault(
-            "signer.uri",
-            "the private key does not leave its signer",
-            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, hashivault: or exec:.",
-        )
+        what, hint = "the private key does not leave its signer", "Leave --private out."
+        raise SignerFault("signer.uri", what, path=record.custody, hint=hint)
     passphrase = keystore.access().passphrase(record.kid, record.roles)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     question = "Passphrase of the exported file: "
     new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)
-    create_private(Path(output), export_private(signer, form, new))
+    create_private(Path(output), export_private(signer, new))
     note = f"wrote the private key of {record.kid} to {output}, encrypted"
-    show(Answer({"kid": record.kid, "as": form, "output": output}, notes=[note]))
+    show(Answer({"kid": record.kid, "as": "pem", "output": output}, notes=[note]))
 
 
 # ``cardsign keys move``: the whole key store.

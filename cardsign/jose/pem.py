@@ -1,0 +1,71 @@
+"""Public keys in PEM, as JWKs: the form in which the samples of A2A publish keys."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from cardsign.errors import KeyRefused
+from cardsign.jose.jwk import jose_key
+
+_NUMBERS: Final = ("kty", "crv", "x", "y", "n", "e")
+PRIVATE_LABELS: Final = frozenset(
+    {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
+)
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)")
+#: id-RSASSA-PSS (RFC 4055 1.2), in DER: such a key is for PSS alone, and we sign PKCS #1 v1.5.
+_PSS: Final = bytes.fromhex("06092a864886f70d01010a")
+_ALGORITHM_BYTES: Final = 64  # where a key's algorithm stands, whatever its size
+
+
+def pem_labels(data: bytes) -> list[str]:
+    """Return what the blocks of a PEM file say that they are."""
+    return [label.decode("ascii") for label, _ in _BLOCK.findall(data)]
+
+
+def refuse_pss(data: bytes) -> None:
+    """Refuse (``key.unsupported``) a PEM with a key that is for RSASSA-PSS alone."""
+    for _, body in _BLOCK.findall(data):
+        try:
+            der = base64.b64decode(b"".join(body.split())[: 2 * _ALGORITHM_BYTES])
+        except binascii.Error:
+            continue
+        if _PSS in der[:_ALGORITHM_BYTES]:
+            what = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
+            hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
+            raise KeyRefused("key.unsupported", what, hint=hint)
+
+
+def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
+    """Return the public key of a PEM as a JWK, which is still to be checked as any other.
+
+    Raises:
+        KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``.
+    """
+    if any(label in PRIVATE_LABELS for label in pem_labels(untrusted_pem)):
+        raise KeyRefused(
+            "key.private_material",
+            "this is a private key, expected the public key",
+            hint="Write its public key: openssl pkey -in FILE -pubout -out public.pem.",
+        )
+    refuse_pss(untrusted_pem)
+    try:
+        native = load_pem_public_key(untrusted_pem)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise KeyRefused(
+            "key.malformed",
+            "this PEM is no public key",
+            hint="Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem.",
+        ) from exc
+    kinds = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
+    if not isinstance(native, kinds):
+        raise KeyRefused("key.unsupported", "expected an EC, RSA or Ed25519 key")
+    members = jose_key(native, "RS256").as_dict(private=False)
+    return {name: str(members[name]) for name in _NUMBERS if name in members}
