@@ -205,8 +205,8 @@ class Finding:
     @property
     def worded(self) -> str:
         """The message, with the line and column of its place where they are known."""
-        line, column = self.place.line, self.place.column
-        return self.message if line is None else f"{self.message} (line {line}, column {column})"
+        position = str(replace(self.place, path=""))
+        return f"{self.message} ({position})" if position else self.message
 
     def at(self, path: str) -> Finding:
         """Return the finding with the path of another place."""

@@ -273,8 +273,8 @@ def check_new_name(file: PolicyFile, name: str) -> None:
             "usage.conflict",
             f"the policy has an issuer {name!r} already",
             path=str(file.path),
-            hint=f"To move its pin: cardsign trust pin {name}. To give it another anchor: "
-            f"cardsign trust remove {name} first.",
+            hint=f"See its anchor: cardsign trust show {name}. To give it another one, first: "
+            f"cardsign trust remove {name}",
         )
 
 

@@ -110,6 +110,7 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
 #: A command that a text advises, to the end of its sentence or of the list's item.
 HINT = re.compile(r"(?<![\w/.'])(`?)cardsign (?=[a-z-])((?:[^;,.)`]|[,.](?=\S))+)")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
+UNANSWERED = "usage.unanswered"  # a person at a terminal is asked
 ENDLESS = ("serve", "mcp", "--watch")
 
 
@@ -153,7 +154,8 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
             for words in advised:
                 if is_runnable(words):
                     tried = cardsign(*words)
-                    fault = tried.err if tried.status == EXIT_LOCAL_FAULT else ""
+                    is_bad = tried.status == EXIT_LOCAL_FAULT and UNANSWERED not in tried.err
+                    fault = tried.err if is_bad else ""
                 else:
                     fault = parsing_fault(words)
                 if fault:

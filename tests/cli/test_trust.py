@@ -105,30 +105,6 @@ def files(home: Path) -> dict[str, bytes]:
 # ------------------------------------------------------------------ init, list
 
 
-def test_a_fresh_folder(cardsign: Cardsign) -> None:
-    """Without a policy each command says what to type; after init they have nothing to show."""
-    for command in (("list",), ("show", "x"), ("pin", "x")):
-        ended = cardsign("trust", *command)
-        assert (ended.status, ended.out) == (2, b"")
-        assert "trust.no_anchor" in ended.err
-        assert "cardsign trust init" in ended.err
-    assert cardsign("trust", "init").status == 0
-    assert read_policy(TRUST)[0].issuers == ()
-    assert cardsign("trust", "list", "--json").json == []
-    assert cardsign("trust", "known", "list", "--json").json == []
-
-
-def test_init_spoils_nothing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
-    """A second time it finds nothing missing."""
-    before = files(home)
-    assert cardsign("trust", "init", "--json").json == {
-        "policy": "trust.toml",
-        "written": False,
-        "begun": [],
-    }
-    assert files(home) == before
-
-
 def test_the_commented_example_is_right(cardsign: Cardsign) -> None:
     """Who removes the marks of comment from what init writes has a policy."""
     cardsign("trust", "init")
@@ -248,53 +224,6 @@ def test_the_root_set_is_pinned(cardsign: Cardsign, peer: Path) -> None:
     }
 
 
-WEAK = {
-    "pinned keys": ("keys", ("--jwks", "jwks.json")),
-    "a key set's URL": ("jwks", ("--jwks-url", "https://tides.example/.well-known/jwks.json")),
-}
-
-
-@pytest.mark.parametrize(("kind", "options"), WEAK.values(), ids=WEAK)
-def test_an_anchor_that_cannot_show_freshness(
-    cardsign: Cardsign, peer: Path, kind: str, options: tuple[str, ...]
-) -> None:
-    """`add` writes that it is waived, and says so; who asks for it gets it."""
-    words = [str(peer / word) if word.endswith("s.json") else word for word in options]
-    if kind == "jwks":
-        words = list(options)
-    cardsign("trust", "init")
-    ended = cardsign("trust", "add", "tides", *ORIGIN, *words)
-    assert ended.status == 0
-    assert "freshness is waived" in ended.err
-    strict = cardsign(
-        *("trust", "add", "strict", "--origin", "https://strict.example", *words),
-        *("--freshness", "required"),
-    )
-    assert "waived" not in strict.err
-    listed = cardsign("trust", "list", "--json").json
-    assert [(list(one["anchor"]), one["freshness"]) for one in listed] == [
-        ([kind], "waived"),
-        ([kind], "required"),
-    ]
-
-
-def test_everything_else_that_add_may_say(cardsign: Cardsign, peer: Path) -> None:
-    """Holders of keys, who is required, what is accepted, algorithms, several origins."""
-    cardsign("trust", "init")
-    kid = thumbprint("card")
-    ended = cardsign(
-        *("trust", "add", "tides", *ORIGIN, "--origin", "https://shared.example/tides/"),
-        *("--jwks", peer / "jwks.json", "--holder", f"{kid}=publisher"),
-        *("--require", "publisher", "--accept", "sdk", "--algorithm", "ES256"),
-    )
-    assert ended.status == 0
-    (one,) = cardsign("trust", "list", "--json").json
-    assert one["origins"] == ["https://tides.example", "https://shared.example/tides/"]
-    assert (one["accept"], one["algorithms"]) == ("sdk", ["ES256"])
-    assert one["require"] == ["publisher"]
-    assert one["anchor"]["keys"][0]["holder"] == "publisher"
-
-
 def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
     """What a person wrote around the entries is there after adding, pinning and removing."""
     TRUST.write_text('# mine\nformat = 1  # of 2026\n\n[limits]\nskew = "2m"  # our NTP is good\n')
@@ -317,20 +246,8 @@ def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
 def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
     """What `add NAME` is given besides, and the code."""
     k1 = ("--keyset", peer / "k1.json")
-    jwks = ("--jwks", peer / "jwks.json")
     return {
-        "no anchor": (("new", *ORIGIN), "usage.conflict"),
-        "two anchors": (("new", *ORIGIN, *k1, *BY_URL), "usage.conflict"),
-        "a release without a keyset": (
-            ("new", *ORIGIN, *BY_URL, "--release", peer / "r1.json"),
-            "usage.conflict",
-        ),
         "a holder without keys": (("new", *ORIGIN, *k1, "--holder", "a=b"), "usage.conflict"),
-        "a holder of no key": (("new", *ORIGIN, *jwks, "--holder", "a=b"), "usage.conflict"),
-        "a required holder who has no key": (
-            ("new", *ORIGIN, *jwks, "--require", "ann"),
-            "policy.malformed",
-        ),
         "one holder required twice": (
             ("new", *ORIGIN, *k1, "--require", "ann", "--require", "ann"),
             "policy.malformed",
@@ -338,13 +255,6 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
         "one key of two holders": (
             ("new", *ORIGIN, "--jwks", peer / "alias.json", "--holder", "alias=ann"),
             "policy.malformed",
-        ),
-        "a name that is none": (("New", *ORIGIN, *BY_URL), "usage.conflict"),
-        "an origin that is none": (("new", "--origin", "tides", *BY_URL), "card.interface_url"),
-        "a URL that is none": (("new", *ORIGIN, "--jwks-url", "keys"), "card.interface_url"),
-        "a key set by plain HTTP": (
-            ("new", *ORIGIN, "--jwks-url", "http://tides.example/k"),
-            "card.interface_url",
         ),
         "a statement that its root has not signed": (
             ("new", *ORIGIN, "--keyset", peer / "unsigned.json"),
@@ -362,11 +272,6 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
             ("new", *ORIGIN, "--keyset", peer / "r1.json"),
             "statement.typ",
         ),
-        "a card for a keyset": (
-            ("new", *ORIGIN, "--keyset", peer / "card.json"),
-            "statement.shape",
-        ),
-        "a file that is not there": (("new", *ORIGIN, "--keyset", "nowhere"), "file.not_found"),
     }
 
 
@@ -381,22 +286,6 @@ def test_what_add_refuses(cardsign: Cardsign, peer: Path, home: Path, case: str)
     assert (ended.status, ended.out) == (2, b"")
     assert ended.err.startswith(f"cardsign: {code}: ")
     assert files(home) == before
-
-
-def test_what_is_there_already(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
-    """A name or an origin is given once; the memory of another anchor is not taken over."""
-    before = files(home)
-    again = cardsign("trust", "add", "tides", "--origin", "https://b.example", *BY_URL)
-    assert "already" in again.err
-    origin = cardsign("trust", "add", "other", *ORIGIN, *BY_URL)
-    assert "policy.malformed" in origin.err
-    assert "belongs to 'tides' already" in origin.err
-    assert files(home) == before
-    cardsign("trust", "remove", "tides")
-    anchor = cardsign("trust", "add", "tides", *ORIGIN, *BY_URL)
-    assert (anchor.status, "state.other_anchor" in anchor.err) == (2, True)
-    cardsign("trust", "known", "forget", "tides", "--yes")
-    assert cardsign("trust", "add", "tides", *ORIGIN, *BY_URL).status == 0
 
 
 def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> None:
@@ -419,21 +308,6 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
     assert sorted(json.loads(LOCK.read_bytes())["issuers"]) == names
 
 
-def test_a_file_that_cannot_be_edited(cardsign: Cardsign, peer: Path) -> None:
-    """Issuers in a list of inline tables: refused, and the file stays as it was."""
-    entries = (
-        f'{{ name = "{name}", origins = ["https://{name}.example"], '
-        f'anchor = {{ jwks = "https://{name}.example/k" }} }}'
-        for name in "ac"
-    )
-    text = f"format = 1\nissuer = [{', '.join(entries)}]\n"
-    TRUST.write_text(text)
-    for command in (("add", "b", "--origin", "https://b.example", *BY_URL), ("remove", "a")):
-        ended = cardsign("trust", *command)
-        assert (ended.status, "policy.malformed" in ended.err) == (2, True)
-        assert TRUST.read_text() == text
-
-
 # ------------------------------------------------------- show, remove, pin, known
 
 
@@ -449,33 +323,6 @@ def test_showing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
     LOCK.unlink()
     assert "state       state.missing" in cardsign("trust", "show", "tides").text
     assert cardsign("trust", "show", "tides", "--json").json["state_fault"] == "state.missing"
-
-
-@pytest.mark.parametrize("command", [("show",), ("remove",), ("pin",)])
-def test_an_unknown_issuer(
-    cardsign: Cardsign, enrolled: Ended, home: Path, command: tuple[str, ...]
-) -> None:
-    """Nobody of that name: a local fault, and nothing is changed."""
-    before = files(home)
-    ended = cardsign("trust", *command, "nobody")
-    assert (ended.status, "policy.unknown_issuer" in ended.err) == (2, True)
-    assert files(home) == before
-
-
-def test_removing_keeps_the_memory(cardsign: Cardsign, enrolled: Ended) -> None:
-    """Out of policy and lock; the memory goes only if asked."""
-    assert cardsign("trust", "remove", "tides", "--json").json["forgotten"] is False
-    assert json.loads(LOCK.read_bytes())["issuers"] == {}
-    assert [one["name"] for one in cardsign("trust", "known", "list", "--json").json] == ["tides"]
-
-
-def test_removing_and_forgetting(cardsign: Cardsign, enrolled: Ended) -> None:
-    """With --forget the memory goes as well."""
-    assert (
-        cardsign("trust", "remove", "tides", "--forget", "--yes", "--json").json["forgotten"]
-        is True
-    )
-    assert cardsign("trust", "known", "list", "--json").json == []
 
 
 def test_pinning_what_leads_on(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
@@ -571,32 +418,6 @@ def test_a_root_set_moves_on(cardsign: Cardsign, peer: Path) -> None:
     assert cardsign("trust", "show", "tides", "--json").json["lock"]["keyset"]["version"] == 2
 
 
-def test_a_pin_of_nothing(cardsign: Cardsign, peer: Path) -> None:
-    """Pinned keys have no statement, and neither has a key set's URL."""
-    cardsign("trust", "init")
-    cardsign("trust", "add", "keys", *ORIGIN, "--jwks", peer / "jwks.json")
-    cardsign("trust", "add", "met", "--origin", "https://b.example", *BY_URL)
-    assert "usage.conflict" in cardsign("trust", "pin", "keys").err
-    assert cardsign("trust", "pin", "met").status == 2
-
-
-def test_a_forgotten_issuer_is_unknown(cardsign: Cardsign, enrolled: Ended) -> None:
-    """It is asked about first; then there is nothing to show or to forget twice."""
-    for unsure in (("known", "forget", "tides"), ("remove", "tides", "--forget")):
-        asked = cardsign("trust", *unsure)
-        assert (asked.status, "usage.unanswered" in asked.err, "--yes" in asked.err) == (
-            2,
-            True,
-            True,
-        )
-        assert cardsign("trust", "known", "show", "tides").status == 0
-    assert cardsign("trust", "known", "show", "tides").status == 0
-    assert cardsign("trust", "known", "forget", "tides", "--yes").status == 0
-    for command in ("show", "forget"):
-        ended = cardsign("trust", "known", command, "tides")
-        assert (ended.status, "state.missing" in ended.err) == (2, True)
-
-
 def test_statements_that_come_along(
     cardsign: Cardsign, enrolled: Ended, peer: Path, tmp_path: Path
 ) -> None:
@@ -653,15 +474,3 @@ def test_a_lost_memory_is_a_fault(cardsign: Cardsign, enrolled: Ended, peer: Pat
     ended = cardsign(*words)
     assert ended.status == 2
     assert "state.missing" in ended.err
-
-
-def test_all_that_is_wrong_with_a_policy_is_shown_at_once(cardsign: Cardsign) -> None:
-    """Each with its line and what to do; with --json on stdout too."""
-    Path("trust.toml").write_text('format = 1\n[limits]\nskew = "x"\nsignaturs = 4\n[[issuer]]\n')
-    ended = cardsign("trust", "list", "--json")
-
-    assert ended.status == 2
-    assert [f"(trust.toml, line {line})" in ended.err for line in (3, 4, 5)] == [True] * 3
-    assert "did you mean 'signatures'?" in ended.err
-    found = [ended.json["error"], *ended.json["more"]]
-    assert [one["code"] for one in found] == ["policy.malformed"] * 5
