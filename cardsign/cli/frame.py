@@ -88,6 +88,15 @@ _COMMON_OPTIONS: Final = (
 )
 
 
+def _name_help(error: CardsignError, context: click.Context) -> None:
+    """Say which help to read, where nothing else is advised, and name the user's own files."""
+    fix = error.finding.fix
+    if error.code in ("usage.invalid", "usage.conflict"):
+        fix = fix or f"See {context.command_path} --help."
+    finding = replace(error.finding, message=as_named(error.message), fix=fix)
+    error.finding = finding.at(as_named(error.path))
+
+
 class Command(click.Command):
     """A command with ``--json`` and ``--quiet``, examples, and a section of advanced options.
 
@@ -119,18 +128,18 @@ class Command(click.Command):
                 continue
             if not param.is_flag or param.secondary_opts:  # another flag says the same twice
                 ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except CardsignError as error:
+            _name_help(error, ctx)
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Carry it out; an error says which help to read, and names files that the user knows."""
         try:
             return super().invoke(ctx)
         except CardsignError as error:
-            fix = error.hint
-            if error.code in ("usage.invalid", "usage.conflict"):
-                fix = fix or f"See {ctx.command_path} --help."
-            finding = replace(error.finding, message=as_named(error.message), fix=fix)
-            error.finding = finding.at(as_named(error.path))
+            _name_help(error, ctx)
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

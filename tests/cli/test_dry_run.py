@@ -102,69 +102,8 @@ def test_a_dry_run_changes_nothing_and_the_real_run_does(
     assert files() != before
 
 
-RESIGN = ("resign", "signed.json", "--jwks", "jwks.json", "--url", "https://gw.example/a")
-TOKENS = ("--token-file", "tokens")
-#: What is typed, and what it says: first in a dry run, then of the real one.
-TOLD = {
-    "publish": (
-        ("publish", "signed.json", "--max-age", "7", "--export", "out"),
-        ("would publish generation 2", "would export its public files to out"),
-        ("published generation 2", "exported its public files to out"),
-    ),
-    "resign": (
-        (*RESIGN, "-o", "copy.json"),
-        ("would sign the copy of signed.json",),
-        ("signed the copy of signed.json",),
-    ),
-    "tokens create": (
-        ("tokens", "create", "--audience", "partners", *TOKENS),
-        ("would add its digest to tokens",),
-        ("added its digest to tokens",),
-    ),
-    "tokens revoke": (
-        ("tokens", "revoke", "0" * 64, *TOKENS),
-        ("would revoke 0000",),
-        ("revoked 0000",),
-    ),
-}
-
-
-@pytest.mark.parametrize(("words", "dry", "real"), TOLD.values(), ids=TOLD)
-def test_a_dry_run_says_what_would_be_done(
-    issuer: Cardsign, words: tuple[str, ...], dry: tuple[str, ...], real: tuple[str, ...]
-) -> None:
-    """And the real run what was done."""
-    well(issuer("keys", "jwks", "-o", "jwks.json"))
-    if "revoke" in words:
-        Path("tokens").write_text("0" * 64 + " partners\n")
-
-    said = well(issuer(*words, "--dry-run")).err
-
-    assert [line for line in dry if line not in said] == []
-    assert [line for line in real if line in said] == []
-    said = well(issuer(*words)).err
-    assert [line for line in real if line not in said] == []
-
-
 def _digest(cardsign: Cardsign) -> str:
     return str(cardsign("keyset", "show", "next.json", "--json").json["digest"])
-
-
-def test_a_dry_run_meets_the_refusals_of_the_real_run(issuer: Cardsign) -> None:
-    """With the same code and the user's own path."""
-    dry, real = (issuer("publish", "card.json", *more) for more in (("--dry-run",), ()))
-
-    assert (dry.status, real.status) == (1, 1)
-    assert dry.err == "cardsign: dry run: nothing was changed\n" + real.err
-
-
-def test_a_dry_run_of_init_writes_nothing(cardsign: Cardsign) -> None:
-    """And refuses a folder that is set up."""
-    words = ("init", "--issuer", ISSUER)
-    assert well(cardsign(*words, "--dry-run")).out == b""
-    assert files() == {}
-    well(cardsign("init", "--simple"))
-    assert "file.exists: this folder is set up" in cardsign(*words, "--dry-run").err
 
 
 FINAL = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,22 +13,6 @@ import pytest
 
 from cardsign.contract import init_agent
 from cardsign.errors import FileFault, UsageFault
-from cardsign.lint.cards import lint_card
-from cardsign.lint.rules import LintSettings
-from tests.cli.conftest import Cardsign
-
-
-def test_B30_a_new_agent_keeps_its_contract(cardsign: Cardsign) -> None:
-    """Card, code and test are there; the card has no finding of its contract, not even a note."""
-    ended = cardsign("init", "--agent", "iam-tides", "--json")
-    assert ended.status == 0
-    assert all(Path(name).is_file() for name in ended.json["files"])
-    card = Path("agents/iam-tides/.well-known/agent-card.json").read_bytes()
-    settings = LintSettings(groups=("json", "contract"), strict=True)
-    assert lint_card(card, settings).findings == ()
-    assert "AGENTCARD_PATH" in Path("agents/iam-tides/agent.py").read_text()
-    assert cardsign("lint", "agents", "--group", "contract").status == 0
-    assert cardsign("init", "--agent", "iam-tides").status == 2
 
 
 @pytest.mark.parametrize(
@@ -62,19 +45,6 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path: Path) -> None:
         init_agent(tmp_path / "project", "iam-tides")
     assert refused.value.code == "config.not_allowed"
     assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_the_next_step_of_a_new_agent_succeeds(cardsign: Cardsign) -> None:
-    """As it is printed, and in the words of make and of the workflow too; a broken card fails."""
-    said = cardsign("init", "--agent", "iam-tides").err
-    next_step = shlex.split(said.partition("then cardsign ")[2])
-    assert next_step[:2] == ["lint", "agents"]
-    assert cardsign(*next_step).status == 0
-    workflow = Path(".github/workflows/agent-cards.yml").read_text()
-    for text in (Path("agent-cards.mk").read_text(), workflow):
-        assert f"cardsign {shlex.join(next_step)}" in text
-    Path("agents/iam-tides/.well-known/agent-card.json").write_text('{"name": 1}')
-    assert cardsign(*next_step).status == 1
 
 
 @pytest.mark.parametrize(
