@@ -160,47 +160,6 @@ def test_a_card_of_the_settings_is_signed_whole_or_not_at_all(issuer: Cardsign) 
     assert not Path("signed.json").exists()
 
 
-def test_signing_by_the_settings_takes_no_options_of_one_card(issuer: Cardsign) -> None:
-    """They are about a card that is named."""
-    refused = issuer("sign", "--strict")
-    assert (refused.status, "name CARD" in refused.err) == (2, True)
-
-
-def test_without_cards_a_command_says_how_to_name_them(cardsign: Cardsign) -> None:
-    """Either way."""
-    run(cardsign("init", "--simple"))
-    for words in (("sign",), ("publish",)):
-        ended = cardsign(*words)
-        assert (ended.status, "[[card]]" in ended.err) == (2, True)
-
-
-BAD = {
-    "no public card": 'audience = "partners"\nexpires = "90d"\n',
-    "an unknown member": 'expire = "90d"\n',
-    "an audience without an end": 'audience = "partners"\n',
-    "an audience that is no name": 'audience = "A B"\nexpires = "90d"\n',
-    "a file outside": 'expires = "90d"\naudience = "a"\n[[card]]\nsource = "../x"\nsigned = "y"\n',
-}
-
-
-@pytest.mark.parametrize("more", BAD.values(), ids=BAD)
-def test_cards_that_do_not_fit_are_refused(more: str, cardsign: Cardsign) -> None:
-    """Before anything is signed; `config check` says so too."""
-    run(cardsign("init", "--simple"))
-    with open("cardsign.toml", "a") as config:
-        config.write(PARTNERS + more)
-    for words in (("config", "check"), ("sign",)):
-        ended = cardsign(*words)
-        assert (ended.status, "config." in ended.err) == (2, True), ended.err
-
-
-def test_two_public_cards_are_one_too_many(issuer: Cardsign) -> None:
-    """One publication has one."""
-    with open("cardsign.toml", "a") as config:
-        config.write('[[card]]\nsource = "c.json"\nsigned = "d.json"\n')
-    assert "found 2" in issuer("config", "check").err
-
-
 def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
     """An editor completes the tables that the reader takes."""
     schema = run(cardsign("config", "schema")).json
@@ -226,12 +185,6 @@ def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None
     assert {key.holder for key in online} == {"owner"}
 
 
-def test_a_forgotten_option_is_named(issuer: Cardsign) -> None:
-    """`keys generate card-2026` means `--kid card-2026`."""
-    ended = issuer("keys", "generate", "card-2026")
-    assert (ended.status, "--kid card-2026" in ended.err) == (2, True)
-
-
 def test_a_draft_that_lists_an_ended_key_is_refused(issuer: Cardsign) -> None:
     """At signing, and at publishing what was signed before the revocation; an honest one passes."""
     stolen = run(issuer("keys", "generate", "--json")).json["kid"]
@@ -253,15 +206,6 @@ def test_a_draft_that_lists_an_ended_key_is_refused(issuer: Cardsign) -> None:
     run(issuer("keyset", "sign", "draft.json", "--digest", digest))
     run(issuer("keyset", "publish", "draft.json"))
     assert stolen in run(issuer("keyset", "show", "--json")).json["revoked"]
-
-
-@pytest.mark.parametrize("expires", ["2001-01-01", "9999d", "soon"])
-def test_an_end_that_cannot_be_is_refused(issuer: Cardsign, expires: str) -> None:
-    """Past, too far ahead, or no date."""
-    text = Path("cardsign.toml").read_text().replace("90d", expires)
-    Path("cardsign.toml").write_text(text)
-    ended = issuer("sign")
-    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
 
 
 def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:

@@ -470,13 +470,6 @@ def test_forty_releases_are_renewed_without_a_root(
 # ------------------------------------------------------------------ checking and exporting
 
 
-def test_a_check_of_the_same_changes_nothing(issuer: Cardsign) -> None:
-    """Exit status 0, and no new generation."""
-    number = published().number
-    ended = issuer("publish", "signed.json", "--check")
-    assert (ended.status, published().number) == (0, number)
-
-
 def test_a_check_names_what_would_change(issuer: Cardsign) -> None:
     """Exit status 1; neither the publication nor the key store changes."""
     Path("card.json").write_text(json.dumps({**PORTABLE, "description": "Another."}))
