@@ -78,7 +78,12 @@ _WARNINGS: Final = frozenset(
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:
     """Return the text, shortened to a number of characters."""
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if len(text) <= limit:
+        return text
+    kept, rest = text[: limit - 3], text[limit - 3 :]
+    if "://" in kept and "@" in rest and not rest[0].isspace() and "@" in rest.split()[0]:
+        kept = kept[: kept.rindex("://") + 3]  # a password shows as one by the @ behind it
+    return f"{kept}..."
 
 
 def severity_of(code: str) -> Severity:
@@ -157,10 +162,14 @@ class Place:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", cut(self.path, MAX_PATH))
 
+    @property
+    def position(self) -> str:
+        """The line and column, as far as they are known: ``line 3, column 7``."""
+        named = (("line", self.line), ("column", self.column if self.line else None))
+        return ", ".join(f"{name} {number}" for name, number in named if number is not None)
+
     def __str__(self) -> str:
-        position = "" if self.line is None else f"line {self.line}"
-        position += "" if self.line is None or self.column is None else f", column {self.column}"
-        return ", ".join(part for part in (self.path, position) if part)
+        return ", ".join(part for part in (self.path, self.position) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +181,7 @@ class Finding:
         message: What is the case here, without a final period. Cut to :data:`MAX_MESSAGE`
             characters.
         place: Where.
-        fix: What to do next; empty where the text of ``codes.toml`` will do.
+        fix: What to do next; empty where the text of ``codes.toml`` will do. Cut likewise.
         severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
             no action. Where it is not named it is that of the code.
         count: How many findings it stands for: over 1 in place of those that are not listed.
@@ -189,6 +198,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", cut(self.message, MAX_MESSAGE))
+        object.__setattr__(self, "fix", cut(self.fix, MAX_MESSAGE))
         if self.severity not in SEVERITIES:
             object.__setattr__(self, "severity", severity_of(self.code))
 
@@ -205,7 +215,7 @@ class Finding:
     @property
     def worded(self) -> str:
         """The message, with the line and column of its place where they are known."""
-        position = str(replace(self.place, path=""))
+        position = self.place.position
         return f"{self.message} ({position})" if position else self.message
 
     def at(self, path: str) -> Finding:
@@ -268,9 +278,9 @@ def list_findings(findings: Iterable[Finding], whole: str = "the card") -> Itera
         findings: In any order.
         whole: What a place without a path is called.
     """
-    groups: dict[tuple[int, str], list[Finding]] = {}
+    groups: dict[tuple[int, str, str], list[Finding]] = {}
     for finding in findings:
-        key = (SEVERITIES.index(finding.severity), finding.code)
+        key = (SEVERITIES.index(finding.severity), finding.code, finding.fix)
         groups.setdefault(key, []).append(finding)
     for key in sorted(groups, key=lambda key: key[0]):
         alike, text = groups[key], describe_code(key[1])

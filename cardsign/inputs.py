@@ -73,7 +73,7 @@ class Inputs:
             if name.startswith("file:"):
                 why, hint = "a file is named by its path", f"Give {unquote(urlsplit(name).path)}"
                 raise UsageFault("usage.invalid", why, path=name, hint=hint)
-            if is_url(name) or not Path(name).is_dir():
+            if is_url(name) or not os.path.isdir(name):
                 expanded.append(name)
                 continue
             _refuse_publication(name)
@@ -257,7 +257,7 @@ def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes
             raise answer.failure
         return answer.untrusted_body
     revision, colon, path = source.partition(":")
-    if not colon or Path(source).exists():
+    if not colon or os.path.exists(source):
         return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES)
     return _from_git(revision, path)
 

@@ -68,7 +68,7 @@ def lint_sources(
     open_fetcher = cache(open_fetcher)
     for source in sources:
         path = Path(source)
-        if path.is_dir():
+        if os.path.isdir(path):
             found = tuple(_of_folder(path, settings, tracked, read))
             if not found:
                 hint = "Name a folder that holds cards, or name the cards."
@@ -77,11 +77,11 @@ def lint_sources(
             reports += found
             continue
         report = lint_card(load_card(source, open_fetcher), settings, name=source)
-        if path.is_file():
+        if os.path.isfile(path):
             beside = _beside(report, path, _agent_of(path), tracked, read)
             report = with_findings(report, beside, settings)
         reports.append(report)
-    if len(sources) == 1 and not Path(sources[0]).is_dir():
+    if len(sources) == 1 and not os.path.isdir(sources[0]):
         return tuple(reports)  # which other cards there are, nobody has said
     return lint_references(reports, settings)
 

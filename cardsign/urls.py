@@ -161,7 +161,9 @@ def without_passwords(untrusted_text: str) -> str:
 
     Of a URL of another kind than HTTP, such as a database's, a user name alone stays.
     """
-    return re.sub(r"[^\s\"<>]+", lambda word: _without_password(word[0]), untrusted_text)
+    # A path made of a URL has lost one slash.
+    text = re.sub(r"(?i)\b(https?:/)(?!/)[^\s/@]*@", r"\1...@", untrusted_text)
+    return re.sub(r"[^\s\"<>]+", lambda word: _without_password(word[0]), text)
 
 
 def _without_password(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def _page(card: str, jwks: str | None) -> str:
     from cardsign.publish.generation import load_current
 
     keys = None if jwks is None else read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
-    if card != STDIO and Path(card).is_dir():
+    if card != STDIO and os.path.isdir(card):
         one = load_current(Path(card))
         given = one.card, Published(tuple(one.keysets.values()), one.release, keys or one.jwks)
     else:

@@ -28,6 +28,7 @@ from cardsign.cli.printer import (
     write_line,
 )
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, LocalFault, UsageFault
+from cardsign.findings import Subject
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -114,7 +115,16 @@ class Command(click.Command):
         self.params += _COMMON_OPTIONS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; refuse a second value, of which click would take the last in silence."""
+        """Read the words; an error says which help to read."""
+        try:
+            self._refuse_second_values(ctx, args)
+            return super().parse_args(ctx, args)
+        except CardsignError as error:
+            _name_help(error, ctx)
+            raise
+
+    def _refuse_second_values(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuse a second value of an option, of which click would take the last in silence."""
         try:
             *_, params = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError as error:
@@ -128,11 +138,6 @@ class Command(click.Command):
                 continue
             if not param.is_flag or param.secondary_opts:  # another flag says the same twice
                 ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
-        try:
-            return super().parse_args(ctx, args)
-        except CardsignError as error:
-            _name_help(error, ctx)
-            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Carry it out; an error says which help to read, and names files that the user knows."""
@@ -241,7 +246,7 @@ class Group(click.Group):
 
 
 def suggest(word: str, names: Iterable[str]) -> str:
-    """Return what was probably meant, as the end of a sentence; empty where nothing is near."""
+    """Return what was probably meant, as a sentence of its own; empty where nothing is near."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(names), n=1)
@@ -258,12 +263,13 @@ _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-def run(command: Callable[[], object], *, as_json: bool = False) -> int:
+def run(command: Callable[[], object], *, form: str = "text") -> int:
     """Carry a command out and turn its end into an exit status.
 
     Args:
         command: The command; an int that it returns is the status.
-        as_json: Print an error on stdout too, as ``{"error": {...}}``.
+        form: How results are to be printed. An error goes to stderr, and under ``json`` and
+            ``sarif`` to stdout too: as ``{"error": {...}}``, or as a log of one notification.
     """
     if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
         _say_unwritten("is closed; nothing was done")
@@ -274,7 +280,7 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else EXIT_OK
     except CardsignError as error:
-        return _fail(error, as_json)
+        return _fail(error, form)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
@@ -284,7 +290,7 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"See {context.command_path if context else 'cardsign'} --help."
         message = " ".join(error.format_message().split()).rstrip(".")
-        return _fail(UsageFault("usage.invalid", message, hint=hint), as_json)
+        return _fail(UsageFault("usage.invalid", message, hint=hint), form)
     except (click.Abort, KeyboardInterrupt):
         write_line("cardsign: stopped", err=True)
         return EXIT_LOCAL_FAULT
@@ -299,20 +305,26 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
         if os.environ.get(_DEBUG):
             raise
         what = f"{type(crash).__name__}: {safe(str(crash), limit=200)}"
-        return _fail(LocalFault("internal.bug", what), as_json)
+        return _fail(LocalFault("internal.bug", what), form)
 
 
-def _fail(error: CardsignError, as_json: bool) -> int:
+def _fail(error: CardsignError, form: str) -> int:
     """Print what ended a command, and return its exit status."""
     complain(error)
-    if as_json:
-        shown: dict[str, Any] = {"error": error.finding.to_json()}
-        if isinstance(error, UsageFault) and error.more:
-            shown["more"] = [other.finding.to_json() for other in error.more]
-        try:
+    shown: dict[str, Any] = {"error": error.finding.to_json()}
+    findings = [error.finding]
+    if isinstance(error, UsageFault) and error.more:
+        findings += (other.finding for other in error.more)
+        shown["more"] = [finding.to_json() for finding in findings[1:]]
+    if form == "sarif":
+        from cardsign.cli.sarif import sarif_log
+
+        shown = sarif_log([Subject("", findings, is_fault=True)], error.exit_status)
+    try:
+        if form in ("json", "sarif"):
             print_json(shown)
-        except OSError as fault:
-            return _end_unwritten(fault)
+    except OSError as fault:
+        return _end_unwritten(fault)
     return error.exit_status
 
 

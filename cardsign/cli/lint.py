@@ -16,10 +16,10 @@ from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.options import NetworkOptions, format_option, network_option, take
 from cardsign.cli.printer import asked_form, counted, safe, say, show, shown_text
-from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
-from cardsign.findings import SEVERITIES, Severity, cap_findings
+from cardsign.findings import MAX_TEXT, SEVERITIES, Severity, cap_findings
 from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
 from cardsign.urls import is_url
@@ -128,7 +128,10 @@ def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) ->
     if is_dry_run() and not fixing:
         raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
     if fixing != (output is not None) and not (fixing and is_dry_run()):
-        first, place = shlex.quote(cards[0]), shlex.quote(output or "OUT")
+        first, place = (
+            shlex.quote(name) if len(name) <= MAX_TEXT else other
+            for name, other in ((cards[0], "CARD"), (output or "OUT", "OUT"))
+        )
         form = "json" if asked_form() == "text" else asked_form()
         raise UsageFault(
             "usage.conflict",
@@ -140,8 +143,7 @@ def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) ->
         raise UsageFault("usage.conflict", "--fix takes one card")
     if STDIO in cards and len(cards) > 1:
         raise UsageFault("usage.conflict", "- stands alone: there is one standard input")
-    if output == STDIO and asked_form() != "text":
-        raise UsageFault("usage.conflict", "-o - and another format would both print on stdout")
+    refuse_two_documents(output)
 
 
 def _say_fixed(result: FixResult) -> None:

@@ -6,6 +6,7 @@ verdict without the web server's libraries.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -146,12 +147,14 @@ def _code_lines(code: str) -> Iterator[str]:
 def run_words(words: Sequence[str]) -> int:
     """Carry out a command line, without the program's name, and return its exit status.
 
-    Errors go to stderr, and where ``--json`` is given to stdout as well, as one object.
+    Errors go to stderr, and where JSON or SARIF is asked for to stdout as well.
     """
-    before = words[: words.index("--")] if "--" in words else words
+    # Read here too, since the words may be wrong before click has come to the option.
+    options = words[: words.index("--")] if "--" in words else words
+    asked = re.search(r"--json\b|--format[ =](json|sarif)\b", " ".join(options))
     return run(
         lambda: command_line.main(list(words), prog_name="cardsign", standalone_mode=False),
-        as_json="--json" in before,
+        form=(asked[1] or "json") if asked else "text",
     )
 
 

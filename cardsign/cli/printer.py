@@ -11,12 +11,12 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import click
 
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault
+from cardsign.findings import MAX_TEXT, cut
 
 if TYPE_CHECKING:
     from cardsign.findings import Finding
@@ -32,17 +32,20 @@ _INVISIBLE: Final = (
 )
 _RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
 _SURROGATE: Final = "[\ud800-\udfff]"
-DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
+# Where a file or an option belongs, somebody may have given the text of a private key.
+_PRIVATE_KEY: Final = (
+    r"""(?s)`?-----BEGIN (?!ENCRYPTED)[A-Z ]*PRIVATE.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+)
 
 
 def escape(text: str) -> str:
     """Return foreign text with everything escaped that could deceive a reader or a program.
 
-    Passwords of URLs are left out.
+    Passwords of URLs and private keys are left out.
     """
     # GitHub Actions, Azure Pipelines and TeamCity take `##[`, `##vso[` and `##teamcity[` for a
     # command, wherever in a line it stands.
-    shown = re.sub(_RUNNER_COMMAND, r"#\\u{23}", _without_password(text))
+    shown = re.sub(_RUNNER_COMMAND, r"#\\u{23}", hide_secrets(text))
     shown = re.sub(r"^(\s*):(?=:)", r"\1\\u{3a}", shown)  # GitHub's `::name::`, after blanks too
     if shown.isascii() and shown.isprintable():
         return shown
@@ -54,10 +57,9 @@ def escape(text: str) -> str:
     )
 
 
-def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
+def safe(text: str, *, limit: int = MAX_TEXT) -> str:
     """Return foreign text for a line: escaped where it could deceive, shortened where long."""
-    shown = _without_password(text)
-    return escape(shown if len(shown) <= limit else f"{shown[: limit - 3]}...")
+    return escape(cut(hide_secrets(text), limit))
 
 
 #: Members of the JSON that hold what a signature covers, exactly.
@@ -115,7 +117,8 @@ def show(result: Result, *, err: bool = False) -> int:
         err: Text goes to stderr, as the command writes a document to stdout.
     """
     if asked_form() != "text":
-        click.echo(shown_text(result), file=sys.stdout)
+        if text := shown_text(result):
+            click.echo(text, file=sys.stdout)
         return result.exit_status
     for line in result.lines():
         write_line(line, err=err)
@@ -131,6 +134,8 @@ def shown_text(result: Any) -> str:
         return "\n".join(map(escape, result.lines()))
     if form == "json":
         return json_text(result.to_json())
+    if not hasattr(result, "subjects"):
+        raise UsageFault("usage.conflict", f"this command has no result as {form}")
     from cardsign.cli.sarif import annotation_lines, sarif_log
 
     if form == "sarif":
@@ -191,7 +196,7 @@ def counted(number: int, noun: str) -> str:
 def ask_first(warning: str, *, hint: str = "") -> None:
     """Ask the person at the terminal before something final or unverified is done."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        if click.confirm(f"cardsign: {warning}. Go on?", err=True):
+        if click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
             return
         raise UsageFault("usage.unanswered", f"the answer was no: {warning}")
     raise UsageFault(
@@ -212,7 +217,7 @@ def say_notes(notes: Iterable[Finding]) -> None:
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
     """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
 
-    No password of a URL is repeated, but in what was signed, which is data for programs.
+    No password of a URL and no key is repeated, but in what was signed, which is data.
 
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
@@ -224,7 +229,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
     import json
 
-    value = _without_passwords(value)
+    value = _valuehide_secrets(value)
     text = json.dumps(value, ensure_ascii=False)
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
@@ -248,39 +253,36 @@ def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> It
         yield "  ".join(cells).rstrip()
 
 
-def _without_password(text: str) -> str:
-    """The text without passwords of URLs; most texts hold none, and need no reader of URLs."""
-    if "@" not in text or "://" not in text:
-        return text
-    from cardsign.urls import without_passwords
+def hide_secrets(text: str) -> str:
+    """Return the text without passwords of URLs, and without private keys in the clear."""
+    if "-----BEGIN" in text or "kty" in text:
+        text = re.sub(_PRIVATE_KEY, "(not shown: it may be a key)", text)
+    if "@" in text and ":/" in text:  # most texts hold none, and need no reader of URLs
+        from cardsign.urls import without_passwords
 
-    return without_passwords(text)
+        text = without_passwords(text)
+    return text
 
 
-def _without_passwords(value: Any) -> Any:
+def _valuehide_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        return _without_password(value)
+        return hide_secrets(value)
     if isinstance(value, dict):
         exact = _SIGNED.intersection(value)
         return {
-            name: one if name in exact else _without_passwords(one) for name, one in value.items()
+            hide_secrets(name): member if name in exact else _valuehide_secrets(member)
+            for name, member in value.items()
         }
-    return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-# Where a file or an option belongs, somebody may have given the text of a private key.
-_KEY_TEXT: Final = r"""(?s)`?-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+    return [*map(_valuehide_secrets, value)] if isinstance(value, list | tuple) else value
 
 
 def complain(error: CardsignError) -> None:
-    """Print an error: code, what and where, then what to do; and keep texts of keys out of it."""
-    hidden = "(not shown: it may be a key)"
-    message, path = (re.sub(_KEY_TEXT, hidden, text) for text in (error.message, error.path))
-    error.finding = replace(error.finding, message=message).at(path)
-    where = str(error.finding.place)
+    """Print an error: code, what and where, then what to do."""
+    finding = error.finding
+    where = str(finding.place)
     place = f" ({safe(where, limit=120)})" if where else ""
-    say(f"{error.code}: {safe(message, limit=300)}{place}", asked=True)
-    if hint := error.finding.hint:
-        say(f"  {hint}", asked=True)
+    say(f"{finding.code}: {safe(finding.message, limit=300)}{place}", asked=True)
+    if finding.hint:
+        say(f"  {safe(finding.hint, limit=600)}", asked=True)
     for other in error.more if isinstance(error, UsageFault) else ():
         complain(other)

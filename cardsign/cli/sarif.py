@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
-from cardsign.cli.printer import safe
+from cardsign.cli.printer import hide_secrets, safe
 from cardsign.errors import LocalFault
 from cardsign.findings import Finding, Severity, Subject, describe_code
 from cardsign.urls import is_url
@@ -78,6 +78,7 @@ def _rule(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, name: str) -> dict[str, Any]:
+    name = hide_secrets(name)
     artifact: dict[str, Any] = {"description": {"text": "standard input"}}
     if is_url(name):
         artifact = {"uri": quote(name, safe=_URL_MARKS)}
@@ -86,17 +87,18 @@ def _result(finding: Finding, name: str) -> dict[str, Any]:
         artifact = {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path))}
     physical: dict[str, Any] = {"artifactLocation": artifact}
     if finding.place.line is not None:
-        physical["region"] = {"startLine": finding.place.line, "startColumn": finding.place.column}
+        region = {"startLine": finding.place.line, "startColumn": finding.place.column}
+        physical["region"] = {name: number for name, number in region.items() if number is not None}
     location: dict[str, Any] = {"physicalLocation": physical}
-    if finding.path:
+    if finding.path.startswith("/"):  # a member of the card, and not a file
         member = {"fullyQualifiedName": safe(finding.path, limit=_MAX_TEXT), "kind": "member"}
         location["logicalLocations"] = [member]
-    return {
+    result = {
         "ruleId": finding.code,
         "level": finding.severity,
         "message": _text(f"{finding.message}. {finding.hint}".rstrip()),
-        "locations": [location],
     }
+    return {**result, "locations": [location]} if name else result
 
 
 def _text(text: str) -> dict[str, str]:
@@ -118,7 +120,8 @@ def annotation_lines(subjects: Iterable[Subject]) -> Iterator[str]:
         file = _escape(subject.name, 1000).replace(":", "%3A").replace(",", "%2C")
         for finding in subject.findings:
             line, column = finding.place.line, finding.place.column
-            place = f",line={line},col={column}" if line else ""
+            place = f",line={line}" if line else ""
+            place += f",col={column}" if line and column else ""
             words = f"{finding.path or 'the card'}: {finding.message}. {finding.hint}"
             head = f"::{_LEVELS[finding.severity]} file={file}{place},title={finding.code}"
             yield f"{head}::{_escape(words, 600)}"

@@ -15,9 +15,9 @@ from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import project_config
 from cardsign.cli.options import PATH
 from cardsign.cli.printer import Answer, is_json, say, show
+from cardsign.cli.streams import write_secret
 from cardsign.cli.views import members
 from cardsign.errors import UsageFault
-from cardsign.files import create_private
 from cardsign.times import day, minute
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def create(
     with held as lines:
         lines.append(f"{line}\n")
         if output is not None:
-            create_private(to_change(output), f"{token}\n".encode())
+            write_secret(output, f"{token}\n".encode())
     shown = {"token": token} if output is None else {"output": str(output)}
     show(Answer({**shown, "line": line}, [token] if output is None else []))
     if is_json():

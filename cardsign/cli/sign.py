@@ -19,14 +19,15 @@ from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
-from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks, read_public
-from cardsign.cli.options import kid_option, public_option, take, unlock_options
+from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_public
+from cardsign.cli.options import public_option, take, unlock_options
 from cardsign.cli.printer import Answer, is_json, print_json, safe, say, say_notes, show
-from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import members
-from cardsign.errors import SigningRefused, UsageFault
+from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
@@ -59,7 +60,8 @@ class CardOptions:
         """The same for the library; the keys are still to be named."""
         known = None
         if self.known_keys is not None:
-            known = read_jwks(self.known_keys)
+            with of_the_user(self.known_keys):
+                known = JwkSet.from_bytes(read_input(self.known_keys))
         return SigningOptions(
             compat=self.compat,
             strict=self.strict,
@@ -159,7 +161,7 @@ class CardOptions:
     "library that it names. May be repeated.",
 )
 @public_option
-@kid_option
+@click.option("--kid", metavar="KID", help="The kid under which the key of --key is published.")
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
@@ -186,8 +188,7 @@ def sign(
         signed = [(str(one.source), signing) for one, signing in sign_cards(work)]
         signers = card_signers(work.store, work.access, now=work.now)
     else:
-        if is_json() and output == STDIO:
-            raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
+        refuse_two_documents(output)
         now = datetime.now(UTC)
         signing_options = chosen.signing(card, now=now)
         document = read_input(card)

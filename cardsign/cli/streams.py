@@ -8,15 +8,19 @@ from typing import Final
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import to_change
-from cardsign.cli.printer import is_json
+from cardsign.cli.printer import asked_form
 from cardsign.errors import UsageFault
-from cardsign.files import read_bytes, write_atomic
+from cardsign.files import create_private, read_bytes, write_atomic
+from cardsign.urls import is_url
 
 STDIO: Final = "-"
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
-    """A file's bytes, or standard input's for ``-``; one byte over the limit is read at most."""
+    """Return a file's bytes, or standard input's for ``-``; one byte over the limit at most."""
+    if is_url(name):
+        hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
+        raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)
     if name == STDIO:
         return sys.stdin.buffer.read(max_bytes + 1)
     return read_bytes(Path(name), max_bytes=max_bytes)
@@ -35,8 +39,13 @@ def write_output(name: str, data: bytes, *, plain: bool = False) -> None:
         write_atomic(to_change(Path(name)), data, plain=plain)
 
 
+def write_secret(path: Path, data: bytes) -> None:
+    """Write a new file that only the user can read (mode 0600)."""
+    create_private(to_change(path), data)
+
+
 def refuse_two_documents(output: str | None) -> None:
-    """Standard output takes one document."""
-    if output == STDIO and is_json():
-        why = "the file and --json would both be written to standard output"
-        raise UsageFault("usage.conflict", why, hint="Add -o FILE.")
+    """Refuse to write a document of the command and its result both to standard output."""
+    if output == STDIO and asked_form() != "text":
+        why = "the file and the report would both be written to standard output"
+        raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")

@@ -36,7 +36,7 @@ from cardsign.cli.printer import (
     write_line,
 )
 from cardsign.cli.progress import Progress
-from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.verifier import VerifierOptions, keep_lock, summary
 from cardsign.errors import (
     FileFault,
@@ -231,7 +231,7 @@ def verify(
     for what, count in inputs.passed.items():
         if count:
             say(f"{counted(count, what)} not looked into")
-    _check_together(names, extended, audience, output, form)
+    _check_together(names, extended, audience, output)
     many.check(form, extended or output)
     verifier = named.verifier()
     verifier.by_origin = len(names) > 1
@@ -404,7 +404,7 @@ def _listed(name: str) -> list[str]:
 
 
 def _check_together(
-    cards: Sequence[str], extended: str | None, audience: str | None, output: str | None, form: str
+    cards: Sequence[str], extended: str | None, audience: str | None, output: str | None
 ) -> None:
     if (extended is None) != (audience is None):
         raise UsageFault("usage.conflict", "--extended FILE and --audience ID need one another")
@@ -420,8 +420,7 @@ def _check_together(
         raise UsageFault(
             "usage.conflict", f"-o {output} would put the payload in place of the signed card"
         )
-    if output == STDIO and form != "text":
-        raise UsageFault("usage.conflict", f"-o - and --format {form} would both print on stdout")
+    refuse_two_documents(output)
 
 
 def _is_file(name: str, output: str) -> bool:
@@ -448,7 +447,7 @@ _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?
 def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
     """The same fault; where the missing file looks like a host, with the URL to give instead."""
     is_file_name = name.endswith(".json") and "/" not in name
-    if isinstance(fault, FileMissing) and _HOST.fullmatch(name) and not is_file_name:
+    if isinstance(fault, FileMissing) and _HOST.fullmatch(name[:300]) and not is_file_name:
         fix = f"For a card on the web give its URL: cardsign verify https://{name}"
         fault.finding = replace(fault.finding, fix=fix)
     return fault

@@ -271,7 +271,8 @@ class VerificationError(CardsignError):
 
     def __init__(self, report: Report) -> None:
         first = report.reasons[0]
-        super().__init__(first.code, first.message, path=first.path, hint=first.hint)
+        super().__init__(first.code, first.message)
+        self.finding = first
         self.report = report
         self.exit_status = report.exit_status
 

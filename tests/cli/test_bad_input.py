@@ -17,7 +17,9 @@ import pytest
 
 from cardsign import html
 from cardsign.cli.frame import run
-from cardsign.cli.printer import json_text, safe
+from cardsign.cli.printer import ask_first, json_text, safe
+from cardsign.cli.sarif import annotation_lines, sarif_log
+from cardsign.findings import Finding, Place, Subject, list_findings
 from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
@@ -412,3 +414,81 @@ def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CARDSIGN_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         run(lambda: 1 // 0)
+
+
+KEY = '{"kty":"EC","d":"TOPSECRET","crv":"P-256"}'
+PEM = "-----BEGIN EC PRIVATE KEY-----\nTOPSECRET\n-----END EC PRIVATE KEY-----\n"
+LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
+
+
+@pytest.mark.parametrize("secret", [KEY, PEM, LONG, "https:/me:TOPSECRET@tides.example"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lint", "SECRET", "--fix"),
+        ("lint", "card.json", "--fail-on", "SECRET"),
+        ("verify", "SECRET", "card.json", "--jwks", "jwks.json"),
+        ("verify", "card.json", "--issuer", "SECRET"),
+        ("verify", "card.json", "--jwks", "jwks.json", "--at", "SECRET"),
+        ("inspect", "SECRET"),
+        ("explain", "SECRET"),
+        ("help", "SECRET"),
+        ("SECRET",),
+    ],
+    ids=" ".join,
+)
+def test_no_secret_that_was_typed_in_a_wrong_place_is_repeated(
+    words: tuple[str, ...], secret: str, cardsign: Cardsign
+) -> None:
+    """Neither a private key nor a password, in any form of the answer."""
+    Path("card.json").write_text('{"name": "Tides"}')
+    Path("jwks.json").write_text('{"keys": []}')
+    typed = [secret if word == "SECRET" else word for word in words]
+    for form in ((), ("--json",), ("--format", "sarif")):
+        ended = cardsign(*typed, *form)
+        assert ended.status in (1, 2)
+        assert "TOPSECRET" not in ended.text + ended.err
+
+
+def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> None:
+    """The twin: what `init` prints once is for its owner, as text and as JSON."""
+    assert safe("-----BEGIN ENCRYPTED PRIVATE KEY-----") == "-----BEGIN ENCRYPTED PRIVATE KEY-----"
+    assert "ENCRYPTED" in json_text({"recovery": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB"})
+
+
+@pytest.mark.parametrize("command", ["lint", "verify", "inspect", "explain", "check"])
+def test_a_name_of_60_000_characters_is_a_missing_file(command: str, cardsign: Cardsign) -> None:
+    """And what is said of it stays short."""
+    ended = cardsign(command, "a" * 60_000)
+    assert (ended.status, "internal.bug" in ended.err) == (2, False)
+    assert len(ended.err) < 1_000
+    assert len(cardsign("lint", "a" * 60_000, "--fix").err) < 1_000
+
+
+def test_a_question_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked about may be a stranger's word."""
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.confirm", lambda text, err: not asked.append(text))
+    ask_first("\x1b[2J\n::error::the key tides")
+    assert asked == ["cardsign: \\u{1b}[2J\\u{a}::error::the key tides. Go on?"]
+
+
+def test_a_position_without_a_column_is_said_without(cardsign: Cardsign) -> None:
+    """In text, and SARIF has no null."""
+    finding = Finding("json.syntax", "it ends", Place("/name", 3))
+    assert (finding.worded, str(finding.place)) == ("it ends (line 3)", "/name, line 3")
+    log = sarif_log([Subject("card.json", [finding])], 1)
+    (location,) = log["runs"][0]["results"][0]["locations"]
+    assert location["physicalLocation"]["region"] == {"startLine": 3}
+    (annotation,) = annotation_lines([Subject("card.json", [finding])])
+    assert annotation.startswith("::error file=card.json,line=3,title=json.syntax::")
+
+
+def test_each_advice_of_one_code_is_shown() -> None:
+    """Two findings of one code may need two things."""
+    findings = [Finding("sig.bad", "one", fix="Ask Ann"), Finding("sig.bad", "two", fix="Ask Bo")]
+    text = "\n".join(list_findings(findings))
+    assert "Ask Ann" in text
+    assert "Ask Bo" in text

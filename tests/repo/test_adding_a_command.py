@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "commands.md"
 JWKS = """{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "tides-1",
 "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"""
+RUNNER = """
+import sys
+from cardsign.cli.frame import run
+form = "json" if "--json" in sys.argv else "text"
+sys.exit(run(lambda: kids.main(sys.argv[1:], "kids", standalone_mode=False), form=form))
+"""
 
 
-def test_the_command_of_the_page_runs(tmp_path: Path) -> None:
-    """In one file, with text, JSON, help and an error of the frame."""
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert code is not None
-    runner = "\nimport sys\nfrom cardsign.cli.frame import run\n"
-    runner += "sys.exit(run(lambda: kids.main(sys.argv[1:], 'kids', standalone_mode=False)))\n"
-    module = tmp_path / "kids.py"
-    module.write_text(code[1] + runner)
+def program(folder: Path, number: int) -> Callable[..., tuple[str, str, int]]:
+    """The command of one block of the page, as a program: stdout, stderr and exit status."""
+    module = folder / "kids.py"
+    module.write_text(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
+    module.write_text(module.read_text() + RUNNER)
 
     def ran(*words: str, stdin: str = JWKS) -> tuple[str, str, int]:
         line = [sys.executable, str(module), *words]
-        ended = subprocess.run(line, input=stdin, text=True, capture_output=True)
+        ended = subprocess.run(line, input=stdin, text=True, capture_output=True, cwd=folder)
         return ended.stdout, ended.stderr, ended.returncode
 
+    return ran
+
+
+def test_the_first_command_of_the_page_runs(tmp_path: Path) -> None:
+    """In one file, with text, JSON, help and an error of the frame."""
+    ran = program(tmp_path, 0)
     assert ran("-") == ("tides-1\n", "", 0)
     assert ran("-", "--json") == ('[\n  "tides-1"\n]\n', "", 0)
     assert "cardsign kids jwks.json" in ran("--help")[0]
-    assert ran("-", stdin="{")[1:] != ("", 0)
+    out, err, status = ran("-", "--json", stdin="{")
+    assert (json.loads(out)["error"]["code"], status) == ("jwks.malformed", 1)
+    assert err.startswith("cardsign: jwks.malformed: ")
     assert ran("--never")[2] == 2
+
+
+def test_the_second_command_of_the_page_runs(tmp_path: Path) -> None:
+    """With findings, SARIF, a file and a dry run."""
+    ran = program(tmp_path, 1)
+    out, err, status = ran("-", "-o", "kids.txt", "--dry-run")
+    assert (out.splitlines()[0], status) == ("-: 1 long", 1)
+    assert (
+        err == "cardsign: dry run: would write kids.txt\ncardsign: dry run: nothing was changed\n"
+    )
+    assert not (tmp_path / "kids.txt").exists()
+    assert ran("-", "-o", "kids.txt")[1] == "cardsign: wrote kids.txt\n"
+    assert (tmp_path / "kids.txt").read_text() == "tides-1\n"
+    (result,) = json.loads(ran("-", "--format", "sarif")[0])["runs"][0]["results"]
+    assert result["ruleId"] == "key.malformed"
+    assert "Advanced:\n  -o, --output FILE" in ran("--help")[0]
+    assert ran("-", "--json", "-o", "-")[2] == 2

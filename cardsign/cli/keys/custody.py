@@ -31,10 +31,9 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.printer import Answer, is_json, say, show
-from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
+from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output, write_secret
 from cardsign.cli.views import key_json
 from cardsign.errors import PassphraseFault, SignerFault, UsageFault, of_the_user
-from cardsign.files import create_private
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
@@ -340,7 +339,7 @@ def export(
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     question = "Passphrase of the exported file: "
     new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)
-    create_private(Path(output), export_private(signer, new))
+    write_secret(Path(output), export_private(signer, new))
     note = f"wrote the private key of {record.kid} to {output}, encrypted"
     show(Answer({"kid": record.kid, "as": "pem", "output": output}, notes=[note]))
 
