@@ -237,7 +237,7 @@ def of_the_user(name: str) -> Iterator[None]:
 
 
 def closest(value: object, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence; empty where nothing is near."""
+    """Return what was probably meant, as the end of a sentence; empty where nothing is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(str(value), list(known), n=1)

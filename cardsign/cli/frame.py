@@ -27,32 +27,18 @@ from cardsign.cli.printer import (
     safe,
     write_line,
 )
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, LocalFault, UsageFault
+from cardsign.errors import (
+    EXIT_LOCAL_FAULT,
+    EXIT_OK,
+    CardsignError,
+    LocalFault,
+    UsageFault,
+    closest,
+)
 from cardsign.findings import Subject
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-#: Commands and options that went before the first release, and what to do instead.
-_INSTEAD: Final = {
-    "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
-    "keys audit": "Run: cardsign keys log",
-    "keys backup": "Copy the folder of the keys: it is encrypted.",
-    "keys rehearse": "Run: cardsign keys list --ahead",
-    "keys restore": "Copy the folder of the keys back.",
-    "keys show": "Run: cardsign keys list --json",
-    "keys timeline": "Run: cardsign keys list --ahead",
-    "keyset verify": "Run: cardsign keyset show FILE",
-    "trust test": "Run: cardsign verify CARD --issuer NAME",
-    "--explain": "Run: cardsign help RULE",
-    "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
-    "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
-    "--for": "Run: cardsign lint CARD --group portable",
-    "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
-    "--paranoid": "Leave it out: rfc8785 makes every payload.",
-    "--tofu": "Leave it out: cardsign trust add URL pins what is published now.",
-    "--words": "Compare the digest: --digest HEX",
-}
 
 
 def moment() -> datetime:
@@ -129,8 +115,8 @@ class Command(click.Command):
             *_, params = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
-            if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
-                what = f"No such option '{error.option_name}'. {_INSTEAD[error.option_name]}"
+            if isinstance(error, click.NoSuchOption) and error.option_name in _instead(ctx):
+                what = f"No such option '{error.option_name}'. {_instead(ctx)[error.option_name]}"
                 raise click.UsageError(what, ctx) from error
             raise
         for param in params if not ctx.resilient_parsing else ():
@@ -176,6 +162,7 @@ class Group(click.Group):
             ``MODULE:FUNCTION`` in ``cardsign.cli``, and one line of what it does. Such a command
             is imported when it is used. A group without sections has its commands added to it.
         exit_statuses: What is said of them below the commands.
+        instead: What to use in place of commands and options that there are no more.
     """
 
     command_class = Command
@@ -186,11 +173,12 @@ class Group(click.Group):
         *settings: Any,
         sections: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
         exit_statuses: Sequence[tuple[str, str]] = (),
+        instead: Mapping[str, str] | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*settings, **named)
         self.sections = sections or {}
-        self.exit_statuses = exit_statuses
+        self.exit_statuses, self.instead = exit_statuses, instead or {}
         self.places = {
             name: place for names in self.sections.values() for name, place in names.items()
         }
@@ -216,8 +204,8 @@ class Group(click.Group):
         except click.UsageError as error:
             if not args or args[0].startswith("-"):
                 raise
-            instead = _INSTEAD.get(f"{ctx.info_name} {args[0]}".removeprefix("cardsign "))
-            hint = f". {instead}" if instead else suggest(args[0], self.list_commands(ctx))
+            instead = _instead(ctx).get(f"{ctx.info_name} {args[0]}".removeprefix("cardsign "))
+            hint = f". {instead}" if instead else closest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -245,12 +233,9 @@ class Group(click.Group):
         return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def suggest(word: str, names: Iterable[str]) -> str:
-    """Return what was probably meant, as a sentence of its own; empty where nothing is near."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(names), n=1)
-    return f". Did you mean '{close[0]}'?" if close else ""
+def _instead(context: click.Context) -> Mapping[str, str]:
+    root = context.find_root().command
+    return root.instead if isinstance(root, Group) else {}
 
 
 # How a command ends: every error is one clear line on stderr and the right exit status.

@@ -14,9 +14,9 @@ from typing import Any, Final
 import click
 
 from cardsign import __version__
-from cardsign.cli.frame import Command, Group, run, suggest
+from cardsign.cli.frame import Command, Group, run
 from cardsign.cli.printer import Answer, show
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, closest
 
 _SECTIONS: Final = {
     "Start": {
@@ -57,6 +57,26 @@ _SECTIONS: Final = {
         "completion": ("main:completion", "Print the completion code of a shell."),
     },
 }
+#: Commands and options that went before the first release, and what to do instead.
+_INSTEAD: Final = {
+    "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
+    "keys audit": "Run: cardsign keys log",
+    "keys backup": "Copy the folder of the keys: it is encrypted.",
+    "keys rehearse": "Run: cardsign keys list --ahead",
+    "keys restore": "Copy the folder of the keys back.",
+    "keys show": "Run: cardsign keys list --json",
+    "keys timeline": "Run: cardsign keys list --ahead",
+    "keyset verify": "Run: cardsign keyset show FILE",
+    "trust test": "Run: cardsign verify CARD --issuer NAME",
+    "--explain": "Run: cardsign help RULE",
+    "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
+    "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
+    "--for": "Run: cardsign lint CARD --group portable",
+    "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
+    "--paranoid": "Leave it out: rfc8785 makes every payload.",
+    "--tofu": "Leave it out: cardsign trust add URL pins what is published now.",
+    "--words": "Compare the digest: --digest HEX",
+}
 #: What every command's exit status means.
 EXIT_STATUSES: Final = (
     ("0", "trusted, clean, or done"),
@@ -70,6 +90,7 @@ EXIT_STATUSES: Final = (
     cls=Group,
     sections=_SECTIONS,
     exit_statuses=EXIT_STATUSES,
+    instead=_INSTEAD,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
@@ -136,7 +157,7 @@ def _code_lines(code: str) -> Iterator[str]:
         return
     text = describe_code(code)
     if not text.title:
-        raise UsageFault("usage.invalid", f"there is no code {code!r}{suggest(code, list_codes())}")
+        raise UsageFault("usage.invalid", f"there is no code {code!r}{closest(code, list_codes())}")
     yield f"{code}: {text.title}"
     labelled = {"why": text.why, "fix": text.fix, "see": text.reference}
     labelled |= {"bad": "; ".join(text.bad), "good": "; ".join(text.good)}
