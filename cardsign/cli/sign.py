@@ -21,10 +21,10 @@ from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_public
 from cardsign.cli.options import public_option, take, unlock_options
-from cardsign.cli.printer import Answer, is_json, print_json, safe, say, say_notes, show
+from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import members
-from cardsign.errors import SigningRefused, UsageFault, of_the_user
+from cardsign.errors import EXIT_OK, SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
@@ -170,7 +170,7 @@ def sign(
     output: str,
     explain: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
     SDKs disagree about which bytes a signature covers. So one signature is made for each payload
@@ -201,12 +201,12 @@ def sign(
         is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
         if is_file and read_input(output) != signing.document:
             raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
-    shown = [_to_json(signing, signers.kids) for _, signing in signed]
-    show(Answer(shown if card is None else shown[0]))
     for name, signing in signed if not is_json() else ():
         for line in _lines(signing, name, signers.signers, explain=explain):
             say(line, asked=explain)
         say_notes(signing.notes)
+    shown = [_to_json(signing, signers.kids) for _, signing in signed]
+    return show(Answer(shown if card is None else shown[0]))
 
 
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
@@ -263,20 +263,19 @@ def _lines(
     required=True,
     help="The rule that makes the payload.",
 )
-def canonicalize(card: str, profile: ProfileName) -> None:
+def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document
     payload = make_payload(document, profile)
     if not is_json():
         write_output(STDIO, payload.data)
-        return
-    found = left_open(payload).listed
-    print_json(
-        {
-            "profile": profile,
-            "sha256": payload.sha256,
-            "payload": payload.data.decode(),
-            "uncovered": list(found.pointers),
-            "uncovered_count": found.count,
-        }
-    )
+        return EXIT_OK
+    uncovered = left_open(payload).listed
+    view = {
+        "profile": profile,
+        "sha256": payload.sha256,
+        "payload": payload.data.decode(),
+        "uncovered": list(uncovered.pointers),
+        "uncovered_count": uncovered.count,
+    }
+    return show(Answer(view))
