@@ -20,7 +20,7 @@ from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
 from cardsign.issuer.recovery import open_recovery_key
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE

@@ -74,6 +74,8 @@ _INSTEAD: Final = {
     "--for": "Run: cardsign lint CARD --group portable",
     "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
     "--paranoid": "Leave it out: rfc8785 makes every payload.",
+    "--same-custody-accepted": "Leave it out: a key that may be stolen is never activated.",
+    "--stored-with": "Leave it out: --reason compromised revokes all of a key's custody.",
     "--tofu": "Leave it out: cardsign trust add URL pins what is published now.",
     "--words": "Compare the digest: --digest HEX",
 }

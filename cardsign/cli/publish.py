@@ -22,8 +22,8 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import Published, needed_publication, publish_cards
-from cardsign.issuer.rotation import rotate_keys
-from cardsign.issuer.tasks import Task, Work
+from cardsign.issuer.reconcile import reconcile
+from cardsign.issuer.work import Gap, Work
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -171,16 +171,16 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         if source is ParameterSource.COMMANDLINE and one.name not in allowed:
             raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
     guided, access = GuidedOptions(Path(), None), keystore.access(tells=True)
-    left: list[tuple[Task, ...]] = [()]
+    left: list[tuple[Gap, ...]] = [()]
 
     def look() -> int:
         config = project_config(output)
         needed_publication(config)
         check_cards(config)
         work = guided.work(keystore, config, access=access)
-        progress = rotate_keys(work, only_cards=True)
+        progress = reconcile(work, only_cards=True)
         if progress.done or progress.left != left[0]:
-            say_progress(replace(progress, ahead=(), renewal=None), work.now)
+            say_progress(progress._replace(ahead=(), renewal=None), work.now)
         left[0] = progress.left
         return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 

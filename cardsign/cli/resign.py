@@ -45,7 +45,7 @@ from cardsign.gateway import is_copy, is_over, is_past, resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.publishing import newest_generation, publish_cards
 from cardsign.issuer.signers import CardSigners
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.publish.generation import CURRENT_FILE, tell_servers
 from cardsign.sign.signing import SigningOptions
 from cardsign.verifier import Verifier

@@ -56,7 +56,7 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.recovery import recover as recover_issuer
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import StatementHistory

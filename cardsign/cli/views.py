@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
-    from cardsign.issuer.tasks import Progress
+    from cardsign.issuer.work import Progress
     from cardsign.keys.doctor import Concern
     from cardsign.keys.model import KeyRecord
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final, cast
+from functools import partial
+from typing import Final, TypeAlias, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
@@ -34,14 +35,21 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
+    Published,
+    find_update_gap,
+    is_unrecorded,
     newest_generation,
     publish_cards,
-    update_publication,
 )
-from cardsign.issuer.release import ReleaseChanges, is_card_withdrawn, renew_release
-from cardsign.issuer.signers import card_signers
-from cardsign.issuer.tasks import NEEDS_A_PERSON, UNLISTED, Work, end_of, key_holder
-from cardsign.keys.history import StatementHistory, kept_keyset
+from cardsign.issuer.release import (
+    ReleaseChanges,
+    find_release_gap,
+    is_card_withdrawn,
+    renew_release,
+)
+from cardsign.issuer.signers import NotOpened, card_signers
+from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.urls import LEGACY_CARD_PATH
@@ -51,12 +59,15 @@ MAX_LIFETIME: Final = timedelta(days=400)
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
-def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
+def sign_cards(work: Work, *, writes: bool = True) -> tuple[tuple[ProjectCard, SignedCard], ...]:
     """Sign the cards of a project with every card key that signs now, and write what changed.
 
     Signatures that are there and still right stay, so nobody is asked for a passphrase where
     nothing is to be signed, and what is written again is the same to the byte. All cards are
     signed before one is written.
+
+    With ``writes=False`` nothing is written, and a key that would have to sign is not opened
+    (:class:`.signers.NotOpened`).
 
     Returns:
         Each card with what was signed, whose ``changed`` says whether the file was written.
@@ -70,7 +81,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
-    chosen = card_signers(work.store, work.access, now=work.now)
+    chosen = card_signers(work.store, work.access if writes else None, now=work.now)
     signed = []
     for card in work.config.cards:
         _check_replaceable(card)
@@ -84,7 +95,7 @@ def sign_cards(work: Work) -> tuple[tuple[ProjectCard, SignedCard], ...]:
             given = before if before and _says_the_same(source, before, marker) else source
             signing = sign_with_notes(given, chosen.signers, options)
         signed.append((card, signing))
-    for card, signing in signed:
+    for card, signing in signed if writes else ():
         if signing.document != read_signed(card):
             write_atomic(card.signed, signing.document)
             written = read_signed(card) or b""
@@ -299,103 +310,115 @@ def _unsigned(document: Mapping[str, Json]) -> str:
     return repr(unsigned(document))
 
 
-# The cards in a task of several steps: signed, listed and published, or left to a person.
+# What the cards of a project lack: to be signed, listed and published.
 
 # What is written or built is no card now: what is published stays, and so does its release.
 _BROKEN_SOURCE: Final = (BuildRefused, CardRefused, JsonRefused, FileFault)
+_Cards: TypeAlias = tuple[bytes, dict[str, bytes], bytes | None]
 
 
-def renew_cards(work: Work) -> None:
-    """Sign the cards, list them, publish them; without them, what can go without them."""
+def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
+    """Yield what the cards lack, and without them what the rest of what is published does.
+
+    Where the settings name no cards, those that are published are signed again. `is_astray`: what
+    is published is not this key store's, so nobody knows where its cards are.
+    """
     store, config = work.store, work.config
-    signed: tuple[bytes, dict[str, bytes], bytes | None] | None = None
-    # When the published cards need another signature at the latest.
-    ends = [key.times.stops_signing for key in store.state.keys if key.state == "retiring"]
+    ends = [key.times.stops_signing for key in store.load().keys if key.state == "retiring"]
     until = min((end for end in ends if end is not None), default=None)
+    signed: _Cards | None = None
     try:
-        signed = _signed_again(work)
+        signed = _find_signed(work)
     except _BROKEN_SOURCE as fault:
         what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        work.needs("you", what, until=until)
+        yield Gap(what, until=until)
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
-        work.hindered("card", "sign the cards", fault, until)
+        close = partial(_sign_again, work)
+        yield Gap("sign the cards", key_holder("card"), until=until, close=close)
     else:
-        # Cards that were published from another place than the project names.
         is_here = signed is not None and config.publish is not None
-        is_done = is_here or work.astray or is_card_withdrawn(store)
+        is_done = is_here or is_astray or is_card_withdrawn(store)
+        # Cards that were published from another place than the project names.
         if cards := () if is_done else cards_to_sign(store.load(), work.now):
             names = ", ".join(card.url or card.name for card in cards)
             what = f"sign these published cards again, and publish them: {names}"
             command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
             command += "" if config.publish else " -o DIR"
-            work.needs(key_holder("card"), what, until=until, command=command)
-    renew_listing(work, to_list(config.cards) if signed else ())
-    if signed is None or config.publish is None or is_card_withdrawn(store):
-        update(work)
-        return
-    try:
-        card, extended, older = signed
-        published = publish_cards(
-            work, card, extended=extended, legacy_card=older, signs_legacy=True
-        )
-    except NEEDS_A_PERSON as refusal:
-        what = f"publish the cards: {refusal.code}: {refusal.message}"
-        work.needs("you", what, command=refusal.hint)
-        update(work)
+            yield Gap(what, key_holder("card"), command, until)
+    yield from find_release_gap(work, to_list(config.cards) if signed else ())
+    if signed is not None and config.publish is not None and not is_card_withdrawn(store):
+        yield from _find_publication_gap(work, signed)
     else:
-        if published.generation.created:
-            work.done.append(f"published generation {published.generation.number}")
+        yield from find_update_gap(work)
 
 
-def _signed_again(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None] | None:
-    """The cards signed by the keys that sign now; None where none is to be published."""
+def _find_publication_gap(work: Work, signed: _Cards) -> Iterator[Gap]:
+    try:
+        published = _publish(work, signed, writes=False)
+    except NotOpened:
+        yield Gap("publish the cards", key_holder("card"), close=partial(_publish_now, work))
+    except NEEDS_A_PERSON as refusal:
+        yield Gap(f"publish the cards: {refusal.code}: {refusal.message}", command=refusal.hint)
+        yield from find_update_gap(work)
+    else:
+        if published.generation.created or is_unrecorded(work, published.generation):
+            yield Gap("publish the cards", close=partial(_publish_now, work))
+
+
+def _publish(work: Work, signed: _Cards, *, writes: bool = True) -> Published:
+    card, extended, older = signed
+    return publish_cards(
+        work, card, extended=extended, legacy_card=older, signs_legacy=True, writes=writes
+    )
+
+
+def _publish_now(work: Work) -> list[str]:
+    signed = _find_signed(work)
+    published = None if signed is None else _publish(work, signed)
+    made = published is not None and published.generation.created
+    return [f"published generation {published.generation.number}"] if published and made else []
+
+
+def _find_signed(work: Work) -> _Cards | None:
+    """Return the cards that are to be published; None where none is.
+
+    Raises:
+        NotOpened: One has to be signed again.
+    """
     store, config = work.store, work.config
     has_key = any("card" in key.roles for key in store.load().keys)
     if not has_key or is_card_withdrawn(store):
         return None
     if config.cards:
+        made = sign_cards(work, writes=False)
+        if any(signing.document != read_signed(card) for card, signing in made):
+            raise NotOpened("passphrase.none", "a card is not written yet")
+        return to_publish([(card, signing.document) for card, signing in made])
+    if (newest := newest_generation(config.publish)) is None:
+        return None
+    signers = card_signers(store, None, now=work.now)
+    cards = [newest.card, *newest.extended.values()]
+    signed = [signers.sign(card) for card in cards]
+    return signed[0], dict(zip(newest.extended, signed[1:], strict=True)), None
+
+
+def _sign_again(work: Work) -> list[str]:
+    """Sign the cards of the project, or those that are published, which go out signed at once."""
+    if work.config.cards:
         made = sign_cards(work)
-        work.done += [
+        return [
             f"updated the signatures of {card.source.name}"
             for card, signing in made
             if signing.changed
         ]
-        return to_publish([(card, signing.document) for card, signing in made])
-    if (newest := newest_generation(config.publish)) is None:
-        return None
-    chosen = card_signers(store, work.access, now=work.now)
-    cards = [newest.card, *newest.extended.values()]
-    signed = [chosen.sign(card) for card in cards]
-    if signed != cards:
-        work.done.append("updated the signatures of the published cards")
-    return signed[0], dict(zip(newest.extended, signed[1:], strict=True)), None
-
-
-def renew_listing(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> None:
-    """Renew the release, and list cards in it, where a release key is here to sign it."""
-    store = work.store
-    can_sign = any("release" in key.roles for key in store.load().keys)
-    if work.is_forked or not can_sign or kept_keyset(store) is None:
-        return
-    try:
-        renewed = renew_release(work, ReleaseChanges(cards=tuple(cards), by_name=False))
-    except (*NEEDS_A_PERSON, UsageFault) as fault:
-        if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
-            raise
-        until = end_of(StatementHistory.of(store).newest_release())
-        work.hindered("release", "renew the release", fault, until)
-    else:
-        if renewed.is_new:
-            work.done.append(f"signed release {renewed.release.seq}")
-
-
-def update(work: Work) -> None:
-    """Put statements and the end of keys into what is published; the cards stay."""
-    if (published := update_publication(work)) is None:
-        return
+    if (newest := newest_generation(work.config.publish)) is None:
+        return []
+    signers = card_signers(work.store, work.access, now=work.now)
+    extended = {name: signers.sign(card) for name, card in newest.extended.items()}
+    published = _publish(work, (signers.sign(newest.card), extended, None))
+    done = ["updated the signatures of the published cards"]
     if published.generation.created:
-        work.done.append(f"published generation {published.generation.number}")
-    if published.refusal is not None:
-        work.hindered("card", "sign the published card again", published.refusal, None)
+        done.append(f"published generation {published.generation.number}")
+    return done

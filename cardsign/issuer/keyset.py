@@ -34,7 +34,7 @@ from cardsign.issuer.release import (
     release_signers,
     sign_next_release,
 )
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.drafts import (
@@ -407,7 +407,7 @@ def publish_keyset(
         without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
         is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
-            one has to say so; :func:`cardsign.issuer.rotation.rotate_keys` drafts that.
+            one has to say so; :func:`cardsign.issuer.reconcile.reconcile` drafts that.
 
     Raises:
         StatementRefused: It does not follow the newest statement, or too few have signed it.

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +25,12 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.issuer.signers import card_signers
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.doctor import Concern, make_concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
+from cardsign.keys.lifecycle import record_publication as record_publication_events
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.checks import CheckedIssued, Issued
@@ -97,6 +99,7 @@ def publish_cards(
     legacy_card: bytes | None = None,
     drop_legacy: bool = False,
     signs_legacy: bool = False,
+    writes: bool = True,
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
 
@@ -113,6 +116,7 @@ def publish_cards(
         legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published,
             unless `drop_legacy`.
         signs_legacy: Sign the one that is published again, with the card keys that sign now.
+        writes: False to compare alone; nothing is written, and no key is opened.
 
     Raises:
         PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
@@ -128,7 +132,8 @@ def publish_cards(
     if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
         legacy_card = newest.legacy_card
         if signs_legacy:
-            legacy_card = card_signers(store, work.access, now=now).sign(legacy_card)
+            access = work.access if writes else None
+            legacy_card = card_signers(store, access, now=now).sign(legacy_card)
     generation = publish_generation(
         card,
         jwks=store.state.jwks(),
@@ -141,8 +146,9 @@ def publish_cards(
         next_change=next_change_by(store.state, config.timeline, now),
         publisher=_publisher_of(store, config.issuer),
         legacy_card=legacy_card,
+        writes=writes,
     )
-    if is_live:
+    if is_live and writes:
         record_publication(work, generation)
     return Published.of(store, generation, newest)
 
@@ -160,7 +166,9 @@ def _check_extended(card: bytes, named: Collection[str], newest: Generation | No
         )
 
 
-def update_publication(work: Work, *, without_release: bool = False) -> Published | None:
+def update_publication(
+    work: Work, *, without_release: bool = False, writes: bool = True
+) -> Published | None:
     """Put the newest statements into what is published, and take revoked keys out of it.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
@@ -169,6 +177,7 @@ def update_publication(work: Work, *, without_release: bool = False) -> Publishe
     Args:
         work: Whose statements go along, and where to.
         without_release: Publish a keyset that no release names yet.
+        writes: False to compare alone; nothing is written.
 
     Returns:
         What is published now; None where nothing is published yet.
@@ -194,14 +203,52 @@ def update_publication(work: Work, *, without_release: bool = False) -> Publishe
             key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
         ),
         sequence=state.jwks_sequence() - len(left_out),
+        writes=writes,
     )
     if generation is None:
         return None
     series = publication_of(generation).series
     noted = {one.generation for one in work.store.load().publications if one.series == series}
-    if noted & {before.number, generation.number - 1}:
+    if writes and noted & {before.number, generation.number - 1}:
         record_publication(work, generation)
     return _with_fate(Published.of(work.store, generation, before), work.now)
+
+
+def find_update_gap(work: Work) -> Iterator[Gap]:
+    """Yield that statements, or the end of keys, are not in what is published."""
+    try:
+        published = update_publication(work, writes=False)
+    except PublishRefused as refusal:
+        yield Gap("update what is published", close=partial(_refuse, refusal))
+        return
+    if published is None:
+        return
+    if published.generation.created:
+        yield Gap("update what is published", close=partial(_update, work))
+    elif is_unrecorded(work, published.generation, of_same_number=True):
+        yield Gap("record what is published", close=partial(_update, work))
+    if published.refusal is not None:
+        refuse = partial(_refuse, published.refusal)
+        yield Gap("sign the published card again", key_holder("card"), close=refuse)
+
+
+def _update(work: Work) -> list[str]:
+    published = update_publication(work)
+    made = published is not None and published.generation.created
+    return [f"published generation {published.generation.number}"] if published and made else []
+
+
+def _refuse(refusal: PublishRefused) -> list[str]:
+    raise refusal
+
+
+def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = False) -> bool:
+    """Say whether the key store has not noted a generation; or only not as it is now."""
+    publication, state = publication_of(generation), work.store.load()
+    noted = [each for each in state.publications if each.series == publication.series]
+    if of_same_number and generation.number - 1 not in {each.generation for each in noted}:
+        return False
+    return bool(record_publication_events(state, publication))
 
 
 def _with_fate(published: Published, now: datetime) -> Published:

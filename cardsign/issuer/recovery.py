@@ -12,7 +12,7 @@ from cardsign.files import create_private, read_bytes
 from cardsign.issuer.keyset import KeysetDraft, check_begun, with_signatures
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import needed_keyset
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.history import keep_keyset, kept_keyset

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
@@ -15,7 +17,7 @@ from cardsign.issuer.publishing import (
     published_statements,
     update_publication,
 )
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Gap, Work, end_of, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.keys.drafts import (
     RELEASE_LIFETIME,
@@ -128,6 +130,26 @@ def renew_release(
     taken_up = take_up_published(work)
     release, is_new = sign_next_release(work, changes or ReleaseChanges(), force=force)
     return RenewedRelease(release, is_new, taken_up, update_publication(work))
+
+
+def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
+    """Yield that a release has something new to say, where a release key is here to sign it."""
+    keyset = kept_keyset(work.store)
+    if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
+        return
+    changes = ReleaseChanges(cards=tuple(cards), by_name=False)
+    with suppress(UsageFault):  # which closing the gap meets again
+        draft, previous = draft_release(work, keyset, changes)
+        if not says_something_new(draft, previous, now=work.now):
+            return
+    until = end_of(StatementHistory.of(work.store).newest_release())
+    close = partial(_close_release_gap, work, changes)
+    yield Gap("renew the release", key_holder("release"), until=until, close=close)
+
+
+def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
+    renewed = renew_release(work, changes)
+    return [f"signed release {renewed.release.seq}"] if renewed.is_new else []
 
 
 def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:

@@ -8,11 +8,10 @@ from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 
-from cardsign.errors import SigningRefused, StoreFault, UsageFault
+from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.model import suspects
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
@@ -53,14 +52,23 @@ class _OpenedLate:
         return self.open().sign(signing_input)
 
 
-def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> CardSigners:
+class NotOpened(PassphraseFault):
+    """A key would have to be opened, and the caller only looks."""
+
+
+def _refuse_to_open() -> Signer:
+    raise NotOpened("passphrase.none", "the key was not opened")
+
+
+def card_signers(store: KeyStore, access: Access | bytes | None, *, now: datetime) -> CardSigners:
     """The card keys of a store that sign now: the active ones, and those beside a successor.
 
     A key is opened when it first signs.
 
     Args:
         store: The key store. Its public keys count; what a signer shows is never believed.
-        access: What signers may use; a passphrase is enough for keys in files.
+        access: What signers may use; a passphrase is enough for keys in files. None: a key that
+            would have to sign raises :class:`NotOpened`.
         now: The time, with its zone.
 
     Raises:
@@ -72,7 +80,11 @@ def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> C
         raise _no_active_key(store)
     chosen = StatementHistory.of(store).listed(active, "card")
     signers = tuple(
-        _OpenedLate(key.public, cache(partial(store.signer, key, access))) for key in chosen
+        _OpenedLate(
+            key.public,
+            _refuse_to_open if access is None else cache(partial(store.signer, key, access)),
+        )
+        for key in chosen
     )
     return CardSigners(signers, store.state.ever_held_kids())
 
@@ -135,15 +147,13 @@ def named_signers(
 
 
 def _no_active_key(store: KeyStore) -> SigningRefused:
-    """Say which key could be activated, if one waits, as after a theft."""
+    """Say what waits to take the place, as after a theft."""
     message, hint = "the key store has no active card key", ""
-    for key in store.state.keys:
-        if key.state == "prepublished" and "card" in key.roles:
+    waiting = [key for key in store.state.keys if key.state in ("generated", "prepublished")]
+    for key in waiting:
+        if "card" in key.roles and not key.is_stolen:
             message = f"the key store has no active card key; {key.kid} waits"
-            hint = f"Activate it: cardsign keys activate {key.kid}."
-            if key.thumbprint in suspects(store.state):
-                hint = (
-                    "Make another: cardsign keys generate. Or, if you accept that the thief may "
-                    f"have this one too: cardsign keys activate {key.kid} --same-custody-accepted."
-                )
+            hint = "Go on: cardsign keys rotate."
+    if not hint and store.state.stolen:
+        hint = "Make another, with a passphrase of its own: cardsign keys generate."
     return SigningRefused("sign.no_key", message, path=store.place, hint=hint)

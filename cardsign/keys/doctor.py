@@ -43,7 +43,7 @@ from cardsign.keys.history import (
     check_witnessed,
     has_ended,
     holders_left,
-    stored_with_stolen,
+    stolen_with,
     unlisted_roots,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
@@ -52,8 +52,6 @@ from cardsign.keys.model import (
     KeyTimes,
     StoreState,
     private_blob,
-    same_custody,
-    suspects,
 )
 from cardsign.keys.rotation import steps
 from cardsign.keys.store import KeyStore
@@ -144,7 +142,7 @@ def coming_findings(
         *_settings(settings),
         *_without_card_key(known.state),
         *_due(known.state, settings, now, within),
-        *_stored_with_stolen(known),
+        *_stolen_with(known),
         *_standbys(known.state),
         *_cards(known.state, now),
         *_extended_cards(known, now, within),
@@ -209,9 +207,9 @@ def _due(
             yield make_concern("doctor.due", level, f"{step.what}: {when}", real=due)
 
 
-def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
+def _stolen_with(known: Examined) -> Iterator[Concern]:
     """Keys that a thief may have taken with a stolen one, and that still count."""
-    others, only = stored_with_stolen(known.state, known.keyset)
+    others, only = stolen_with(known.state, known.keyset)
     if keys := [*others, *only]:
         names = ", ".join(key.named for key in keys)
         message = f"{names} may be stolen too: stored beside a stolen key, and not replaced yet"
@@ -220,7 +218,6 @@ def _stored_with_stolen(known: Examined) -> Iterator[Concern]:
 
 def _standbys(state: StoreState) -> Iterator[Concern]:
     """Active keys that no other key could replace on the day of their theft."""
-    endangered = suspects(state)
     alone: dict[str, list[str]] = {}
     for key in state.keys:
         if key.state != "active" or not key.rotates:
@@ -228,11 +225,9 @@ def _standbys(state: StoreState) -> Iterator[Concern]:
         standbys = [
             other
             for other in state.keys
-            if other.state == "prepublished"
-            and other.succeeds(key)
-            and other.thumbprint not in endangered
+            if other.state == "prepublished" and other.succeeds(key) and not other.is_stolen
         ]
-        if all(same_custody(other, key) for other in standbys):
+        if all(other.group == key.group for other in standbys):
             why = "each standby is in the same custody" if standbys else "there is no standby"
             alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():

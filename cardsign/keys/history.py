@@ -20,7 +20,6 @@ from cardsign.keys.model import (
     KeyRecord,
     StoreState,
     statement_blob,
-    suspects,
 )
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import StatementRefused
@@ -184,14 +183,10 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
     return is_new
 
 
-def follow_keyset(store: KeyStore, *, now: datetime) -> None:
-    """Bring the keys up to date with the newest keyset, which may list one that came later."""
-
-    def decide(state: StoreState) -> list[Event]:
-        kept = StatementHistory(store, state).keysets()
-        return _follow(state, state.keysets[-1], kept[-1], kept, now) if kept else []
-
-    store.commit(decide, now=now)
+def follow_events(store: KeyStore, state: StoreState, now: datetime) -> list[Event]:
+    """Return what brings the keys up to date with the newest keyset, which may list a later one."""
+    kept = StatementHistory(store, state).keysets()
+    return _follow(state, state.keysets[-1], kept[-1], kept, now) if kept else []
 
 
 def _follow(
@@ -295,21 +290,20 @@ def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> boo
     )
 
 
-def stored_with_stolen(
+def stolen_with(
     state: StoreState, keyset: KeysetStatement | None
 ) -> tuple[list[KeyRecord], list[KeyRecord]]:
-    """Return the keys that a thief may have taken as well, and have not ended.
+    """Return the keys that a thief may have taken, and have not ended.
 
     Returns:
-        Those that can be revoked, online keys before roots; and the roots without which no
+        Those that the next statements end, online keys before roots; and the roots without which no
         statement could be signed.
     """
-    endangered = suspects(state)
     roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
     usable = [
         key
         for key in sorted(state.keys, key=lambda key: not key.rotates)
-        if key.thumbprint in endangered
+        if key.is_stolen
         and key.state not in ENDED
         and (key.rotates or keyset is None or key.thumbprint in roots)
     ]

@@ -6,7 +6,7 @@ is lawful. The store writes the events into its log.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -32,8 +32,8 @@ from cardsign.keys.model import (
     RevocationReason,
     Role,
     StoreState,
+    custody_group,
     file_custody,
-    suspects,
 )
 from cardsign.times import second, stamp
 
@@ -114,15 +114,13 @@ class Waiting:
 _NOTHING: Final = Waiting("keystore.too_early", "nothing", _ALWAYS)
 
 
-def until_activation(
-    state: StoreState, key: KeyRecord, settings: TimelineSettings, *, accept_custody: bool = False
-) -> Waiting:
+def until_activation(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
     """What the activation of a prepublished key waits for.
 
     Where no key of its line is active it waits for nothing: nobody could verify anything.
     """
-    if not accept_custody and key.thumbprint in suspects(state):
-        what = "it is in the custody of a compromised key"
+    if key.is_stolen:
+        what = "it was in a custody that was stolen"
         return Waiting("keystore.same_custody", what, None)
     if not any(other.state == "active" and other.succeeds(key) for other in state.keys):
         return _NOTHING
@@ -221,7 +219,7 @@ def enter(
             f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
             hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
         )
-    custody = custody or file_custody(public.thumbprint)
+    custody = custody or file_custody(blob or public.thumbprint)
     record = KeyRecord(public, "prepublished", roles, custody, now, holder)
     state.with_key(record)  # refuses one that is here
     before = [key for key in state.keys if record.succeeds(key)]
@@ -229,6 +227,12 @@ def enter(
     if not record.rotates or (not standby and not before):
         begins = "active"
     holder = holder or (before[-1].holder if before else None)
+    if custody_group(custody) in state.stolen:
+        raise StoreFault(
+            "keystore.same_custody",
+            f"this custody was stolen ({custody_group(custody)}), so no key is made in it",
+            hint=f"Choose another passphrase for the {roles[0]} keys, or another signer.",
+        )
     event = {
         "event": "entered",
         "public": public.jwk(),
@@ -286,12 +290,7 @@ def keep_release(state: StoreState, release: HeldStatement, *, now: datetime) ->
 
 
 def activate(
-    state: StoreState,
-    name: str,
-    *,
-    now: datetime,
-    settings: TimelineSettings,
-    same_custody_accepted: bool = False,
+    state: StoreState, name: str, *, now: datetime, settings: TimelineSettings
 ) -> list[Event]:
     """Let a prepublished key sign; the one that it succeeds becomes retiring.
 
@@ -301,8 +300,7 @@ def activate(
     """
     key = state.find(name)
     check_transition(key, "active")
-    waiting = until_activation(state, key, settings, accept_custody=same_custody_accepted)
-    waiting.refuse(key.kid, "activated", now)
+    until_activation(state, key, settings).refuse(key.kid, "activated", now)
     stops = stamp(now + settings.as_published(state).drain)
     superseded: list[Event] = [
         {**_becomes(other, "retiring"), "stops": stops}
@@ -328,45 +326,97 @@ def retire(
     return [_becomes(key, "retired")]
 
 
-def revoke(
-    state: StoreState,
-    name: str,
-    *,
-    reason: RevocationReason,
-    now: datetime,
-    same_custody_accepted: bool = False,
-) -> list[Event]:
+def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datetime) -> list[Event]:
     """Revoke a key, in whatever state it is; its standby is activated at once.
 
-    Nothing hinders the revocation itself. Where `reason` is ``compromised``, a standby of the
-    same custody is activated only if that is accepted, else no key of the line is active.
+    Nothing hinders the revocation itself. A standby that may be stolen is passed over.
 
     Raises:
         StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
     """
     key = state.find(name)
     check_transition(key, "revoked")
-    events: list[Event] = [{**_becomes(key, "revoked"), "reason": reason}]
+    return _revoke_all(state, [key], reason, now)
+
+
+def revoke_custody(state: StoreState, name: str, *, now: datetime) -> list[Event]:
+    """Report that a key and all of its custody may be stolen, and revoke what can be at once.
+
+    All card keys of the custody are revoked, standbys included. A release key of it goes on as long
+    as it has to tell of them; :func:`end_told_releases` ends it then. Root and recovery keys are
+    never revoked here: a keyset without them, or a recovery, ends them.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``.
+    """
+    key = state.find(name)
+    theft: list[Event] = []
+    if not key.is_stolen and key.state != "revoked":
+        theft = [{"event": "stolen", "custody": key.group}]
+    after = fold_all(state, theft, now)
+    alive = [each for each in after.keys if each.group == key.group and each.is_stolen]
+    alive = [each for each in alive if each.state not in ENDED]
+    if key.state == "retired":
+        alive.append(after.find(name))
+    cards = [each for each in alive if "card" in each.roles]
+    ended = cards or [each for each in alive if "release" in each.roles]
+    return theft + _revoke_all(after, ended, "compromised", now)
+
+
+def _revoke_all(
+    state: StoreState, keys: Sequence[KeyRecord], reason: RevocationReason, now: datetime
+) -> list[Event]:
+    """Revoke keys, and let a standby take the place of each that was active."""
+    events: list[Event] = [{**_becomes(key, "revoked"), "reason": reason} for key in keys]
     after = fold_all(state, events, now)
-    if key.state == "active" and key.rotates:
-        suspect = frozenset() if same_custody_accepted else suspects(after)
-        standby = standby_of(after, key, but=suspect)
-        if standby is not None:
+    for key in keys:
+        standby = standby_of(after, key)
+        if key.state == "active" and key.rotates and standby is not None:
             events.append(_becomes(standby, "activated"))
+            after = fold_all(after, events[-1:], now)
     return events
 
 
-def standby_of(
-    state: StoreState, key: KeyRecord, but: Collection[str] = frozenset()
-) -> KeyRecord | None:
-    """Return the key to activate when `key` is lost: of another custody if there is one."""
-    candidates = [
+def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime) -> list[Event]:
+    """End stolen release keys once `told` has all revoked card keys of their custody."""
+    ended = [
+        key
+        for key in state.keys
+        if key.is_stolen
+        and key.state not in ENDED
+        and "release" in key.roles
+        and all(
+            each.thumbprint in told
+            for each in state.keys
+            if each.group == key.group and each.revoked_because == "compromised"
+        )
+    ]
+    return _revoke_all(state, ended, "compromised", now)
+
+
+def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> list[Event]:
+    """Begin the rotation of active keys at once; of all that rotate where none is named.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``; ``keystore.illegal_transition``: it is not active.
+    """
+    keys = [state.find(name) for name in names]
+    for key in keys:
+        if key.state != "active" or not key.rotates:
+            what = f"a {key.roles[0]} key that is {key.state} is not rotated"
+            raise StoreFault("keystore.illegal_transition", what)
+    chosen = keys or [key for key in state.keys if key.state == "active" and key.rotates]
+    return [_becomes(key, "replaced") for key in chosen if key.times.replaced is None]
+
+
+def standby_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
+    """Return the key to activate when `key` is lost: the oldest that waits and is not stolen."""
+    candidates = (
         other
         for other in state.keys
-        if other.state == "prepublished" and other.succeeds(key) and other.thumbprint not in but
-    ]
-    endangered = suspects(state)
-    return min(candidates, key=lambda other: other.thumbprint in endangered, default=None)
+        if other.state == "prepublished" and other.succeeds(key) and not other.is_stolen
+    )
+    return next(candidates, None)
 
 
 def destroy(

@@ -36,7 +36,6 @@ from cardsign.keys.model import (
     Publication,
     PublishedCard,
     StoreState,
-    suspects,
 )
 from cardsign.times import read_stamp, stamp
 
@@ -57,6 +56,8 @@ _MEMBERS: Final[Mapping[str, str]] = {
     "retiring": "key stops",
     "retired": "key",
     "revoked": "key reason",
+    "stolen": "custody",
+    "replaced": "key",
     "destroyed": "key",
     "resealed": "key custody blob",
     "published": "generation at max_age kids cards",
@@ -214,11 +215,6 @@ def _change_key(state: StoreState, event: Event, at: datetime) -> StoreState:
     if name == "revoked":
         if event["reason"] not in REVOCATION_REASONS:
             raise ValueError("`reason` is none for a revocation")
-        if event["reason"] == "compromised" and key.thumbprint not in suspects(state):
-            # A key that is here was made before now, whatever another clock has said of it.
-            ahead = [each for each in state.keys if each.created > at]
-            state = state.replacing(replace(each, created=at) for each in ahead)
-            changed = replace(changed, created=min(changed.created, at))
         changed = replace(changed, revoked_because=event["reason"])
     return _marked(state.replacing([changed]), at)
 
@@ -256,6 +252,17 @@ def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
     if key.private != "held" or not custody.startswith("file:"):
         raise ValueError("it changes a private key that is not here")
     return state.replacing([replace(key, custody=custody, blob=_digest(event["blob"]))])
+
+
+def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
+    group = str(event["custody"])
+    keys = [key for key in state.keys if key.group == group and key.state not in ENDED]
+    state = replace(state, stolen=state.stolen | {group})
+    return state.replacing(replace(key, is_stolen=True) for key in keys)
+
+
+def _want_replaced(state: StoreState, event: Event, at: datetime) -> StoreState:
+    return state.replacing([state.find(event["key"]).at(replaced=at)])
 
 
 def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -321,6 +328,8 @@ _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]]
     "entered": _enter,
     "destroyed": _destroy,
     "resealed": _reseal,
+    "stolen": _report_theft,
+    "replaced": _want_replaced,
     "published": _publish,
     "withdrawn": _withdraw,
     "handed-out": _hand_out,

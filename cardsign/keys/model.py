@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Final, Literal, get_args
 
@@ -79,6 +79,7 @@ class KeyTimes:
         dropped: Since when no newest publication holds it any more; of a stolen key without any on
             record, since when a key set without it has been written.
         destroyed: When its private key was destroyed.
+        replaced: Since when a person wants another key in its place.
     """
 
     prepublished: datetime | None = None
@@ -90,6 +91,7 @@ class KeyTimes:
     revoked: datetime | None = None
     dropped: datetime | None = None
     destroyed: datetime | None = None
+    replaced: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class KeyRecord:
         created: When it entered the store: UTC, to the second.
         holder: Who holds the private key, if that is recorded; two keys of one holder count once.
         times: When the later steps happened.
+        is_stolen: A thief may have it: its custody was reported as stolen while it was there.
         blob: The SHA-256 of the sealed private key, by which the store finds it.
     """
 
@@ -114,6 +117,12 @@ class KeyRecord:
     times: KeyTimes = field(default_factory=KeyTimes)
     revoked_because: RevocationReason | None = None
     blob: str | None = None
+    is_stolen: bool = False
+
+    @property
+    def group(self) -> str:
+        """What is stolen together with its private key."""
+        return custody_group(self.custody)
 
     @property
     def private(self) -> PrivateKeyState:
@@ -243,6 +252,7 @@ class StoreState:
         publications: The newest `MAX_PUBLICATIONS`, oldest first, and the newest of each series.
         keysets: Every keyset statement, oldest first.
         release: The newest release statement.
+        stolen: The custodies that were reported as stolen, see :func:`custody_group`.
         moved_to: Where the store is now, if it has moved; nothing is signed here any more.
     """
 
@@ -252,6 +262,7 @@ class StoreState:
     publications: tuple[Publication, ...] = ()
     keysets: tuple[HeldStatement, ...] = ()
     release: HeldStatement | None = None
+    stolen: frozenset[str] = frozenset()
     moved_to: str | None = None
 
     @property
@@ -359,68 +370,23 @@ class StoreState:
 _TOKEN: Final = re.compile(r"(?:^|;)(?:token|serial)=([^;?]*)")  # RFC 7512 2.3
 
 
-def file_custody(thumbprint: str) -> str:
+def file_custody(blob: str) -> str:
     """Return the custody of a sealed key whose passphrase no other key of the store has."""
-    return f"file:{thumbprint[:8]}"
+    return f"file:{blob[:8]}"
 
 
-def same_custody(one: KeyRecord, other: KeyRecord) -> bool:
-    """Whether a thief of one private key must be expected to have the other.
+def custody_group(custody: str) -> str:
+    """Return what is stolen together with the private key at a URI.
 
-    Two files of one store are: that their passphrases differ cannot be seen. So are two keys
-    of one scheme, unless they name different tokens (``pkcs11:``) or programs (``exec:``).
+    That is all that one passphrase of the store opens, a token, a program, a variable, a key ring
+    or vault, and of another service all that it holds.
     """
-    return _place(one.custody) == _place(other.custody)
-
-
-def suspects(state: StoreState) -> frozenset[str]:
-    """Return the thumbprints of the keys that a thief of another key may have taken as well.
-
-    Those that lay in the custody of a compromised key when the theft became known.
-    """
-    thefts = _thefts(state)
-    return frozenset(
-        key.thumbprint
-        for key in state.keys
-        for stolen, known in thefts
-        if same_custody(key, stolen) and key.created <= known
-    )
-
-
-def safe_after(state: StoreState, custody: KeyRecord) -> datetime | None:
-    """The last second in which a key made next to this one would be suspect; None: there is none.
-
-    The clock that saw the theft may have been ahead of the one that makes the key.
-    """
-    thefts = (known for stolen, known in _thefts(state) if same_custody(custody, stolen))
-    return max(thefts, default=None)
-
-
-def _thefts(state: StoreState) -> list[tuple[KeyRecord, datetime]]:
-    """Each compromised key, and when its theft became known.
-
-    Where a key is revoked that an earlier theft put under suspicion, that is the same theft.
-    Otherwise each key made after a theft would come under suspicion when the next of the old keys
-    is revoked.
-    """
-    thefts = list[tuple[KeyRecord, datetime]]()
-    stolen = [key for key in state.keys if key.revoked_because == "compromised"]
-    for key in sorted(stolen, key=_revoked):
-        earlier = (
-            known for other, known in thefts if same_custody(key, other) and key.created <= known
-        )
-        thefts.append((key, min(earlier, default=_revoked(key))))
-    return thefts
-
-
-def _revoked(key: KeyRecord) -> datetime:
-    return key.times.revoked or datetime.max.replace(tzinfo=UTC)
-
-
-def _place(custody: str) -> tuple[str, ...]:
     scheme, _, rest = custody.partition(":")
+    path = rest.partition("?")[0]
     if scheme == "pkcs11":
-        return scheme, *sorted(_TOKEN.findall(rest))
-    if scheme == "exec":
-        return scheme, rest.partition("?")[0]
-    return (scheme,)
+        return ";".join([scheme, *sorted(_TOKEN.findall(rest))])
+    if scheme == "gcpkms":
+        return f"{scheme}:{path.partition('/cryptoKeys/')[0]}"
+    if scheme == "azurekms":
+        return f"{scheme}:{path.strip('/').partition('/')[0]}"
+    return f"{scheme}:{path}" if scheme in ("file", "env", "exec") else scheme

@@ -30,9 +30,6 @@ from cardsign.keys.model import (
     KeyRecord,
     Role,
     StoreState,
-    safe_after,
-    same_custody,
-    suspects,
 )
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
@@ -93,23 +90,24 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
 def successor_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
     """Return the key that a rotation activates next: the oldest waiting one of its custody.
 
-    One of another custody is kept for the day on which this custody is lost, and one that lay
-    beside a compromised key is passed over.
+    One of another custody is kept for the day on which this custody is lost.
     """
-    endangered = suspects(state)
-    waiting = [
+    waiting = [other for other in _waiting(state, key) if other.group == key.group]
+    return min(waiting, key=lambda other: other.state == "generated", default=None)
+
+
+def _waiting(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
+    return [
         other
         for other in state.keys
         if other.state in ("prepublished", "generated")
         and other.succeeds(key)
-        and same_custody(other, key)
-        and other.thumbprint not in endangered
+        and not other.is_stolen
     ]
-    return min(waiting, key=lambda other: other.state == "generated", default=None)
 
 
 def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
-    """Of keys on their way out; of an active key its succession, and so of one that was lost."""
+    """Yield the next step of each key, and the keys that are to be made."""
     for key in state.keys:
         if key.state == "retiring":
             yield _step("retire", key, until_retirement(state, key, settings))
@@ -117,29 +115,42 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
             # The statement that lists it lets the JWK Set hold it; no step of ours does.
             what = f"keyset {keyset.label} does not list it"
             yield _step("prepublish", key, Waiting("keystore.not_listed", what, None))
-        elif key.state == "active" and key.rotates:
+        elif key.state == "active" and key.rotates and not key.is_stolen:
             yield from _succession(state, key, settings)
-        elif key.state in ENDED and key.private == "held" and key.rotates:
+        elif key.state in ENDED and key.private == "held":
             yield _step("destroy", key, until_destruction(state, key, settings))
-        if _was_the_last(state, key) and (standby := standby_of(state, key)):
-            yield _step("activate", standby, until_activation(state, standby, settings))
+        if _was_the_last(state, key):
+            yield from _replacement(state, key, settings)
 
 
 def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Iterator[Step]:
     successor = successor_of(state, key)
+    wanted = key.times.replaced
+    if wanted is None:
+        wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
     if successor is None:
-        role = next(role for role in key.roles if role in ROTATING)
-        why = f"key {key.kid!r} has no successor"
-        due, theft = key.times.activated, safe_after(state, key)
-        if due is not None and theft is not None:
-            due = max(due, theft + timedelta(seconds=1))
-        yield Step("generate", role, key.alg, None, why, due)
+        yield _generate(key, f"key {key.kid!r} has no successor", key.times.activated)
     elif successor.state == "prepublished":
         waiting = until_activation(state, successor, settings)
-        wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
         if waiting.until is not None and waiting.until < wanted:
             waiting = Waiting(waiting.code, "the active key signs until then", wanted)
         yield _step("activate", successor, waiting)
+
+
+def _replacement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Iterator[Step]:
+    """Yield what puts another key in the place of one that was revoked without a successor.
+
+    The one after it is made with it, since the roots would have to list a later one by themselves.
+    """
+    if (standby := standby_of(state, key)) is not None:
+        yield _step("activate", standby, until_activation(state, standby, settings))
+    elif key.revoked_because != "ceased" and len(_waiting(state, key)) < 2:
+        yield _generate(key, f"key {key.kid!r} was revoked", key.times.revoked)
+
+
+def _generate(key: KeyRecord, why: str, due: datetime | None) -> Step:
+    role = next(role for role in key.roles if role in ROTATING)
+    return Step("generate", role, key.alg, None, why, due)
 
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
@@ -155,7 +166,7 @@ def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
 
 
 def _step(action: Action, key: KeyRecord, waiting: Waiting) -> Step:
-    role = next(role for role in key.roles if role in ROTATING)
+    role = next((role for role in key.roles if role in ROTATING), key.roles[0])
     return Step(action, role, key.alg, key, waiting.what, waiting.until)
 
 

@@ -74,6 +74,7 @@ def publish_generation(
     next_change: NextChange = lambda _: None,
     publisher: Publisher | None = None,
     legacy_card: bytes | None = None,
+    writes: bool = True,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
@@ -94,6 +95,7 @@ def publish_generation(
         next_change: When the published keys are to change next, once a generation is published.
         publisher: Whose publication it is.
         legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
+        writes: False to compare alone: what would be published is returned.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
@@ -108,7 +110,7 @@ def publish_generation(
     """
     check_cards(card, extended, _key_file(jwks, 0, sequence, max_age), now, legacy_card)
     _refuse_foreign_entries(directory)
-    with _locked(directory):
+    with _locked(directory) if writes else contextlib.nullcontext():
         newest = _newest(directory)
         before = _published(newest)
         if before is None or issued is None:  # else only their history counts
@@ -120,7 +122,8 @@ def publish_generation(
         files = {**cards, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
         files |= statements.files() if statements else {}
         kids = tuple(key.kid for key in keys.keys)
-        return _next(directory, newest, files, kids, max_age, now, next_change, publisher)
+        generation = _next(directory, newest, files, kids, max_age, now, next_change, publisher)
+        return _committed(directory, generation) if writes else generation
 
 
 def publish_statements(
@@ -132,6 +135,7 @@ def publish_statements(
     publisher: Publisher | None = None,
     ended: frozenset[str] = frozenset(),
     sequence: int | None = None,
+    writes: bool = True,
 ) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
 
@@ -150,6 +154,7 @@ def publish_statements(
         publisher: Whose statements these are. Where statements are published, only their history
             counts; where none are, a directory that holds another's cards is refused.
         ended: Kids of revoked keys; `sequence` is how often the key set has changed.
+        writes: False to compare alone: what would be published is returned.
 
     Returns:
         The newest generation; None where there is none.
@@ -162,7 +167,7 @@ def publish_statements(
     if not directory.exists():
         return None
     _refuse_foreign_entries(directory)
-    with _locked(directory):
+    with _locked(directory) if writes else contextlib.nullcontext():
         newest = _newest(directory)
         if newest is None:
             return None
@@ -182,7 +187,10 @@ def publish_statements(
             files[JWKS_FILE] = keys.to_bytes(sequence=sequence, refresh_hint=newest.max_age)
         max_age, changes_at = newest.max_age, newest.changes_at
         whose = newest.publisher or publisher
-        return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at, whose)
+        generation = _next(
+            directory, newest, files, kids, max_age, now, lambda _: changes_at, whose
+        )
+        return _committed(directory, generation) if writes else generation
 
 
 def _by_file(
@@ -256,7 +264,8 @@ def _next(
         return newest
     # The highest number ever given, whether or not `current` came to name it.
     with _faults(directory):
-        numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
+        names = os.listdir(directory) if directory.exists() else []
+        numbers = [int(name) for name in names if FOLDER.fullmatch(name)]
     with contextlib.suppress(ServeFault):
         numbers.append(read_pointer(directory)[0])
     number = max(numbers, default=0)
@@ -279,16 +288,16 @@ def _next(
         created=True,
         publisher=publisher,
     )
-    generation = replace(generation, changes_at=next_change(generation))
-    _commit(directory, generation)
-    return generation
+    return replace(generation, changes_at=next_change(generation))
 
 
 # ---------------------------------------------------------------------- the directory
 
 
-def _commit(directory: Path, generation: Generation) -> None:
-    """Write the folder under another name, rename it, then point to it; each step durable."""
+def _committed(directory: Path, generation: Generation) -> Generation:
+    """Write a new generation: its folder under another name, renamed, then pointed to."""
+    if not generation.created:
+        return generation
     staging = directory / _STAGING
     with _faults(directory):
         # What a publication left that was killed; the lock says that it is not under way.
@@ -308,6 +317,7 @@ def _commit(directory: Path, generation: Generation) -> None:
     # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
     write_atomic(directory / CURRENT_FILE, generation.pointer())
     tell_servers(directory)
+    return generation
 
 
 def _newest(directory: Path) -> Generation | None:

@@ -331,7 +331,7 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     believed = judged(issuer, folder=served("thief")).json
     assert believed["statements"]["keyset"]["number"] == "1.11"
     for role in ("card", "release"):
-        run(issuer(*REVOKE, key_of(role), "--reason", "compromised"))
+        run(issuer(*REVOKE, key_of(role), "--reason", "superseded"))
         add(role)
     opened = issuer(
         "keyset",
@@ -349,7 +349,7 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     assert "keyset 2.1 is not published until a release names it" in early.err
     for key in open_store(Path("keys")).state.keys:
         if key.state == "prepublished":
-            run(issuer("keys", "activate", key.kid, "--same-custody-accepted"))
+            run(issuer("keys", "activate", key.kid))
     old, new = (key for key in open_store(Path("keys")).state.keys if not key.rotates)
     assert (old.state, new.state) == ("revoked", "active")
     publish(issuer)
@@ -566,7 +566,7 @@ def _stranger(cardsign: Cardsign) -> None:
 
 
 def _lost_release_key(cardsign: Cardsign) -> None:
-    run(cardsign(*REVOKE, key_of("release"), "--reason", "compromised"))
+    run(cardsign(*REVOKE, key_of("release"), "--reason", "superseded"))
 
 
 REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {

@@ -136,21 +136,21 @@ def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> No
 
 
 def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
-    """Its standby in the same custody is activated only where that is accepted."""
+    """So does its standby in the same custody; another passphrase makes the next one."""
     assert at_once("keys", "generate", "--standby").status == 0
-    first, second = kids(at_once)
+    first, _ = kids(at_once)
 
     ended = at_once("keys", "revoke", "--store-only", "--yes", first, "--reason", "compromised")
 
     assert ended.status == 0
+    assert states(at_once) == ["revoked", "revoked"]
     asked = at_once("sign", "card.json").err
-    assert f"cardsign keys activate {second} --same-custody-accepted" in asked
-    refused = at_once("keys", "activate", second)
+    assert "with a passphrase of its own: cardsign keys generate" in asked
+    refused = at_once("keys", "generate")
     assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
-    assert at_once("keys", "activate", second, "--same-custody-accepted").status == 0
-    assert states(at_once) == ["revoked", "active"]
-    published = at_once("keys", "jwks").json
-    assert [key["kid"] for key in published["keys"]] == [second]
+    new = {"CARDSIGN_PASSPHRASE": "a passphrase that no thief has"}
+    assert at_once("keys", "generate", **new).status == 0
+    assert states(at_once) == ["revoked", "revoked", "prepublished"]
 
 
 def test_a_role_is_given_and_a_standby_waits(at_once: Cardsign) -> None:
@@ -455,7 +455,8 @@ def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
     ended = at_once("sign", "card.json")
 
     assert "sign.no_key" in ended.err
-    assert f"cardsign keys activate {waiting}." in ended.err
+    assert f"{waiting} waits" in ended.err
+    assert "cardsign keys rotate" in ended.err
 
 
 def test_a_revoked_key_may_be_revoked_again(at_once: Cardsign) -> None:

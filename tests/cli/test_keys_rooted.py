@@ -477,7 +477,7 @@ def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> 
     run(issuer("keys", "revoke", "--store-only", "--yes", spare, "--reason", "ceased"))
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err
 
-    words = ("keys", "revoke", "--yes", root_of(), "--reason", "compromised")
+    words = ("keys", "revoke", "--yes", root_of(), "--reason", "superseded")
     told = issuer(*words)
     assert (told.status, "keystore.still_needed" in told.err) == (2, True)
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err

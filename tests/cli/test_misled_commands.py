@@ -37,10 +37,17 @@ class Misled(Story):
         if word == "sleep":
             self.clock.sleep(int(span.removesuffix("d")) * DAY)
         else:
+            self._choose_passphrase(line)
             super().run(line)
+
+    def _choose_passphrase(self, line: str) -> None:
+        """Before a theft is reported the card keys get a new one, as the page says."""
+        if "--reason compromised" in line:
+            self.card = "a passphrase that no thief has"
 
     def end(self, line: str) -> Ended:
         """The command that is or is not misled."""
+        self._choose_passphrase(line)
         ended = self.call(*self.typed(line))
         keysets = []
         for file in Path().glob("*/statements/*.json"):

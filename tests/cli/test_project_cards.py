@@ -212,7 +212,7 @@ def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: C
     """Not before, so that its bytes stay."""
     from cardsign.config import ProjectCard, ProjectConfig
     from cardsign.issuer.cards import sign_cards
-    from cardsign.issuer.tasks import Work
+    from cardsign.issuer.work import Work
 
     card = ProjectCard(Path("more.json"), Path("more.signed.json"), "partners", "90d")
     config = ProjectConfig(cards=(card,))

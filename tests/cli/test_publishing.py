@@ -363,7 +363,7 @@ def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) 
     url = f"{ISSUER}/.well-known/agent-card.json"
     run(issuer("release", "renew", "--withdraw", url, *theft))
     stolen = next(key.kid for key in state().keys if key.roles == ("release",))
-    run(issuer("keys", "revoke", "--store-only", "--yes", stolen, "--reason", "compromised"))
+    run(issuer("keys", "revoke", "--store-only", "--yes", stolen, "--reason", "superseded"))
     ended = issuer("release", "renew", "--publication", "of-the-thief")
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
     assert state().release_seq == before.seq + 1

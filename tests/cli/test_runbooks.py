@@ -103,6 +103,7 @@ class Story:
     since: datetime | None = None
     old: set[str] = field(default_factory=set)
     root: str | None = ROOT
+    card: str = PASSPHRASE
 
     def begin(self) -> None:
         """An issuer that has published a card an hour ago."""
@@ -179,6 +180,7 @@ class Story:
         """As the person who knows every passphrase."""
         secrets = {
             "CARDSIGN_PASSPHRASE": PASSPHRASE,
+            "CARDSIGN_CARD_PASSPHRASE": self.card,
             "CARDSIGN_RELEASE_PASSPHRASE": CRON,
             "CARDSIGN_ROOT_PASSPHRASE": ROOT,
             "CARDSIGN_RECOVERY_PASSPHRASE": RECOVERY,
@@ -230,11 +232,13 @@ class Story:
         self.forged = signed.document
         assert self.peer.verify(self.t, self.forged).verdict == "trusted"
         self.since, self.keysets_only = self.clock.now, True
+        self.card = "a passphrase that no thief has"
 
     def ended(self) -> None:
         """From now on the card that was published is nobody's."""
         self.forged, self.over = load_current(Path("public")).card, True
         self.since, self.keysets_only = self.clock.now, True
+        self.card = "a passphrase that no thief has"
 
     def lost(self, *names: str) -> None:
         """A burnt laptop; whoever has an old key set knows no new key."""

@@ -114,9 +114,7 @@ def retiring(root: Path) -> None:
 def revoking(root: Path) -> None:
     """And the second takes over."""
     store = open_store(root / "keys")
-    store.apply(
-        lifecycle.revoke, "one", reason="compromised", now=after(220), same_custody_accepted=True
-    )
+    store.apply(lifecycle.revoke, "one", reason="superseded", now=after(220))
 
 
 def nothing(root: Path) -> None:
@@ -379,7 +377,8 @@ def _cure(store: KeyStore, *, is_done: bool) -> None:
     # A recovery that was cut off has made a root that no published keyset lists.
     foreseen |= {"doctor.keyset_due", "doctor.release_due", "doctor.root_unlisted"}
     if any(key.revoked_because == "compromised" for key in store.state.keys):
-        foreseen.add("doctor.may_be_stolen")  # each key lay beside it, and a person has to say
+        # Each key lay beside it, and a person has to choose another passphrase.
+        foreseen |= {"doctor.may_be_stolen", "doctor.no_active_key", "doctor.still_trusted"}
     if not is_done and any(key.state == "revoked" for key in store.state.keys):
         foreseen.add("doctor.no_active_key")
     assert {finding.code for finding in left} <= foreseen

@@ -14,6 +14,7 @@ import pytest
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
+from cardsign.issuer.gaps import make_successor
 from cardsign.issuer.init import IssuerPassphrases, init_issuer, init_keys
 from cardsign.issuer.keyset import (
     KeysetChanges,
@@ -26,14 +27,14 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.publishing import publish_cards
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
-from cardsign.issuer.rotation import make_successor, successors_due
 from cardsign.issuer.signers import card_signers
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import check_not_needed
 from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.rotation import steps
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import RootKey
 from tests.publications import fast_forward, put_in_place
@@ -275,14 +276,15 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
 def make_successors(made: Made) -> None:
     """The next key of each role, which no keyset lists yet."""
     work = made.work()
-    for step in successors_due(work)[0]:
-        make_successor(work, step)
+    for step in steps(work.store.state, work.config.timeline, work.now):
+        if step.action == "generate":
+            make_successor(work, step)
 
 
 def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
     """It was stored with it, so a thief may have both."""
     make_successors(made)
-    made.store.apply(lifecycle.revoke, made.kids["card"], reason="compromised", now=NOW)
+    made.store.apply(lifecycle.revoke_custody, made.kids["card"], now=NOW)
     assert made.store.state.find(made.kids["card"]).state == "revoked"
     assert made.store.state.active_keys("card") == ()
 

@@ -22,7 +22,7 @@ def _applied(decide: Any) -> Any:
     return applied
 
 
-activate, retire, revoke, destroy, withdraw, keep_keyset = map(
+activate, retire, revoke, destroy, withdraw, keep_keyset, revoke_custody = map(
     _applied,
     (
         lifecycle.activate,
@@ -31,8 +31,10 @@ activate, retire, revoke, destroy, withdraw, keep_keyset = map(
         lifecycle.destroy,
         lifecycle.withdraw,
         lifecycle.keep_keyset,
+        lifecycle.revoke_custody,
     ),
 )
+end_told_releases, replace_key = map(_applied, (lifecycle.end_told_releases, lifecycle.replace_key))
 record_publication = record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from cardsign.errors import StoreFault
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.log import fold_all
-from cardsign.keys.model import MAX_PUBLICATIONS, HeldStatement, StoreState, suspects
+from cardsign.keys.model import MAX_PUBLICATIONS, HeldStatement, StoreState, custody_group
 from cardsign.keys.rotation import Step, steps, take
 from tests.keys import changes
 from tests.keys.states import BLOB, EMPTY, NOON, QUICK, SERIES, after, public, published
@@ -376,88 +376,71 @@ def test_an_active_key_is_not_retired():
 # --- revoking -----------------------------------------------------------------------------
 
 
-def endangered(state: StoreState) -> set[str]:
-    """The kids of the keys that may be stolen with one that is known to be."""
-    names = suspects(state)
-    return {key.kid for key in state.keys if key.thumbprint in names}
+ELSEWHERE = {"custody": "file:two", "blob": BLOB}
 
 
-def test_a_key_made_after_a_theft_stays_clean_when_the_next_old_one_is_revoked() -> None:
-    """Otherwise each replacement would have to be replaced when its neighbour is."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(1))
-    state = changes.enter(state, public("new"), now=after(2))
-    state = changes.revoke(state, "two", reason="compromised", now=after(9))
-    assert endangered(state) == {"one", "two"}
-
-
-def test_the_theft_of_a_clean_key_is_another_theft() -> None:
-    """Whatever lay there by then may be gone too."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(1))
-    state = changes.enter(state, public("new"), now=after(2))
-    state = changes.enter(state, public("newer"), now=after(3))
-    state = changes.revoke(state, "new", reason="compromised", now=after(9))
-    assert endangered(state) == {"one", "two", "new", "newer"}
-
-
-def test_a_compromised_key_is_revoked_and_a_standby_of_another_custody_takes_over():
-    """At once, whether or not it was seen: an older one in the same custody is passed over."""
+def test_the_card_keys_of_a_stolen_custody_end_and_a_standby_elsewhere_takes_over():
+    """At once, whether or not it was seen."""
     state = changes.enter(first_two(), public("away"), now=NOON, custody=PROGRAM)
 
-    events = lifecycle.revoke(state, "one", reason="compromised", now=after(1))
+    events = lifecycle.revoke_custody(state, "one", now=after(1))
     state = fold_all(state, events, after(1))
 
-    assert [key.state for key in state.keys] == ["revoked", "prepublished", "active"]
-    assert [event["event"] for event in events] == ["revoked", "activated"]
-    assert events[0]["reason"] == "compromised"
+    assert [key.state for key in state.keys] == ["revoked", "revoked", "active"]
+    assert [event["event"] for event in events] == ["stolen", "revoked", "revoked", "activated"]
+    assert {key.revoked_because for key in state.keys} == {"compromised", None}
+    assert lifecycle.revoke_custody(state, "one", now=after(2)) == []
 
 
-def test_a_standby_of_the_same_custody_takes_over_only_if_that_is_accepted():
-    """The thief may have it. The revocation goes through in any case."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(1))
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("file:a", "file:a", True),
+        ("file:a", "file:b", False),
+        ("exec:/bin/a?kid=1", "exec:/bin/a?kid=2", True),
+        ("exec:/bin/a", "exec:/bin/b", False),
+        ("env:A", "env:B", False),
+        ("pkcs11:token=a;object=1", "pkcs11:object=2;token=a", True),
+        ("pkcs11:token=a;object=1", "pkcs11:token=b;object=1", False),
+        ("awskms:///1", "awskms:///2", True),
+        ("gcpkms:p/keyRings/r/cryptoKeys/1", "gcpkms:p/keyRings/r/cryptoKeys/2", True),
+        ("gcpkms:p/keyRings/r/cryptoKeys/1", "gcpkms:p/keyRings/s/cryptoKeys/1", False),
+        ("azurekms://vault/1", "azurekms://vault/2", True),
+        ("azurekms://vault/1", "azurekms://other/1", False),
+        ("file:a", "exec:/bin/a", False),
+    ],
+)
+def test_what_is_stolen_together(one: str, other: str, together: bool) -> None:
+    """A passphrase, a token, a program, a variable, a key ring, a vault, an account."""
+    assert (custody_group(one) == custody_group(other)) is together
 
-    assert [key.state for key in state.keys] == ["revoked", "prepublished"]
-    fault = refused(lambda: lifecycle.activate(state, "two", now=after(10**6), settings=QUICK))
+
+def test_no_key_is_made_in_a_stolen_custody():
+    """Until it has another passphrase or signer; a key that was there is never activated."""
+    state = changes.enter(first_two(), public("root"), now=NOON, roles=("root",))
+    state = changes.revoke_custody(state, "one", now=after(1))
+
+    fault = refused(lambda: changes.enter(state, public("new"), now=after(2)))
     assert fault.code == "keystore.same_custody"
-    accepted = changes.activate(
-        state, "two", now=after(2), settings=QUICK, same_custody_accepted=True
-    )
-    assert accepted.find("two").state == "active"
-    at_once = changes.revoke(
-        first_two(), "one", reason="compromised", now=after(1), same_custody_accepted=True
-    )
-    assert at_once.find("two").state == "active"
+    assert changes.enter(state, public("new"), now=after(2), **ELSEWHERE).find("new")
+    root = state.find("root")
+    assert (root.state, root.is_stolen) == ("active", True)
+    sealed_anew = {"event": "resealed", "key": root.thumbprint, **ELSEWHERE}
+    assert fold_all(state, [sealed_anew], after(3)).find("root").is_stolen
 
 
-def test_a_key_that_was_made_after_the_theft_is_not_suspect():
-    """Whatever the thief took, it was not there yet."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(1))
-    state = changes.enter(state, public("new"), now=after(60))
-
-    assert changes.activate(state, "new", now=after(61), settings=QUICK).find("new").signs_at(NOON)
-
-
-@pytest.mark.parametrize("ahead", [1, 90, 63_072_000])
-def test_a_key_that_was_made_by_a_clock_ahead_is_suspect_all_the_same(ahead):
-    """It lay beside the stolen one, and its time of making cannot be true."""
-    state = changes.enter(EMPTY, public("one"), now=NOON)
-    state = changes.enter(state, public("two"), now=after(10 + ahead))
-    state = changes.revoke(state, "one", reason="compromised", now=after(10))
-
-    assert suspects(state) == {key.thumbprint for key in state.keys}
-    assert [key.state for key in state.keys] == ["revoked", "prepublished"]
-
-    later = changes.enter(state, public("three"), now=after(11))
-    assert later.find("three").thumbprint not in suspects(later)
-
-
-def test_a_second_report_of_one_theft_puts_no_later_key_under_suspicion():
-    """Also where it is recorded by a clock behind the one that made the key."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(10))
-    state = changes.enter(state, public("new"), now=after(60))
-    state = changes.revoke(state, "two", reason="compromised", now=after(20))
-
-    assert state.find("new").thumbprint not in suspects(state)
-    assert state.find("new").created == after(60)
+def test_a_stolen_release_key_ends_once_it_has_told_of_the_others():
+    """One that has nobody to tell of ends at once."""
+    state = changes.enter(first_two(), public("release"), now=NOON, roles=("release",))
+    alone = changes.enter(first_two(), public("release"), now=NOON, roles=("release",), **ELSEWHERE)
+    assert changes.revoke_custody(alone, "release", now=after(1)).find("release").state == "revoked"
+    state = changes.revoke_custody(state, "one", now=after(1))
+    assert state.find("release").state == "active"
+    told = [state.find("one").thumbprint]
+    assert lifecycle.end_told_releases(state, told, now=after(2)) == []
+    told.append(state.find("two").thumbprint)
+    ended = changes.end_told_releases(state, told, now=after(2))
+    assert ended.find("release").revoked_because == "compromised"
 
 
 @pytest.mark.parametrize("reason", ["superseded", "ceased"])
@@ -471,16 +454,16 @@ def test_without_a_theft_any_standby_takes_over(reason):
 @pytest.mark.parametrize("make", [first_two, activated, retired], ids=lambda make: make.__name__)
 def test_revocation_is_open_from_every_state_and_final(make):
     """Also for what is retired; nothing is revoked twice."""
-    state = changes.revoke(make(), "one", reason="compromised", now=after(10**6))
+    state = changes.revoke(make(), "one", reason="superseded", now=after(10**6))
 
-    assert state.find("one").revoked_because == "compromised"
+    assert state.find("one").revoked_because == "superseded"
     again = refused(lambda: lifecycle.revoke(state, "one", reason="ceased", now=after(10**6)))
     assert again.code == "keystore.illegal_transition"
 
 
 def test_revoking_a_standby_changes_nothing_else():
     """The active key stays active."""
-    state = changes.revoke(first_two(), "two", reason="compromised", now=after(1))
+    state = changes.revoke(first_two(), "two", reason="superseded", now=after(1))
 
     assert [key.state for key in state.keys] == ["active", "revoked"]
 
@@ -570,18 +553,34 @@ def test_the_next_step_of_a_lone_key_is_its_successor():
     assert refused(lambda: take(state, step, QUICK, NOON)).code == "keystore.changed"
 
 
-def test_no_successor_is_made_by_a_clock_behind_the_one_that_saw_a_theft():
-    """It would be suspect at once, and the next one too, without end."""
-    state = changes.enter(first_two(), public("release"), now=NOON, roles=("release",))
-    state = changes.revoke(state, "one", reason="compromised", now=after(100))
+def test_a_key_and_its_successor_are_made_in_the_place_of_a_stolen_one():
+    """Both at once, since the roots list them together."""
+    state = changes.revoke_custody(first_two(), "one", now=after(100))
 
-    def made(now: datetime) -> StoreState:
-        return changes.enter(state, public("new"), now=now, roles=("release",))
+    def made(state: StoreState) -> list[str]:
+        return [step.action for step in steps(state, QUICK, after(200)) if step.key is None]
 
-    (step,) = [one for one in steps(state, QUICK, after(50)) if one.action == "generate"]
-    assert (step.role, step.due) == ("release", after(101))
-    assert "new" in endangered(made(after(100)))
-    assert "new" not in endangered(made(after(101)))
+    assert made(state) == ["generate"]
+    state = changes.enter(keyset(state, 1), public("new"), now=after(200), **ELSEWHERE)
+    assert (state.find("new").state, made(state)) == ("generated", ["generate"])
+    state = changes.enter(state, public("newer"), now=after(200), **ELSEWHERE)
+    assert made(state) == []
+    state = keyset(state, 2, "new", "newer", at=300)
+    (activation,) = [step for step in steps(state, QUICK, after(300)) if step.action == "activate"]
+    assert (activation.key and activation.key.kid, activation.is_due(after(300))) == ("new", True)
+
+
+def test_a_person_begins_a_rotation_before_its_time():
+    """It still waits until caches have the new key."""
+    state = seen()
+    begun = changes.replace_key(state, ["one"], now=after(20))
+
+    (step,) = [step for step in steps(begun, QUICK, after(300)) if step.action == "activate"]
+    assert step.due == after(210)
+    assert lifecycle.replace_key(begun, [], now=after(21)) == []
+    for name, code in (("two", "keystore.illegal_transition"), ("x", "keystore.unknown_key")):
+        fault = refused(lambda name=name: lifecycle.replace_key(state, [name], now=NOON))
+        assert fault.code == code
 
 
 def test_a_rotation_is_due_at_its_time_and_never_before_caches_have_the_new_key():
@@ -627,15 +626,6 @@ def test_a_key_in_another_custody_is_kept_for_the_day_it_is_needed():
 
     assert step is not None
     assert step.action == "generate"
-
-
-def test_a_standby_that_is_suspect_waits_for_a_person():
-    """The tick says so, and does not activate it."""
-    state = changes.revoke(first_two(), "one", reason="compromised", now=after(1))
-
-    (activation,) = [step for step in steps(state, QUICK, after(10)) if step.action == "activate"]
-
-    assert (activation.due, "compromised" in activation.why) == (None, True)
 
 
 def test_an_algorithm_that_was_given_up_does_not_come_back():

@@ -23,6 +23,7 @@ from cardsign.keys.model import (
     KeyTimes,
     Publication,
     StoreState,
+    custody_group,
 )
 from cardsign.keys.rotation import steps, take
 from cardsign.statements.keyset import KeysetId
@@ -37,9 +38,9 @@ PLACES = ("https://a.example/", "https://b.example/")
 which = st.integers(0, 5)
 commands = st.one_of(
     st.tuples(st.just("enter"), st.booleans(), st.sampled_from(CUSTODIES)),
-    st.tuples(st.just("activate"), which, st.booleans()),
+    st.tuples(st.just("activate"), which),
     st.tuples(st.just("retire"), which),
-    st.tuples(st.just("revoke"), which, st.sampled_from(["compromised", "ceased"]), st.booleans()),
+    st.tuples(st.just("revoke"), which, st.sampled_from(["compromised", "ceased"])),
     st.tuples(st.just("destroy"), which),
     st.tuples(st.just("publish"), st.sampled_from(PLACES), st.integers(0, 5)),
     st.tuples(st.just("publish"), st.just(PLACES[0]), st.just(0)),
@@ -127,23 +128,20 @@ class History:
         return start is not None and start + span <= self.now
 
 
-def plainly_lawful(history: History, key: KeyRecord, step: str, accepted: bool = False) -> bool:
+def plainly_lawful(history: History, key: KeyRecord, step: str) -> bool:
     """Whether a step is lawful, by the words of the documentation."""
     kid, state = key.kid, history.state
     if step == "activate":
         stolen = [k for k in state.keys if k.revoked_because == "compromised"]
-        suspect = any(
-            k.custody[:4] == key.custody[:4] and key.created <= (k.times.revoked or NOON)
-            for k in stolen
-        )
+        suspect = any(k.custody[:4] == key.custody[:4] for k in stolen)
         rival = any(k.state == "active" for k in state.keys)
         seen = history.held_for(lambda m: kid in names(m) and m.all_hold(kid), CACHES)
-        return key.state == "prepublished" and (accepted or not suspect) and (seen or not rival)
+        return key.state == "prepublished" and not suspect and (seen or not rival)
     if step == "retire":
         done = key.times.stops_signing is not None and key.times.stops_signing <= history.now
         resigned = history.held_for(lambda m: kid in names(m) and m.all_resigned(kid), CARDS)
         return key.state == "retiring" and done and resigned
-    ended = key.state in ("retired", "revoked") and key.private != "destroyed"
+    ended = key.state in ("retired", "revoked") and key.private == "held"
     never = not any(kid in published_kids(moment) for moment in history.moments)
     gone = history.held_for(lambda m: kid in names(m) and m.none_holds(kid), CACHES)
     return ended and (never or gone)
@@ -167,7 +165,8 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
         if len(state.keys) < 6:
             new = public(f"key {len(state.keys)}")
             how = {"custody": rest[1]} if rest[1] else {"custody": "file:one", "blob": BLOB}
-            history.note(lifecycle.enter(state, new, now=now, standby=rest[0], **how))
+            if custody_group(str(how["custody"])) not in state.stolen:
+                history.note(lifecycle.enter(state, new, now=now, standby=rest[0], **how))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
@@ -214,15 +213,14 @@ def change_key(history: History, name: str, key: KeyRecord, rest: list[Any]) -> 
     """Carry out a step of one key's life."""
     state, now, settings = history.state, history.now, QUICK
     if name == "revoke":
-        lawful = key.state != "revoked"
-        options = {"reason": rest[0], "now": now, "same_custody_accepted": rest[1]}
-        step = lambda: lifecycle.revoke(state, key.kid, **options)  # noqa: E731
+        lawful = key.state != "revoked" or rest[0] == "compromised"
+        step = lambda: lifecycle.revoke(state, key.kid, reason=rest[0], now=now)  # noqa: E731
+        if rest[0] == "compromised":
+            step = lambda: lifecycle.revoke_custody(state, key.kid, now=now)  # noqa: E731
     else:
-        accepted = bool(rest and rest[0])
-        lawful = plainly_lawful(history, key, name, accepted)
-        more = {"same_custody_accepted": accepted} if name == "activate" else {}
+        lawful = plainly_lawful(history, key, name)
         function: Any = getattr(lifecycle, name)
-        step = lambda: function(state, key.kid, now=now, settings=settings, **more)  # noqa: E731
+        step = lambda: function(state, key.kid, now=now, settings=settings)  # noqa: E731
     try:
         events = step()
     except StoreFault:
@@ -262,7 +260,7 @@ def reachable(state: str) -> set[str]:
 UNSEEN = [
     (0, ("keyset", 0)),
     (0, ("enter", True, None)),
-    (0, ("revoke", 0, "compromised", False)),
+    (0, ("revoke", 0, "compromised")),
     (0, ("destroy", 0)),
 ]
 

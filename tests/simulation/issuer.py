@@ -17,16 +17,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
+from cardsign.issuer.gaps import is_made_here, make_successor
 from cardsign.issuer.keyset import KeysetChanges, draft_keyset, publish_keyset
 from cardsign.issuer.release import ReleaseChanges, renew_release
-from cardsign.issuer.rotation import make_successor, successors_due
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.drafts import card_digest, keyset_due
-from cardsign.keys.history import follow_keyset
+from cardsign.keys.history import follow_events
 from cardsign.keys.model import Publication, PublishedCard, Role
+from cardsign.keys.rotation import steps
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement
@@ -135,17 +136,17 @@ class Issuer:
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
         if self.keysets:
-            follow_keyset(self.store, now=now)
+            self.store.commit(lambda state: follow_events(self.store, state, now), now=now)
         while step := self.store.tick(now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
         work = self._work(now)
-        here, elsewhere = successors_due(work)
-        for due in here:
-            made = make_successor(work, due, new_key=self._new_key)
-            if made is not None:
+        for due in steps(self.store.state, timeline, now):
+            if due.action != "generate" or not due.is_due(now):
+                continue
+            if not is_made_here(self.store.state, due):
+                self._enter(due.role, now)
+            elif (made := make_successor(work, due, new_key=self._new_key)) is not None:
                 self.world.note(f"issuer enters {made.kid}: {made.state}")
-        for due in elsewhere:
-            self._enter(due.role, now)
         states = ("generated", "prepublished")
         waits = [key for key in self.store.state.keys if key.state in states]
         if not any(key.custody == SAFE for key in waits):
@@ -301,7 +302,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
-        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
+        self.store.apply(lifecycle.revoke_custody, kid, now=now)
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

@@ -230,7 +230,8 @@ class MemoryStore(KeyStore):
         words = ("now", "roles", "holder", "standby", "custody")
         entering = {word: how[word] for word in words if how.get(word) is not None}
         if "custody" not in entering:
-            entering.update(custody="file:one", blob="0" * 64)
+            # Whoever has revoked a custody gives the store another passphrase.
+            entering.update(custody=f"file:{len(self.state.stolen)}", blob="0" * 64)
         self.apply(lifecycle.enter, private.public, **entering)
         self.private[private.public.thumbprint] = private
         return self.state.find(private.public.thumbprint)

@@ -28,12 +28,12 @@ from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, tabl
 from cardsign.cli.streams import STDIO, write_output
 from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.gaps import foresee
 from cardsign.issuer.publishing import (
     examine_publication,
     published_extended,
 )
-from cardsign.issuer.rotation import foresee
-from cardsign.issuer.tasks import Work
+from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle

@@ -43,7 +43,7 @@ from cardsign.keys.key_files import (
     export_public,
     import_private_key,
 )
-from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
+from cardsign.keys.model import ROLES, KeyRecord, Role
 from cardsign.keys.opening import StorePlace, create_store, move_store, open_store
 from cardsign.keys.signers.access import PassphraseSource, read_passphrase, user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
@@ -216,7 +216,7 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
-    if record.state != "active" and any(same_custody(record, key) for key in active):
+    if record.state != "active" and any(record.group == key.group for key in active):
         say("  it is in the same custody as the active key, so both may be stolen together")
 
 

@@ -1,10 +1,9 @@
-"""``cardsign keys activate|rotate|retire|revoke|destroy|look``: steps of keys, one or all due."""
+"""``cardsign keys activate|rotate|retire|revoke|destroy|look``: steps of keys, or all due."""
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -15,44 +14,38 @@ from cardsign.cli.options import guided_options, keystore_option, take, unlock_o
 from cardsign.cli.printer import Answer, is_json, say, show
 from cardsign.cli.views import key_json, progress_json, say_progress
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, FetchFailed, UsageFault
-from cardsign.issuer.revocation import (
-    keys_stored_with,
-    revoke_and_replace,
-)
-from cardsign.issuer.rotation import rotate_keys
-from cardsign.issuer.tasks import Progress
+from cardsign.issuer.reconcile import reconcile, report_revocation, revoke_keys, rotate_now
+from cardsign.issuer.work import Progress
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
-from cardsign.keys.history import check_not_needed, has_ended, is_needed, kept_keyset
-from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
+from cardsign.keys.history import check_not_needed, has_ended, kept_keyset
+from cardsign.keys.model import (
+    ENDED,
+    REVOCATION_REASONS,
+    KeyRecord,
+    Publication,
+    RevocationReason,
+    StoreState,
+)
 from cardsign.publish.publication import published_card
 
-custody_option = click.option(
-    "--same-custody-accepted",
-    is_flag=True,
-    help="Activate a key although it is stored with a compromised one.",
-)
+#: What ``--now`` stands for without a key.
+_ALL: Final = "*"
 
 
 @click.command(cls=Command, example="cardsign keys activate vzTO")
 @click.argument("kid")
-@custody_option
 @keystore_option
 @dry_run_option
-def activate(kid: str, same_custody_accepted: bool, **options: Any) -> None:
+def activate(kid: str, **options: Any) -> None:
     """Let the prepublished key KID sign. For a while the key before it signs too.
 
-    Refused until the key has been published for as long as caches may keep an older key set.
+    Refused until the key has been published for as long as caches may keep an older key set, and
+    for good if a thief may have it.
     """
-    keystore = take(KeystoreOptions, options)
-    store = keystore.open()
-    store.apply(
-        lifecycle.activate,
-        kid,
-        now=datetime.now(UTC),
-        settings=project_config().timeline,
-        same_custody_accepted=same_custody_accepted,
-    )
+    store = take(KeystoreOptions, options).open()
+    settings = project_config().timeline
+    store.apply(lifecycle.activate, kid, now=datetime.now(UTC), settings=settings)
     what = "signs from now on; sign your cards again and publish them"
     _say_record(store.state.find(kid), what)
 
@@ -67,8 +60,7 @@ def retire(kid: str, **options: Any) -> None:
     Refused until its successor has signed every published card and caches have those cards. A
     root or recovery key ends at once, unless the next keyset statement needs it.
     """
-    keystore = take(KeystoreOptions, options)
-    store = keystore.open()
+    store = take(KeystoreOptions, options).open()
     check_not_needed(store, kid)
     settings = project_config().timeline
     store.apply(lifecycle.retire, kid, now=datetime.now(UTC), settings=settings)
@@ -89,9 +81,16 @@ def retire(kid: str, **options: Any) -> None:
     metavar="URL",
     help="The card with this endpoint is no longer served: first forget its publications.",
 )
+@click.option(
+    "--now",
+    metavar="[KID]",
+    is_flag=False,
+    flag_value=_ALL,
+    help="Begin the rotation of this active key now, or of all; nobody has stolen it.",
+)
 @unlock_options
 @dry_run_option
-def rotate(withdrawn: str | None, **options: Any) -> int:
+def rotate(withdrawn: str | None, now: str | None, **options: Any) -> int:
     """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
 
     A rotation makes a successor, activates it, retires the old key, and destroys the old private
@@ -109,7 +108,9 @@ def rotate(withdrawn: str | None, **options: Any) -> int:
     work = guided.work(keystore, project_config())
     if withdrawn is not None:
         work.store.apply(lifecycle.withdraw, withdrawn, now=work.now)
-    return show_progress(rotate_keys(work), work.now)
+    if now is None:
+        return show_progress(reconcile(work), work.now)
+    return show_progress(rotate_now(work, [] if now == _ALL else [now]), work.now)
 
 
 def show_progress(progress: Progress, now: datetime) -> int:
@@ -130,14 +131,9 @@ def show_progress(progress: Progress, now: datetime) -> int:
     "--reason",
     type=click.Choice(REVOCATION_REASONS),
     required=True,
-    help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
+    help="compromised: somebody else may have it, and all that is kept with it. superseded, "
+    "ceased: it is not needed any more.",
 )
-@click.option(
-    "--stored-with",
-    is_flag=True,
-    help="Revoke the keys that were stored with them too, but no root key that is still needed.",
-)
-@custody_option
 @click.option(
     "--store-only", is_flag=True, help="Change only the key store; tell nobody, replace nothing."
 )
@@ -146,19 +142,17 @@ def show_progress(progress: Progress, now: datetime) -> int:
 @yes_option
 @dry_run_option
 def revoke(
-    kids: tuple[str, ...],
-    reason: RevocationReason,
-    stored_with: bool,
-    same_custody_accepted: bool,
-    store_only: bool,
-    yes: bool,
-    **options: Any,
+    kids: tuple[str, ...], reason: RevocationReason, store_only: bool, yes: bool, **options: Any
 ) -> int:
     """Revoke the keys KID... for ever, and do all that must follow.
 
-    In one command name every key that may be stolen, or say --stored-with. They leave the
-    published key set, and the next release revokes them. Standby keys that are stored elsewhere,
-    or new keys, replace them. The root keys that are here sign one keyset that lists the
+    Of a compromised key all card keys of its custody are revoked with it: those that one
+    passphrase of the key store opens, of one token, or of one service. A release key of the custody
+    signs one more release, which revokes them, and then ends. Root and recovery keys are not
+    revoked: the next keyset leaves them out, or a recovery does.
+
+    The keys leave the published key set at once. Standby keys of another custody, or new keys under
+    another passphrase, replace them. The root keys that are here sign one keyset that lists the
     replacements. The cards are signed again and published. What needs a person is said at the
     end. The command can be repeated.
 
@@ -167,47 +161,33 @@ def revoke(
     guided = take(GuidedOptions, options)
     keystore = take(UnlockOptions, options)
     store = keystore.open()
-    state, keyset = store.state, kept_keyset(store)
-    keys = [state.find(kid) for kid in kids]
-    if stored_with:
-        if reason != "compromised":
-            raise UsageFault("usage.conflict", "--stored-with goes with --reason compromised")
-        keys += keys_stored_with(state, keys, keyset, moment())
+    keys = [store.state.find(kid) for kid in kids]
     if alive := [key for key in keys if key.state != "revoked"]:
-        names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
-        ends = keyset and any(is_needed(key, keyset, state) for key in alive if not key.rotates)
-        then = "; no keyset can follow until the recovery key opens a new epoch" if ends else ""
-        confirm(yes, f"{names} will be revoked, and stay so for ever{then}")
+        confirm(yes, _ask_to_revoke(store.state, alive, reason))
     if store_only:
-        now = moment()
-        for key in alive:
-            store.apply(
-                lifecycle.revoke,
-                key.thumbprint,
-                reason=reason,
-                now=now,
-                same_custody_accepted=same_custody_accepted,
-            )
+        report_revocation(store, keys, reason=reason, now=moment())
         show(Answer([key_json(store.state.find(key.thumbprint)) for key in keys]))
         for key in keys:
-            say(f"{key.kid} is revoked")
-        if not has_ended(store.state, keyset):
+            say(f"{key.kid} is {store.state.find(key.thumbprint).state}")
+        if not has_ended(store.state, kept_keyset(store)):
             say("  next: cardsign keys rotate")
         return EXIT_OK
     work = guided.work(keystore, project_config(), store=store)
-    progress = revoke_and_replace(
-        work,
-        [key.thumbprint for key in keys],
-        reason=reason,
-        same_custody_accepted=same_custody_accepted,
-        wait=_wait,
-    )
+    progress = revoke_keys(work, [key.thumbprint for key in keys], reason=reason)
     return show_progress(progress, work.now)
 
 
-def _wait(until: datetime) -> datetime:
-    time.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
-    return until
+def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationReason) -> str:
+    names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in keys)
+    if reason != "compromised":
+        return f"{names} will be revoked, and stay so for ever"
+    groups = {key.group for key in keys}
+    beside = [key for key in state.keys if key.group in groups and key.state not in ENDED]
+    others = ", ".join(key.named for key in beside if key not in keys)
+    also = f"; with it, as kept in the same custody: {others}" if others else ""
+    if any(not key.rotates for key in beside):
+        also += "; root keys end with the next keyset, or the recovery key opens a new epoch"
+    return f"{names} counts as stolen, and stays so for ever{also}"
 
 
 @click.command(
@@ -224,9 +204,8 @@ def destroy(kid: str, yes: bool, **options: Any) -> None:
 
     Copies elsewhere are not touched.
     """
-    keystore = take(KeystoreOptions, options)
     settings = project_config().timeline
-    store = keystore.open()
+    store = take(KeystoreOptions, options).open()
     key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
     check_not_needed(store, kid)

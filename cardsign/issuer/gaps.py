@@ -1,0 +1,503 @@
+"""What an issuer lacks, in the order in which one thing allows the next.
+
+A gap is found from the key store, the project and what is published; nothing is changed or opened
+to find it. So `keys doctor` may look, and any number of hosts may close the same gap: who comes
+second finds it closed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import (
+    FileFault,
+    FileMissing,
+    PassphraseFault,
+    PublishRefused,
+    ServeFault,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.cards import find_card_gaps
+from cardsign.issuer.keyset import (
+    KeysetDraft,
+    publish_keyset,
+    review_keyset,
+    sign_keyset,
+)
+from cardsign.issuer.publishing import (
+    check_ours,
+    explain_trust,
+    find_update_gap,
+    newest_generation,
+    published_statements,
+    still_trusted,
+)
+from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.release import find_release_gap, take_up_published
+from cardsign.issuer.work import Gap, Progress, Work, end_of, key_holder
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.keys import PrivateKey, short_kid
+from cardsign.keys import lifecycle
+from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
+from cardsign.keys.history import (
+    StatementHistory,
+    awaits_recovery,
+    follow_events,
+    has_ended,
+    kept_keyset,
+    keys_elsewhere,
+    stolen_with,
+    unlisted_roots,
+)
+from cardsign.keys.model import KeyRecord, StoreState
+from cardsign.keys.rotation import Step, steps
+from cardsign.keys.store import KeyStore
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, check_step
+from cardsign.times import day
+
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+_PAST = {
+    "activate": "activated",
+    "retire": "retired",
+    "destroy": "destroyed the private key of",
+}
+
+
+def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
+    """Yield what is missing; a caller that closes a gap asks anew.
+
+    Args:
+        work: What is looked at.
+        only_cards: Look at the cards alone, and leave the keys as they are.
+    """
+    store, stranger = work.store, _find_stranger(work)
+    if stranger is not None:
+        yield stranger[0]
+        work = replace(work, config=replace(work.config, publish=None))
+        if stranger[1]:
+            return  # the roots have signed two statements of one number
+    state, keyset = store.load(), kept_keyset(store)
+    if has_ended(state, keyset):
+        yield from _find_key_gaps(work)
+        yield from find_update_gap(work)
+        return
+    if keyset is not None and not only_cards:
+        yield from _find_published_gaps(work, keyset)
+        yield from _find_complete_drafts(work)
+        yield from _find_followers(work)
+    is_recovering = keyset is not None and awaits_recovery(state, keyset)
+    if keyset is not None and (is_recovering or not only_cards):
+        yield from _find_unlisted_roots(state, keyset)
+    if not is_recovering:
+        yield from _find_untold_revocations(work)
+    yield from _find_still_trusted(work)
+    if not is_recovering:
+        if not only_cards:
+            yield from _find_key_gaps(work)
+            yield from _find_keyset_gaps(work)
+        yield from find_card_gaps(work, is_astray=stranger is not None)
+    yield from _find_endangered(work)
+
+
+def foresee(work: Work) -> Progress:
+    """Return what is ahead of the keys and of the keyset."""
+    state, keyset = work.store.load(), kept_keyset(work.store)
+    settings, renewal = work.config.timeline, None
+    if keyset and not has_ended(state, keyset) and not awaits_recovery(state, keyset):
+        renewal = keyset_due(state, keyset, now=work.now, settings=settings)
+    return Progress((), (), steps(state, settings, work.now), renewal)
+
+
+# What is published, and not by this key store, or further than it has come.
+
+
+def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
+    """Return the gap where what is published is not ours, and whether the roots have forked."""
+    folder = work.config.publish
+    try:
+        check_ours(work)
+    except (UsageFault, ServeFault, FileFault) as fault:
+        move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {work.again}"
+        what = "find out who wrote what is published, and move it away if nobody here did"
+        return Gap(f"{what}: {fault.message}", command=move), False
+    except PublishRefused as fault:
+        what = f"go on with the key store that has published: {fault.message}"
+        return Gap(what, command="cardsign keys rotate --keystore DIR"), True
+    return None
+
+
+def _find_published_gaps(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
+    """Yield that another operator's copy of this key store has published more."""
+    published = published_statements(work.config.publish)
+    if published is None:
+        return
+    is_newer = published.newest.id > keyset.id
+    release = published.release
+    if is_newer or (release is not None and release.seq > work.store.state.release_seq):
+        yield Gap("take up what is published", close=partial(_take_up, work))
+
+
+def _take_up(work: Work) -> list[str]:
+    taken = take_up_published(work)
+    done = [f"took keyset {label} from what is published" for label in taken.keysets]
+    if taken.keysets and (names := name_keys_elsewhere(work.store)):
+        done.append(f"{names}, which another copy of this key store has made")
+    return done
+
+
+def name_keys_elsewhere(store: KeyStore) -> str:
+    """Return which keys another copy of a key store has, as a sentence without its end."""
+    keyset = kept_keyset(store)
+    names = ", ".join(key.named for key in (keys_elsewhere(store.load(), keyset) if keyset else ()))
+    return f"keyset {keyset.label} lists {names}" if keyset and names else ""
+
+
+def _find_complete_drafts(work: Work) -> Iterator[Gap]:
+    """Yield a statement that enough roots have signed, in the draft's file or kept by roots.
+
+    It is no draft any more, whatever became of the keys since. Somebody may hold it, so another one
+    of its number would be a fork. The one after it says what has changed.
+    """
+    found: list[KeysetStatement] = []
+    # What is wrong with the file is said once a draft is due, which would go there.
+    with suppress(FileFault, UsageFault):
+        untrusted_draft = read_draft_file(work.draft)
+        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+    if work.roots is not None:
+        found += StatementHistory.of(work.roots.store).keysets()
+    for statement in found:
+        with suppress(StatementRefused):
+            check_step(statement, kept_keyset(work.store))
+            what = f"sign the release that goes with keyset {statement.label}"
+            close = partial(_publish_keyset, work, statement)
+            yield Gap(what, key_holder("release"), until=work.keyset_ends, close=close)
+
+
+def _publish_keyset(work: Work, statement: KeysetStatement) -> list[str]:
+    published = publish_keyset(work, statement, name=str(work.draft), is_overtaken=True)
+    # Each holder keeps what the next draft is held against.
+    if work.roots is not None:
+        publish_keyset(work.roots, statement, is_overtaken=True)
+    done = []
+    if published.is_new:
+        verb = "published" if published.is_published else "kept"
+        done.append(f"{verb} keyset {statement.label}")
+    if published.release is not None:
+        done.append(f"signed release {published.release.seq}, which names it")
+    return done
+
+
+def _find_followers(work: Work) -> Iterator[Gap]:
+    """Yield that keys are not as the newest keyset says."""
+    if follow_events(work.store, work.store.load(), work.now):
+        yield Gap("bring the keys up to date with the newest keyset", close=partial(_follow, work))
+
+
+def _follow(work: Work) -> list[str]:
+    work.store.commit(lambda state: follow_events(work.store, state, work.now), now=work.now)
+    return []
+
+
+def _find_unlisted_roots(state: StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
+    """Yield that a recovery was begun and is not published: until then the old roots count."""
+    for root in unlisted_roots(state, keyset):
+        what = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
+        what += "revoke the key if nobody wants it"
+        yield Gap(what, command="cardsign keyset publish FILE")
+
+
+# Revocations come before everything else: told by a release, and by a key set without the keys.
+
+
+def _find_untold_revocations(work: Work) -> Iterator[Gap]:
+    revoked = [key for key in work.store.load().keys if key.state == "revoked"]
+    trusted = {key.thumbprint for key in still_trusted(work, revoked)}
+    if trusted:
+        yield from find_release_gap(work)
+    newest = newest_generation(work.config.publish)
+    if trusted or (newest and {key.kid for key in revoked}.intersection(newest.kids)):
+        yield from find_update_gap(work)
+    told = [key.thumbprint for key in revoked if key.thumbprint not in trusted]
+    if ended := lifecycle.end_told_releases(work.store.state, told, now=work.now):
+        names = ", ".join(work.store.state.find(str(each["key"])).named for each in ended)
+        yield Gap(f"revoke {names}", close=partial(_end_releases, work, told, names))
+
+
+def _end_releases(work: Work, told: Sequence[str], names: str) -> list[str]:
+    work.store.apply(lifecycle.end_told_releases, told, now=work.now)
+    return [f"revoked {names}"]
+
+
+def _find_still_trusted(work: Work) -> Iterator[Gap]:
+    """Yield the revoked keys that verifiers still trust, and until when if nobody goes on."""
+    state, release = work.store.load(), StatementHistory.of(work.store).newest_release()
+    if has_ended(state, kept_keyset(work.store)):
+        return
+    for role in ("card", "release"):
+        revoked = [key for key in state.keys if key.state == "revoked" and role in key.roles]
+        keys = still_trusted(work, revoked)
+        if keys:
+            ends = [work.keyset_ends, end_of(release) if role == "card" else None]
+            until = min((end for end in ends if end is not None), default=None)
+            what, command = explain_trust(work, keys)
+            yield Gap(what, command=command, until=until)
+
+
+def _find_endangered(work: Work) -> Iterator[Gap]:
+    """Yield the keys that a thief may have taken with a stolen one, until each has ended."""
+    state, keyset = work.store.load(), kept_keyset(work.store)
+    if has_ended(state, keyset):
+        return
+    others, only = stolen_with(state, keyset)
+    stolen = ", ".join(
+        short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"
+    )
+    releases = [key for key in others if "release" in key.roles]
+    if releases:
+        names = ", ".join(key.named for key in releases)
+        what = f"revoke {names}: not done, since it has to sign the release that revokes the others"
+        yield Gap(what, key_holder("release"), work.again)
+    if roots := [key for key in others if not key.rotates]:
+        names = ", ".join(key.named for key in roots)
+        what = f"{names} may be stolen too: sign the next keyset with other root keys"
+        yield Gap(what, command=work.again)
+    if keyset and only and not unlisted_roots(state, keyset):  # else a recovery waits already
+        names = ", ".join(key.named for key in only)
+        beside = f", stored with {stolen}" if stolen else ""
+        what = f"{names}{beside}, may be stolen too; without it no keyset can be signed"
+        if keyset.recovery:
+            who, command = "the holder of the recovery key", RECOVER
+            what += ", so the recovery key has to open a new epoch"
+        else:
+            who, command = "you", ADD_ROOT
+            what += ", and there is no recovery key: list another root, then revoke this one"
+        yield Gap(what, who, command)
+
+
+# Keys.
+
+
+def _find_key_gaps(work: Work) -> Iterator[Gap]:
+    """Yield every due step of a key, and every key that is to be made."""
+    state, now = work.store.load(), work.now
+    for step in steps(state, work.config.timeline, now):
+        if not step.is_due(now):
+            continue
+        if step.key is not None:
+            yield Gap(step.what, close=partial(_take_step, work, step.key))
+            continue
+        what = f"make the next {step.alg} {step.role} key"
+        is_lost = not any(key.alg == step.alg for key in state.active_keys(step.role))
+        if is_lost and name_keys_elsewhere(work.store):
+            continue  # another copy of this key store has made it
+        if is_made_here(state, step):
+            close = partial(_make_key, work, step)
+            yield Gap(what, key_holder(step.role), close=close)
+        else:
+            command = "cardsign keys import --custody URI"
+            yield Gap(f"{what} where the active one is", command=command)
+
+
+def is_replacing(state: StoreState, ahead: Sequence[Step]) -> bool:
+    """Say whether a key is still to be made in the place of one that was revoked."""
+    return any(
+        step.action == "generate"
+        and not any(key.alg == step.alg for key in state.active_keys(step.role))
+        for step in ahead
+    )
+
+
+def is_made_here(state: StoreState, step: Step) -> bool:
+    """Say whether the keys before the next one are sealed in the key store."""
+    return all(key.custody.startswith("file:") for key in _keys_before(state, step))
+
+
+def _keys_before(state: StoreState, step: Step) -> list[KeyRecord]:
+    """Return the active keys that a new one follows, or the last that was."""
+    line = [key for key in state.keys if step.role in key.roles and key.alg == step.alg]
+    active = [key for key in line if key.state == "active"]
+    used = [key for key in line if key.times.activated is not None]
+    return active or used[-1:]
+
+
+def _take_step(work: Work, key: KeyRecord) -> list[str]:
+    taken = work.store.tick(now=work.now, settings=work.config.timeline)
+    return (
+        [] if taken is None or taken.key is None else [f"{_PAST[taken.action]} {taken.key.named}"]
+    )
+
+
+def _make_key(work: Work, step: Step) -> list[str]:
+    try:
+        made = make_successor(work, step)
+    except PassphraseFault as fault:
+        what = f"{fault.message}; set CARDSIGN_{step.role.upper()}_PASSPHRASE"
+        raise PassphraseFault(fault.code, what) from fault
+    return [] if made is None else [f"made {made.named}, the next {step.alg} {step.role} key"]
+
+
+def make_successor(
+    work: Work,
+    step: Step,
+    *,
+    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
+) -> KeyRecord | None:
+    """Make the key that a step asks for; None if another process was faster.
+
+    Raises:
+        PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
+        StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
+    """
+    store, secret, seq = work.store, work.passphrase(step.role), work.store.state.seq
+    for key in _keys_before(store.state, step):
+        if key.custody.startswith("file:") and not key.is_stolen:
+            _check_opens(store, key, secret)
+    state = store.load()
+    if step not in steps(state, work.config.timeline, work.now):
+        return None
+    alg = next(alg for alg in SIGNING_ALGORITHMS if alg == step.alg)
+    return store.add_key(new_key(alg), secret, now=work.now, roles=(step.role,), expect_seq=seq)
+
+
+def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
+    """Check that a passphrase is that of a key; one whose file is not here cannot tell."""
+    try:
+        store.signer(key, passphrase)
+    except FileMissing:
+        return
+    except PassphraseFault as fault:
+        role = " and ".join(key.roles)
+        what = (
+            f"this is not the passphrase of {key.named}, which the next {role} key is to have too"
+        )
+        raise PassphraseFault(fault.code, what) from fault
+
+
+# The keyset statement.
+
+
+def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
+    """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
+    state, newest, now = work.store.load(), kept_keyset(work.store), work.now
+    if newest is None or not keyset_due(state, newest, now=now).is_due(now):
+        return
+    if is_replacing(state, steps(state, work.config.timeline, now)):
+        return  # the roots sign once, when the keys that take the places of revoked ones are made
+    until, file = work.keyset_ends, work.draft
+    try:
+        with of_the_user("the draft"):
+            found = draft_if_due(state, newest, read_draft_file(file), now=now)
+    except UsageFault as fault:
+        if not fault.code.startswith("statement."):
+            raise
+        what = f"open a new epoch, since no keyset can follow this one: {fault.message}"
+        yield Gap(what, "the holder of the recovery key", RECOVER, until, awaits_roots=True)
+        return
+    if found is None:
+        return
+    statement, is_new = found
+    draft = KeysetDraft(statement, newest)
+    what = f"sign keyset {draft.label}, digest {statement.digest}"
+    # What a root holder types, whose key store is DIR.
+    sign = f"cardsign keyset sign {file} --digest {statement.digest} --keystore DIR; "
+    sign += f"then {work.again}"
+    if is_new:
+        yield Gap(f"draft keyset {draft.label}", close=partial(_write_draft, file, draft))
+    elif additions := says_more(state, newest, statement, now=now):
+        what = (
+            f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
+            "they tell you; remove the file if nobody did. It says what nobody here has "
+            "drafted: " + "; ".join(additions)
+        )
+        show = f"cardsign keyset show {file}"
+        yield Gap(what, "each root holder", show, until, awaits_roots=True)
+        return
+    if now.timestamp() >= newest.exp:
+        # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
+        # be refused by all, and neither a keyset nor a recovery could follow it until then.
+        what += (
+            f", if it is {day(now)}: keyset {newest.label} has "
+            "ended by this machine's clock, which may be ahead"
+        )
+        yield Gap(what, "each root holder", sign, awaits_roots=True)
+        return
+    asked: set[str] = set()
+    for holder in (work, work.roots):
+        if holder is not None and (here := _roots_here(holder, draft)):
+            who = here[0].holder or "who holds the root key"
+            asked.add(who)
+            close = partial(_sign_draft, work, holder, draft, here[0])
+            yield Gap(what, who, until=until, close=close, awaits_roots=True)
+    yield from _ask_roots(work, draft, what, sign, asked)
+
+
+def _write_draft(file: Path, draft: KeysetDraft) -> list[str]:
+    write_atomic(file, draft.data, plain=True)
+    return []
+
+
+def _roots_here(holder: Work, draft: KeysetDraft) -> list[KeyRecord]:
+    """Return the root keys of a holder that have yet to sign a draft."""
+    signed = {signature.kid for signature in draft.statement.envelope.signatures}
+    wanted = {key.public.thumbprint for each in draft.signings for key in each.quorum.keys}
+    keys = holder.store.load().keys
+    return [key for key in keys if key.thumbprint in wanted - signed and key.state == "active"]
+
+
+def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -> list[str]:
+    digest = draft.statement.digest
+    try:
+        signed = sign_keyset(holder, review_keyset(holder, draft.statement), digest=digest)
+    except PassphraseFault as fault:
+        what = f"{fault.message}; set CARDSIGN_ROOT_PASSPHRASE"
+        raise PassphraseFault(fault.code, what) from fault
+    write_atomic(work.draft, signed.data, plain=True)
+    return [f"signed keyset {draft.label} with {root.named}"]
+
+
+def _ask_roots(
+    work: Work, draft: KeysetDraft, what: str, sign: str, asked: set[str]
+) -> Iterator[Gap]:
+    """Yield which root holders have to sign; who works here brings the root key."""
+    until = work.keyset_ends
+    absent = set() if work.roots else {key.holder for key in work.store.state.keys}
+    for each in draft.signings:
+        holders = sorted({key.holder for key in each.quorum.keys} - each.signed - asked)
+        if not each.missing or not holders:
+            continue
+        if each.missing < len(holders):
+            who = f"{each.missing} of these root holders: {', '.join(holders)}"
+            yield Gap(what, who, sign, until, awaits_roots=True)
+            continue
+        if ours := [name for name in holders if name in absent]:
+            command = f"{work.again} --root-keystore DIR"
+            here = f"{what}, with the root key, which is not here"
+            yield Gap(here, ", ".join(ours), command, until, awaits_roots=True)
+        if others := [name for name in holders if name not in absent]:
+            yield Gap(what, ", ".join(others), sign, until, awaits_roots=True)
+
+
+def read_draft_file(file: Path) -> bytes | None:
+    """Return the draft that is there; any other file is not read, followed or overwritten.
+
+    Raises:
+        UsageFault: ``rotate.draft``.
+        FileFault: It cannot be read, or is a link.
+    """
+    try:
+        untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
+        read_draft(untrusted_draft)
+    except FileMissing:
+        return None
+    except StatementRefused as refusal:
+        raise UsageFault("rotate.draft", refusal.message, path=str(file)) from refusal
+    return untrusted_draft

@@ -1,0 +1,180 @@
+"""What an issuer does: compare what should be published with what is, and close the gaps.
+
+It may be stopped anywhere, called at any time, and by any command: they differ in the one line that
+they write into the log before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from cardsign.errors import (
+    CardsignError,
+    PassphraseFault,
+    SignerFault,
+    StoreFault,
+    UsageFault,
+)
+from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee, name_keys_elsewhere
+from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
+from cardsign.keys import lifecycle
+from cardsign.keys.history import is_needed, kept_keyset
+from cardsign.keys.log import Event, fold_all
+from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState
+from cardsign.keys.store import KeyStore
+
+#: The most that one gap is closed in one call: after that another process opens it again.
+_TIMES: Final = 5
+_Name: TypeAlias = tuple[str, str]
+#: Refusals of a key store that the holder of a passphrase, or the roots, can end.
+_PERSONS: Final = (*UNLISTED, "keystore.same_custody")
+
+
+def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
+    """Close every gap that can be closed now, and say what needs a person.
+
+    Args:
+        work: What it may use.
+        only_cards: Leave the keys as they are: build, sign, list and publish the cards.
+
+    Raises:
+        StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
+    """
+    done: list[str] = []
+    faults: dict[_Name, CardsignError] = {}
+    closed: Counter[_Name] = Counter()
+    while True:
+        left: list[Gap] = []
+        for gap in find_gaps(work, only_cards=only_cards):
+            name = gap.what, gap.who
+            if gap.close is None or name in faults or closed[name] >= _TIMES:
+                left.append(gap)
+                continue
+            try:
+                done += gap.close()
+            except NEEDS_A_PERSON as fault:
+                faults[name] = fault
+                left.append(gap)
+            except (StoreFault, UsageFault) as fault:
+                is_statement = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
+                if not is_statement and fault.code not in _PERSONS:
+                    raise
+                faults[name] = fault
+                left.append(gap)
+            else:  # what waited for another key or statement may have it now
+                closed[name] += 1
+                faults = {each: fault for each, fault in faults.items() if _stays(fault)}
+                break
+        else:
+            return foresee(work)._replace(done=tuple(done), left=_for_people(work, left, faults))
+
+
+def _stays(fault: CardsignError) -> bool:
+    """Say whether nothing that is done in this call can end a fault."""
+    return isinstance(fault, PassphraseFault | SignerFault) or fault.code == "keystore.same_custody"
+
+
+def _for_people(
+    work: Work, left: Sequence[Gap], faults: dict[_Name, CardsignError]
+) -> tuple[Gap, ...]:
+    """Say of each gap what hinders it; what waits for the roots alone is told as theirs."""
+    waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
+    told: dict[Gap, None] = {}
+    for gap in left:
+        fault = faults.get((gap.what, gap.who))
+        if gap.close is not None and fault is None:
+            continue  # another process keeps opening it
+        if fault is not None and fault.code in UNLISTED and waits_for_roots:
+            continue
+        names = name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
+        if names:
+            what = (
+                f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+            )
+            told[Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)] = None
+            continue
+        what = gap.what if fault is None else f"{gap.what}: {fault.message}"
+        if fault is not None and fault.code == "keystore.same_custody":
+            what += f". {fault.hint}"
+        told[gap._replace(what=what, command=gap.command or work.again, close=None)] = None
+    return tuple(told)
+
+
+# The commands that write a line first.
+
+
+def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
+    """Begin the rotation of these active keys, or of all, and close the gaps."""
+    work.store.apply(lifecycle.replace_key, kids, now=work.now)
+    return reconcile(work)
+
+
+def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) -> Progress:
+    """Revoke keys for ever, and close the gaps that this opens.
+
+    Of a compromised key the whole custody is revoked, see :func:`.lifecycle.revoke_custody`. A key
+    that is revoked already is passed over, so that the call can be repeated.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: a root key without which no
+            statement can say that it is revoked.
+        UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
+    """
+    records = list(dict.fromkeys(work.store.state.find(kid) for kid in kids))
+    for record in records:
+        if record.state == "revoked" and record.revoked_because != reason:
+            raise UsageFault(
+                "usage.conflict",
+                f"{record.named} is revoked already, as {record.revoked_because}, and that stays",
+            )
+        if reason != "compromised":
+            _check_not_needed(work, record)
+    ended = report_revocation(work.store, records, reason=reason, now=work.now)
+    progress = reconcile(work)
+    return progress._replace(done=(*ended, *progress.done))
+
+
+def report_revocation(
+    store: KeyStore, records: Sequence[KeyRecord], *, reason: RevocationReason, now: datetime
+) -> list[str]:
+    """Write into the log that keys are revoked, and say which ended; nobody is told yet."""
+
+    def decide(state: StoreState) -> list[Event]:
+        events: list[Event] = []
+        for name in (record.thumbprint for record in records):
+            if reason == "compromised":
+                more = lifecycle.revoke_custody(state, name, now=now)
+            elif state.find(name).state == "revoked":
+                continue
+            else:
+                more = lifecycle.revoke(state, name, reason=reason, now=now)
+            state = fold_all(state, more, now)
+            events += more
+        return events
+
+    before = store.load()
+    after = store.commit(decide, now=now)
+    return [f"revoked {key.named}" for key in _revoked(before, after)]
+
+
+def _revoked(before: StoreState, after: StoreState) -> list[KeyRecord]:
+    names = {key.thumbprint for key in before.keys if key.state == "revoked"}
+    return [key for key in after.keys if key.state == "revoked" and key.thumbprint not in names]
+
+
+def _check_not_needed(work: Work, record: KeyRecord) -> None:
+    keyset = kept_keyset(work.store)
+    if keyset is None or record.rotates or record.state in ENDED:
+        return
+    if is_needed(record, keyset, work.store.load()):
+        # It would be of no use: the statement that says so is one that it cannot sign.
+        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
+        raise StoreFault(
+            "keystore.still_needed",
+            f"no keyset can be signed without {record.named}, so none can say that it is revoked",
+            hint=f"Replace it: {instead}.",
+        )

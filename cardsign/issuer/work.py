@@ -1,0 +1,116 @@
+"""What an issuer works with in one call, what is missing, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cardsign.config import ProjectConfig
+from cardsign.errors import (
+    PassphraseFault,
+    PublishRefused,
+    SignerFault,
+    SigningRefused,
+)
+from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
+from cardsign.keys.history import kept_keyset
+from cardsign.keys.model import Role
+from cardsign.keys.rotation import Step
+from cardsign.keys.signers.access import Access
+from cardsign.keys.store import KeyStore
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
+from cardsign.times import utc
+
+#: What a person can put right, with another passphrase, another key or another card.
+NEEDS_A_PERSON: Final = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
+#: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
+UNLISTED: Final = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
+
+
+@dataclass(slots=True)
+class Work:
+    """One call: what an issuer works with in it.
+
+    Attributes:
+        store: The key store.
+        now: The time, with its zone, in whole seconds.
+        config: The project: its issuer, cards, publication directory and timeline.
+        access: What signers may use; a passphrase is enough for keys in files.
+        roots: The same of another key store with root keys, such as on a USB stick.
+        draft: Where a draft of the next keyset statement is or goes.
+        options: What the commands that are left have to be told again: ``--root-keystore usb``.
+    """
+
+    store: KeyStore
+    now: datetime
+    config: ProjectConfig = field(default_factory=ProjectConfig)
+    access: Access | bytes = b""
+    roots: Work | None = None
+    draft: Path = Path(DRAFT_FILE)
+    options: str = ""
+
+    def passphrase(self, role: Role) -> bytes:
+        """Return the passphrase of a new key of a role."""
+        access = self.access
+        access = Access.by_passphrase(access) if isinstance(access, bytes) else access
+        return access.passphrase(role, (role,))
+
+    @property
+    def again(self) -> str:
+        """The command that goes on."""
+        return f"cardsign keys rotate {self.options}".rstrip()
+
+    @property
+    def keyset_ends(self) -> datetime | None:
+        """When the newest keyset ends."""
+        return end_of(kept_keyset(self.store))
+
+
+class Gap(NamedTuple):
+    """Something that is missing, and who can close it.
+
+    Attributes:
+        what: What is to be done.
+        who: Whose passphrase or key it takes, where this machine cannot.
+        command: What that person types.
+        until: When it does harm if nobody does it; None: it does already, or nobody can know.
+        close: Closes it, and says what was done; None: only a person can.
+        awaits_roots: What hinders it is gone once the next keyset is published.
+    """
+
+    what: str
+    who: str = "you"
+    command: str = ""
+    until: datetime | None = None
+    close: Callable[[], list[str]] | None = None
+    awaits_roots: bool = False
+
+
+class Progress(NamedTuple):
+    """What one call came to.
+
+    Attributes:
+        done: What was done, in order, each a short sentence.
+        left: What needs a person; empty where nobody is needed.
+        ahead: Every step ahead, the next one first.
+        renewal: When the roots have to sign next; None where there is no keyset.
+    """
+
+    done: tuple[str, ...]
+    left: tuple[Gap, ...]
+    ahead: tuple[Step, ...]
+    renewal: KeysetDue | None
+
+
+def end_of(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:
+    """Return when a statement ends."""
+    return None if statement is None else utc(statement.exp)
+
+
+def key_holder(role: Role) -> str:
+    """Return who is asked where a key of a role has to be opened."""
+    return f"the person with the passphrase of the {role} key"
