@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +38,30 @@ def _verified(keys: Path, card: bytes, now: datetime, release: bytes | None = No
 def test_the_demo_card_is_trusted_by_the_committed_policy(keys: Path) -> None:
     """All four answers are yes while the release lasts."""
     assert _verified(keys, (keys / "agent-card.json").read_bytes(), THEN) == "Weather Desk"
+
+
+def test_the_command_of_the_readme_shows_what_is_past(root: Path) -> None:
+    """It names its time, so no date breaks it: four times yes, and status 3."""
+    readme = (root / "keys/README.md").read_text("utf-8")
+    (command,) = re.findall(r"^    cardsign (verify .*?\\\n.*)$", readme, re.MULTILINE)
+    words = shlex.split(command.replace("\\\n", " "))
+    done = subprocess.run(
+        [sys.executable, "-m", "cardsign", *words, "--verbose"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    answers = re.findall(r"^  (?:integrity|authorised|current|complete) +(\w+)", done.stdout, re.M)
+    assert answers == ["yes"] * 4
+
+
+def test_no_workflow_leans_on_statements_that_end(root: Path) -> None:
+    """Those of keys/ are of a day in 2026."""
+    for workflow in root.glob(".github/**/*.yml"):
+        assert "keys/release.json" not in workflow.read_text("utf-8"), workflow
 
 
 def test_a_changed_demo_card_is_refused(keys: Path) -> None:
