@@ -19,12 +19,14 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, closest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+_Model = TypeVar("_Model", bound="BaseModel")
 
 #: Inode, nanoseconds and size of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
@@ -51,13 +53,12 @@ def read_bytes(
     path: Path | str,
     *,
     max_bytes: int,
-    only_end: bool = False,
     plain: bool = False,
     found: bool = False,
 ) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
-    With `only_end` the last `max_bytes` of a plain file. With `plain` links, devices and pipes
+    With `plain` links, devices and pipes
     are refused: another user may have put them there. With `found` devices and pipes are: nobody
     has named the file, and a pipe in a stranger's folder would be waited for without end.
 
@@ -71,9 +72,6 @@ def read_bytes(
             kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if found else stat.S_IFREG
             if kind not in (stat.S_IFREG, stat.S_IFDIR):
                 raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
-            if only_end:
-                size = os.fstat(descriptor).st_size
-                os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)
             return _read(descriptor, path, max_bytes)
 
 
@@ -414,7 +412,7 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def read_settings(untrusted_bytes: bytes, path: Path, form: type[BaseModel]) -> dict[str, Any]:
+def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Model:
     """Read a settings file: TOML that has the form of a pydantic model.
 
     Raises:
@@ -423,13 +421,11 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[BaseModel]) -> 
     from pydantic import ValidationError
 
     try:
-        members = read_toml(untrusted_bytes)
-        form.model_validate(members)
+        return form.model_validate(read_toml(untrusted_bytes))
     except ValidationError as refused:
         raise bad_settings(path, *_problem(refused, form)) from refused
     except ValueError as exc:
         raise not_toml(path, exc) from exc
-    return members
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value

@@ -217,7 +217,7 @@ def read_server_settings(path: Path) -> ServerSettings:
     """
     try:
         data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
-        members = read_settings(data, path, _ServerFile)
+        members = read_settings(data, path, _ServerFile).model_dump(exclude_unset=True)
     except UsageFault as exc:
         hint = exc.hint or f"Fix {path.name}. {_GUIDE}"
         raise UsageFault(

@@ -163,7 +163,7 @@ def test_a_card_of_the_settings_is_signed_whole_or_not_at_all(issuer: Cardsign) 
 def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
     """An editor completes the tables that the reader takes."""
     schema = run(cardsign("config", "schema")).json
-    assert set(schema["$defs"]["card"]["properties"]) == {
+    assert set(schema["$defs"]["CardTable"]["properties"]) == {
         "source",
         "signed",
         "audience",

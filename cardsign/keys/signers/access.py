@@ -337,7 +337,7 @@ def read_signer_policy(path: Path) -> SignerPolicy:
         data = read_private(path, max_bytes=MAX_BYTES)
     except FileMissing:
         return NOTHING_ALLOWED
-    members = read_settings(data, path, _form())
+    members = read_settings(data, path, _form()).model_dump(exclude_none=True)
     module = members.get("pkcs11_module")
     return SignerPolicy(
         frozenset(members.get("allow", ())),
