@@ -175,32 +175,22 @@ def create_private(path: Path, data: bytes) -> None:
         sync_directory(path.parent)
 
 
-def append_private(path: Path, data: bytes) -> int:
-    """Append lines to a file that only this user can access, and return how long it was before.
-
-    It is created if need be, and begins on a new line where an append was killed half-way.
-    Durable on return. After an error the file is as it was.
+def append_private(path: Path, data: bytes) -> None:
+    """Append lines to a file; durable on return, and after an error the file is as it was.
 
     Raises:
         FileFault: ``file.unwritable``, also for a symbolic link.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _NO_FOLLOW
-    with _faults(path, "file.unwritable"):
-        created = not os.path.lexists(path)
-        with _opened(path, flags) as descriptor:
-            size = os.fstat(descriptor).st_size
-            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            try:
-                data = b"\n" * torn + data
-                while data:
-                    data = data[os.write(descriptor, data) :]
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        if created:
-            sync_directory(path.parent)
-        return size
+    flags = os.O_WRONLY | os.O_APPEND | _NO_FOLLOW
+    with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
+        size = os.fstat(descriptor).st_size
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
 
 
 def truncate(path: Path, size: int) -> None:
