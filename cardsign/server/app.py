@@ -24,20 +24,7 @@ from werkzeug.exceptions import (
 )
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
-from cardsign.server.a2a import (
-    MAX_CALL_BYTES,
-    NO_SNIFF,
-    NO_STORE,
-    TOO_LARGE,
-    TOO_LONG,
-    A2AError,
-    answer_a2a_error,
-    answer_call,
-    answer_http_error,
-    check_call,
-    json_response,
-    parse_call,
-)
+from cardsign.server import a2a
 from cardsign.server.documents import Document, public_document
 from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -94,9 +81,9 @@ def create_app(
     app.url_map.merge_slashes = False  # which would redirect
     app.before_request(begin_request)
     app.after_request(finish_response)
-    app.register_error_handler(A2AError, answer_a2a_error)
+    app.register_error_handler(a2a.A2AError, a2a.answer_a2a_error)
     app.register_error_handler(Busy, answer_busy)
-    app.register_error_handler(HTTPException, answer_http_error)
+    app.register_error_handler(HTTPException, a2a.answer_http_error)
     add_rules(app, settings)
     if settings.rate:
         limit_rate(app, settings)
@@ -179,7 +166,7 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
     if request.method not in allowed:
         raise MethodNotAllowed(valid_methods=allowed)
     if request.method == "OPTIONS":
-        return Response(status=204, headers={"Allow": ", ".join(allowed)} | NO_SNIFF)
+        return Response(status=204, headers={"Allow": ", ".join(allowed)} | a2a.NO_SNIFF)
     return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
 
 
@@ -198,17 +185,17 @@ def answer_rpc(agent: Agent) -> Response:
     """
     try:
         audience = agent.extended.authenticate(request)
-    except A2AError:
+    except a2a.A2AError:
         agent.extended.check_offer(request)  # which may be said to anybody, and says more
         raise
-    call = parse_call(read_body())
+    call = a2a.parse_call(read_body())
     if call.is_notification:
         return Response(status=204)
     try:
         agent.extended.check_offer(request)
-        check_call(call)
-        return answer_call(call, agent.extended.find_card(audience).body)
-    except A2AError as exc:
+        a2a.check_call(call)
+        return a2a.answer_call(call, agent.extended.find_card(audience).body)
+    except a2a.A2AError as exc:
         exc.call_id = call.id
         raise
 
@@ -263,7 +250,7 @@ def find_agent(name: str | None) -> Agent | None:
 def answer_public(document: Document) -> Response:
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     if request.method == "OPTIONS":
-        return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
+        return Response(status=204, headers=PREFLIGHT | a2a.NO_SNIFF)
     if request.method not in READ_METHODS:
         raise MethodNotAllowed(valid_methods=READ_METHODS)
     now = find_publications().now()
@@ -281,21 +268,23 @@ def answer_probe(status: str, code: int) -> Response:
     site = find_publications().site
     only = site.agents.get("")
     count = {"generation": only.generation.number} if only else {"agents": len(site.agents)}
-    return json_response({"status": status, **count}, code, NO_STORE)
+    return a2a.json_response({"status": status, **count}, code, a2a.NO_STORE)
 
 
 def read_body() -> bytes:
     """Return the body of a call; its sender may be slow, and takes a place meanwhile.
 
     Raises:
-        A2AError: It says that it is too long.
+        a2a.A2AError: It says that it is too long.
         Busy: There is no place.
     """
-    if (request.content_length or 0) > MAX_CALL_BYTES:
-        raise A2AError(TOO_LARGE, TOO_LONG)
+    if (request.content_length or 0) > a2a.MAX_CALL_BYTES:
+        raise a2a.A2AError(a2a.TOO_LARGE, a2a.TOO_LONG)
     with find_publications().places.read_body():
-        body = request.stream.read(MAX_CALL_BYTES + 1)  # one byte more, to be told from the limit
-    if len(body) <= MAX_CALL_BYTES:
+        body = request.stream.read(
+            a2a.MAX_CALL_BYTES + 1
+        )  # one byte more, to be told from the limit
+    if len(body) <= a2a.MAX_CALL_BYTES:
         request.environ["cardsign.body_was_read"] = True
     return body
 
@@ -328,4 +317,4 @@ def finish_response(response: Response) -> Response:
 def answer_busy(_: Busy) -> Response:
     """Answer where all places are taken."""
     message = "too many requests wait; try again later"
-    return answer_http_error(ServiceUnavailable(message, retry_after=RETRY_SECONDS))
+    return a2a.answer_http_error(ServiceUnavailable(message, retry_after=RETRY_SECONDS))

@@ -15,16 +15,7 @@ from cardsign.card.security import requirements_of, schemes_of, security_problem
 from cardsign.card.values import Json
 from cardsign.errors import InputRefused, ServeFault
 from cardsign.publish.generation import Generation
-from cardsign.server.a2a import (
-    BAD_CREDENTIALS,
-    BAD_VERSION,
-    FORBIDDEN,
-    NOT_CONFIGURED,
-    UNAUTHENTICATED,
-    UNAVAILABLE,
-    UNSUPPORTED,
-    A2AError,
-)
+from cardsign.server import a2a
 from cardsign.server.documents import Document, extended_document
 from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.providers import Denied, Provider, Unreachable
@@ -110,9 +101,9 @@ class ExtendedCards:
         """
         version = request.headers.get("A2A-Version") or request.args.get("A2A-Version", "")
         if version.strip() not in _VERSIONS:
-            raise A2AError(BAD_VERSION, "A2A-Version is not one of 1.0, 0.3")
+            raise a2a.A2AError(a2a.BAD_VERSION, "A2A-Version is not one of 1.0, 0.3")
         if not self._is_declared:
-            raise A2AError(UNSUPPORTED, "this agent has no extended card")
+            raise a2a.A2AError(a2a.UNSUPPORTED, "this agent has no extended card")
 
     def find_card(self, audience: str) -> Document:
         """Return the extended card of an audience.
@@ -123,10 +114,10 @@ class ExtendedCards:
         document, expires = self._cards.get(audience, (None, 0))
         if document is None:
             message = "there is no extended card for the audience of this caller"
-            raise A2AError(NOT_CONFIGURED, message)
+            raise a2a.A2AError(a2a.NOT_CONFIGURED, message)
         if expires <= self._now():
             message = "the extended card of this audience has expired, and none is newer"
-            raise A2AError(NOT_CONFIGURED, message)
+            raise a2a.A2AError(a2a.NOT_CONFIGURED, message)
         return document
 
     def authenticate(self, request: Request) -> str:
@@ -139,7 +130,7 @@ class ExtendedCards:
             A2AError: The caller is not known, or nobody could be.
         """
         if not self._providers:
-            raise A2AError(NOT_CONFIGURED, "no extended card is configured")
+            raise a2a.A2AError(a2a.NOT_CONFIGURED, "no extended card is configured")
         denied: list[Denied] = []
         is_unreachable = False
         satisfied: dict[str, set[str]] = {}
@@ -165,25 +156,26 @@ class ExtendedCards:
                 return audience
         if is_unreachable:
             message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
-            raise A2AError(UNAVAILABLE, message, retry_after=RETRY_SECONDS)
+            raise a2a.A2AError(a2a.UNAVAILABLE, message, retry_after=RETRY_SECONDS)
         if not denied:
             message = "send all credentials that the card demands together" if satisfied else ""
             challenges = self._challenges("")
-            raise A2AError(UNAUTHENTICATED, message or "send a credential", challenges)
+            raise a2a.A2AError(a2a.UNAUTHENTICATED, message or "send a credential", challenges)
         self._refuse_query_token(request)
         scopes = next((exc.scopes for exc in denied if exc.scopes is not None), None)
         if scopes is None:
             challenges = self._challenges("invalid_token")
-            raise A2AError(UNAUTHENTICATED, "the credential is not valid", challenges)
+            raise a2a.A2AError(a2a.UNAUTHENTICATED, "the credential is not valid", challenges)
         wanted = f"; it lacks {' or '.join(scopes)}" if scopes else ""
+        message = f"the credential opens no extended card{wanted}"
         challenges = self._challenges("insufficient_scope", scopes)
-        raise A2AError(FORBIDDEN, f"the credential opens no extended card{wanted}", challenges)
+        raise a2a.A2AError(a2a.FORBIDDEN, message, challenges)
 
     def _refuse_query_token(self, request: Request) -> None:
         """Refuse a second token in the query: queries end up in logs (RFC 6750 2)."""
         if "access_token" in request.args:
             challenges = self._challenges("invalid_request")
-            raise A2AError(BAD_CREDENTIALS, "send one token, in the header", challenges)
+            raise a2a.A2AError(a2a.BAD_CREDENTIALS, "send one token, in the header", challenges)
 
     def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return one challenge for each scheme that the card declares, named after it."""

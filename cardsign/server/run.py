@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import http.client
 import json
 import logging
 import multiprocessing
@@ -15,8 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,12 +24,13 @@ from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import ServerSettings
-from cardsign.server.site import LOOK_SECONDS, Publications
+from cardsign.server.site import Publications
 from cardsign.server.tokens import read_tokens
-from cardsign.server.traffic import ACCESS_FORMAT, HEALTH_PATH, PROBES
+from cardsign.server.traffic import ACCESS_FORMAT, PROBES
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
+    from multiprocessing.synchronize import Event
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
     from flask import Flask
@@ -43,28 +42,8 @@ HEADER_SECONDS: Final = 10
 SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
-_START_SECONDS: Final = 30.0
 _RESPAWN_SECONDS: Final = 0.5
 _LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What every process of a server starts from; can be pickled.
-
-    Attributes:
-        location: What is served, as :class:`cardsign.server.site.Publications` has it.
-        read_settings: Reads the settings anew; raises what is wrong.
-        parent: The process that started the others.
-        began: When it did, in Unix seconds.
-        reloads: Counts the signals to read settings and tokens again.
-    """
-
-    location: Path
-    read_settings: Callable[[], ServerSettings]
-    parent: int
-    began: float
-    reloads: Synchronized[int]
 
 
 def serve(
@@ -97,7 +76,11 @@ def serve(
     log_to_stderr()
     settings = read_settings()
     check_settings(settings)
-    with _count_requests(settings), _reserve_address(host, port) as address:
+    with contextlib.ExitStack() as stack:
+        address = _reserve_address(host, port, stack)
+        if settings.metrics:  # before the workers import the library
+            folder = tempfile.TemporaryDirectory(prefix="cardsign-metrics-")
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
         publications = Publications(location, settings)  # fails before anything listens
         if not settings.behind_proxy and not in_networks(address[0], _LOOPBACK):
             log.warning(
@@ -105,7 +88,8 @@ def serve(
                 "whole in front, and say so: behind_proxy = true"
             )
         reloads: Synchronized[int] = multiprocessing.Value("L", 0)
-        plan = Plan(location, read_settings, os.getpid(), time.time(), reloads)
+        is_loaded = multiprocessing.Event()
+        worker = partial(Worker, location, read_settings, time.time(), reloads, is_loaded)
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
@@ -121,12 +105,11 @@ def serve(
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
-            threading.Thread(
-                target=_announce, args=(publications, address, as_json), daemon=True
-            ).start()
+            said = (publications, address, is_loaded, as_json)
+            threading.Thread(target=_announce, args=said, daemon=True).start()
 
         try:
-            server.serve(target_loader=partial(load_worker, plan), wrap_loader=False)
+            server.serve(target_loader=worker, wrap_loader=False)
         except SystemExit as exc:  # granian's way to say that the worker ended unasked
             raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
 
@@ -192,31 +175,44 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
     )
 
 
-def load_worker(plan: Plan) -> Worker:
-    """Return the application of one worker; called in its process, which need not be a fork."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
-    log_to_stderr()
-    return Worker(plan)
-
-
 class Worker:
-    """The WSGI application of one worker, made anew when settings are read again."""
+    """The WSGI application of one worker, made anew when settings are read again.
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._reloads = plan.reloads.value
+    It is made in the worker's process, which need not be a fork.
+
+    Args:
+        location: What is served, as :class:`cardsign.server.site.Publications` has it.
+        read_settings: Reads the settings anew; raises what is wrong.
+        began: When the server did, in Unix seconds.
+        reloads: Counts the signals to read settings and tokens again.
+        is_loaded: Set once requests can be answered.
+    """
+
+    def __init__(
+        self,
+        location: Path,
+        read_settings: Callable[[], ServerSettings],
+        began: float,
+        reloads: Synchronized[int],
+        is_loaded: Event,
+    ) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
+        log_to_stderr()
+        self._location, self._read_settings, self._began = location, read_settings, began
+        self._reloads, self._reloaded, self._parent = reloads, reloads.value, os.getppid()
         self._publications, self._app = self._load()
         threading.Thread(target=self._watch, name="cardsign-reload", daemon=True).start()
+        is_loaded.set()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         return self._app(environ, start_response)
 
     def _load(self) -> tuple[Publications, Flask]:
-        settings = self._plan.read_settings()
-        publications = Publications(self._plan.location, settings, is_quiet=True)
+        settings = self._read_settings()
+        publications = Publications(self._location, settings, is_quiet=True)
         app = create_app(publications, settings)
-        publications.wait_after(self._plan.began)
+        publications.wait_after(self._began)
         publications.start_watching()
         return publications, app
 
@@ -225,10 +221,10 @@ class Worker:
 
         A worker left alone would go on answering at the port, and nothing would stop it.
         """
-        while os.getppid() == self._plan.parent:
-            time.sleep(LOOK_SECONDS)
-            if self._plan.reloads.value != self._reloads:
-                self._reloads = self._plan.reloads.value
+        while os.getppid() == self._parent:
+            time.sleep(1)
+            if self._reloads.value != self._reloaded:
+                self._reloaded = self._reloads.value
                 self._reload()
         os._exit(1)
 
@@ -242,10 +238,15 @@ class Worker:
         before.stop_watching()
 
 
-def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
-    """Say what is served and where, once requests are accepted; then follow the publications."""
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and not _is_answering(address):
+def _announce(
+    publications: Publications, address: tuple[str, int], is_loaded: Event, as_json: bool
+) -> None:
+    """Say what is served and where, once requests are answered; then follow the publications."""
+    is_loaded.wait()
+    while True:
+        with contextlib.suppress(OSError):
+            socket.create_connection(address, timeout=1).close()
+            break
         time.sleep(0.02)
     agents, url = publications.site.agents, _make_url(address)
     number = agents[""].generation.number if "" in agents else 0
@@ -256,22 +257,12 @@ def _announce(publications: Publications, address: tuple[str, int], as_json: boo
     publications.start_watching()
 
 
-def _is_answering(address: tuple[str, int]) -> bool:
-    connection = http.client.HTTPConnection(*address, timeout=1)
-    try:
-        connection.request("GET", HEALTH_PATH)
-        connection.getresponse().read()
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-    return True
-
-
 class _Message(logging.Formatter):
     """Writes a line for the operator; of an event the message alone, which is JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.name == "flask-limiter":
+            record.exc_info = None  # what matters is said, and a stack of Redis's client is not
         text = super().format(record)
         if record.name == "cardsign.events":
             return text
@@ -288,22 +279,7 @@ def log_to_stderr() -> None:
         logger.setLevel(level)
 
 
-@contextlib.contextmanager
-def _count_requests(settings: ServerSettings) -> Iterator[None]:
-    """Hold a folder for the counters of all workers, where metrics are wanted."""
-    if not settings.metrics:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before the workers import the library
-        try:
-            yield
-        finally:
-            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
-
-
-@contextlib.contextmanager
-def _reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
+def _reserve_address(host: str, port: int, stack: contextlib.ExitStack) -> tuple[str, int]:
     """Hold an address that no other process listens on, for granian to listen on.
 
     granian binds with SO_REUSEPORT, by which a second server would start without a word and
@@ -312,35 +288,22 @@ def _reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
     """
     try:
         family, _, _, _, wanted = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        reserved = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as exc:
-        raise ServeFault("serve.bind", f"{host} is no address of this machine: {exc}") from exc
-    with reserved:
-        try:
-            _bind(reserved, wanted)
-        except OSError as exc:
-            where = _make_url((host, port)).removeprefix("http://")
-            if exc.errno == errno.EADDRINUSE:
-                hint = "Stop the other server or choose another port with --bind."
-                raise ServeFault("serve.bind", f"{where} is in use", hint=hint) from exc
-            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc.strerror}") from exc
+        reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(wanted)
         address, free_port, *_ = reserved.getsockname()
         if sys.platform == "linux":
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         else:
             reserved.close()  # elsewhere granian's socket would not be let in
-        yield address, free_port
-
-
-def _bind(reserved: socket.socket, address: Any) -> None:
-    """Bind alone if possible, else beside the remains of closed connections (TIME_WAIT)."""
-    try:
-        reserved.bind(address)
-    except OSError as exc:
-        if exc.errno != errno.EADDRINUSE:
-            raise
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(address)
+        return address, free_port
+    except (OSError, UnicodeError) as exc:
+        where = _make_url((host, port)).removeprefix("http://")
+        if isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE:
+            hint = "Stop the other server or choose another port with --bind."
+            raise ServeFault("serve.bind", f"{where} is in use", hint=hint) from exc
+        raise ServeFault("serve.bind", f"{where} is no address to listen on: {exc}") from exc
 
 
 def _make_url(address: tuple[str, int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -26,12 +27,11 @@ from cardsign.server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 1.0  # between two looks at the one stamp
+LOOK_SECONDS: Final = 0.2  # between two looks at the one stamp
 LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
-#: Seconds after the stamp's time at which all processes of a machine exchange their sites, so that
-#: no client sees the old one after the new one.
-EXCHANGE_SECONDS: Final = 1.5
-MAX_WAIT_SECONDS: Final = 10.0  # while one publication follows another
+BROKEN_SECONDS: Final = 1.0  # between two looks at what is broken
+#: Seconds after which a generation is served; by then every process has looked.
+EXCHANGE_SECONDS: Final = 1.0
 #: Stands among the agents for their folder, where that cannot be read.
 _FOLDER: Final = "/"
 #: An agent's name is a folder and one segment of a path.
@@ -120,6 +120,10 @@ class Publications:
     A newer generation is taken up whole. Whatever is wrong with it, the last good one stays; a
     lower number is never taken, since it would revive withdrawn cards and keys.
 
+    All processes of a machine exchange a generation at one moment, which the time of its `current`
+    decides, so that no client sees the old one after the new one. If another is published before
+    that moment, they all wait for the moment of that one.
+
     Args:
         location: A publication directory, or a folder of them, each named after its agent.
         settings: To whom they are served, and how.
@@ -127,7 +131,6 @@ class Publications:
         is_quiet: Another process of this server says what is taken up, and what is wrong.
 
     Attributes:
-        site: What is served now.
         places: For requests that may wait.
 
     Raises:
@@ -147,23 +150,33 @@ class Publications:
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
         self.places = Places(settings.threads)
-        self.site = Site()
         self._is_quiet = is_quiet
         self._providers = make_providers(settings, self.places, now)
+        self._site = Site()
+        #: By name: what is served from a moment on, in Unix seconds; None for nothing.
+        self._due: dict[str, tuple[Agent | None, float]] = {}
+        self._moment = math.inf  # the first of these
         self._stamps: dict[str, FileStamp | None] = {}
         self._complaints: dict[str, str] = {}
         self._absent: frozenset[str] = frozenset()
+        self._looked_at_all = self._looked_at_broken = time.monotonic()
+        self._exchanging = threading.Lock()
         self._started, self._stopped = threading.Lock(), threading.Event()
         self.is_single = (location / CURRENT_FILE).exists() or not any(_list_agents(location))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
+        self._stamp = file_stamp(self._stamp_path)
         if self.is_single:
             read_pointer(location)  # a misspelt directory is heard of, also if nothing is served
-        self._stamp = file_stamp(self._stamp_path)
-        self._looked_at_all = time.monotonic()
-        if self.is_single and settings.enabled:
-            self._stamps[""] = self._stamp
-            self._exchange({"": self._load("", None)})
+            if settings.enabled:  # what is wrong is raised, where nothing good is there to keep
+                self._load("", None)
         self.look_at_all()
+
+    @property
+    def site(self) -> Site:
+        """What is served now; at the moment of a newer generation whoever asks exchanges it."""
+        if time.time() >= self._moment:
+            self._exchange(time.time())
+        return self._site
 
     @property
     def complaints(self) -> Mapping[str, str]:
@@ -188,86 +201,113 @@ class Publications:
 
     def look(self) -> None:
         """Take up what is new: look at one stamp, and once a minute at every agent."""
-        began = time.monotonic()
-        is_due = began - self._looked_at_all >= LOOK_AT_ALL_SECONDS
-        while is_due or file_stamp(self._stamp_path) != self._stamp:
-            is_due, self._stamp = False, file_stamp(self._stamp_path)
-            agents = self._find_newest()
-            self._wait_for_moment()
-            # What was published meanwhile moves the moment, but not for ever.
-            is_last = time.monotonic() - began >= MAX_WAIT_SECONDS
-            if is_last or file_stamp(self._stamp_path) == self._stamp:
-                self._exchange(agents)
-                return
-        if self._complaints:
-            self._exchange({**self.site.agents, **self._take_up(self._complaints)})
+        now, stamp = time.monotonic(), file_stamp(self._stamp_path)
+        if stamp != self._stamp or now - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
+            self._stamp, self._looked_at_all = stamp, now
+            self._find_newest()
+        elif self._complaints and now - self._looked_at_broken >= BROKEN_SECONDS:
+            self._looked_at_broken = now
+            self._find_newer([name for name in self._complaints if name != _FOLDER])
+        self._exchange(time.time())
 
     def look_at_all(self) -> None:
         """Take up what is new at once, whatever other processes do."""
-        self._exchange(self._find_newest())
+        self._find_newest()
+        self._exchange(math.inf)
 
     def wait_after(self, began: float) -> None:
         """Wait until other processes have exchanged what was published after a Unix time."""
-        if self._stamp is not None and self._stamp[1] / 1e9 > began:
-            self._wait_for_moment()
+        changes = [stamp[1] / 1e9 for stamp in self._stamps.values() if stamp]
+        moment = EXCHANGE_SECONDS + max((one for one in changes if one > began), default=0.0)
+        time.sleep(min(max(0.0, moment - time.time()), EXCHANGE_SECONDS))
 
-    def _wait_for_moment(self) -> None:
-        """Wait for the moment at which all processes of this machine exchange their sites."""
-        changed_at = self._stamp[1] / 1e9 if self._stamp else 0.0
-        seconds = changed_at + EXCHANGE_SECONDS - time.time()
-        if 0 < seconds <= EXCHANGE_SECONDS:  # else the disk has another clock
-            self._stopped.wait(seconds)
-
-    def _find_newest(self) -> dict[str, Agent]:
-        """Return the newest good state of every agent that there is."""
-        self._looked_at_all = time.monotonic()
+    def _find_newest(self) -> None:
+        """Find the newest good state of every agent that there is."""
         try:
             names = [""] if self.is_single else sorted(_list_agents(self.location))
         except ServeFault as exc:  # nobody said that the agents are gone
             self._complain(_FOLDER, f"still serving the agents that were there: {exc}")
-            return dict(self.site.agents)
+            return
         self._complaints.pop(_FOLDER, None)
         self._name_absent(names)
         served = set(names) - self.settings.disabled if self.settings.enabled else set[str]()
         for name in self._stamps.keys() - served:
             self._stamps.pop(name)
             self._complaints.pop(name, None)
-        return self._take_up(sorted(served))
+            self._set_due(name, None, 0.0)
+        self._find_newer(sorted(served))
 
-    def _take_up(self, names: Iterable[str]) -> dict[str, Agent]:
-        """Return the newest good state of these agents; those without one are left out."""
-        agents = {}
-        for name in [name for name in names if name != _FOLDER]:
-            agent = self.site.agents.get(name)
+    def _find_newer(self, names: Iterable[str]) -> None:
+        """Find the newest good state of these agents, where it is another one."""
+        for name in names:
             stamp = file_stamp(self.location / name / CURRENT_FILE)
-            if stamp != self._stamps.get(name) or name in self._complaints or agent is None:
-                self._stamps[name] = stamp
-                try:
-                    agent = self._load(name, agent)
-                    self._complaints.pop(name, None)
-                except (CardsignError, _Unservable) as exc:
-                    state = f"agent {name} is not served"
-                    if agent is not None:
-                        state = f"still serving generation {agent.generation.number}"
-                    self._complain(name, f"{_prefix(name) if agent else ''}{state}: {exc}")
-            if agent is not None:
-                agents[name] = agent
-        return agents
+            if (
+                name in self._stamps
+                and stamp == self._stamps[name]
+                and name not in self._complaints
+            ):
+                continue
+            self._stamps[name], agent = stamp, self._site.agents.get(name)
+            try:
+                newer = self._load(name, agent)
+                self._complaints.pop(name, None)
+                self._set_due(name, newer, _exchange_moment(stamp))
+            except (CardsignError, _Unservable) as exc:
+                state = f"agent {name} is not served"
+                if agent is not None:
+                    state = f"{_prefix(name)}still serving generation {agent.generation.number}"
+                self._set_due(name, agent, 0.0)
+                self._complain(name, f"{state}: {exc}")
 
-    def _exchange(self, agents: dict[str, Agent]) -> None:
-        """Serve these agents from now on."""
-        if agents == self.site.agents:
+    def _set_due(self, name: str, agent: Agent | None, moment: float) -> None:
+        with self._exchanging:
+            self._due[name] = agent, moment
+            self._moment = min(one for _, one in self._due.values())
+
+    def _exchange(self, now: float) -> None:
+        """Serve what is due at a time, in Unix seconds, and say what is new."""
+        with self._exchanging:
+            due = {
+                name: agent
+                for name, (agent, moment) in self._due.items()
+                if moment <= now and (now == math.inf or self._is_newest(name, moment))
+            }
+            if not due:
+                return
+            self._due = {name: one for name, one in self._due.items() if name not in due}
+            self._moment = min((one for _, one in self._due.values()), default=math.inf)
+            found = {**self._site.agents, **due}
+            agents = {name: agent for name, agent in sorted(found.items()) if agent is not None}
+            root = agents.get("") or agents.get(self.settings.root or "")
+            if len(agents) == 1 and self.settings.root is None:
+                (root,) = agents.values()
+            before, self._site = self._site, Site(agents, root)
+            self._report(before)
+
+    def _is_newest(self, name: str, moment: float) -> bool:
+        """Return whether nothing else of an agent was published by some moment."""
+        stamp = file_stamp(self.location / name / CURRENT_FILE)
+        return stamp in (None, self._stamps.get(name)) or stamp[1] / 1e9 > moment
+
+    def _report(self, before: Site) -> None:
+        """Log what is served from now on, and what of it does not fit together."""
+        if self._is_quiet:
             return
-        agents = dict(sorted(agents.items()))
-        root = agents.get("") or agents.get(self.settings.root or "")
-        if len(agents) == 1 and self.settings.root is None:
-            (root,) = agents.values()
-        before, self.site = self.site, Site(agents, root)
-        for name, agent in agents.items():
-            if agent is not before.agents.get(name):
-                self._report(agent, is_first=name not in before.agents)
-        for conflict in sorted({*self.site.find_conflicts()} - {*before.find_conflicts()}):
-            self._say(logging.WARNING, conflict)
+        for name, agent in self._site.agents.items():
+            if agent is before.agents.get(name):
+                continue
+            card = parse_object(agent.generation.card)
+            log_publication(agent.generation, card, name, self.now())
+            if name in before.agents:
+                log.info("%sserving generation %d", _prefix(name), agent.generation.number)
+            for problem in self.find_problems(agent):
+                log.warning("%s%s", _prefix(name), problem)
+        for conflict in sorted({*self._site.find_conflicts()} - {*before.find_conflicts()}):
+            log.warning("%s", conflict)
+
+    def find_problems(self, agent: Agent) -> list[str]:
+        """Return what is wrong with an agent that is served, a line each."""
+        return [*agent.extended.find_problems(is_alone=self.is_single)]
 
     def _load(self, name: str, agent: Agent | None) -> Agent:
         """Return an agent's newest generation; what is served, where it is still the newest."""
@@ -286,23 +326,6 @@ class Publications:
         documents = public_documents(generation, self.settings)
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
-
-    def find_problems(self, agent: Agent) -> list[str]:
-        """Return what is wrong with an agent that is served, a line each."""
-        return [*agent.extended.find_problems(is_alone=self.is_single)]
-
-    def _report(self, agent: Agent, *, is_first: bool) -> None:
-        """Log that a generation is served from now on, and what of it does not fit together."""
-        if self._is_quiet:
-            return
-        log_publication(
-            agent.generation, parse_object(agent.generation.card), agent.name, self.now()
-        )
-        prefix = _prefix(agent.name)
-        if not is_first:
-            log.info("%sserving generation %d", prefix, agent.generation.number)
-        for problem in self.find_problems(agent):
-            log.warning("%s%s", prefix, problem)
 
     def _name_absent(self, names: Iterable[str]) -> None:
         """Name the agents that only the settings know: a misspelt one is on its routes still."""
@@ -325,6 +348,12 @@ class Publications:
 
 class _Unservable(Exception):
     """A generation that is sound, and may not follow the one that is served."""
+
+
+def _exchange_moment(stamp: FileStamp | None) -> float:
+    """Return when what has a stamp is served, in Unix seconds; at once if the disk's clock errs."""
+    moment = stamp[1] / 1e9 + EXCHANGE_SECONDS if stamp else 0.0
+    return moment if moment <= time.time() + EXCHANGE_SECONDS else 0.0
 
 
 def _prefix(name: str) -> str:

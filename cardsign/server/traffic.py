@@ -88,6 +88,7 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
         storage_uri=settings.rate_storage,
         storage_options=options,
         in_memory_fallback_enabled=True,
+        swallow_errors=True,  # of requests that were under way when the storage went
     )
 
     def bound_counters() -> None:

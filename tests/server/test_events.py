@@ -120,6 +120,7 @@ def test_F39_F40_a_server_takes_up_publications_whole_and_says_so(
         assert _wait_for(lambda: is_served(fourth))
         assert seen == {first, second, fourth}
         answer = http.get(CARD)
+        assert _wait_for(lambda: len(_events(log)) == 3)
     events = _events(log)
 
     assert [one["event"] for one in events] == ["agent_card_published"] * 3
