@@ -201,6 +201,7 @@ class Publications:
 
     def look(self) -> None:
         """Take up what is new: look at one stamp, and once a minute at every agent."""
+        self._exchange(time.time())  # what is due before anything newer takes its place
         now, stamp = time.monotonic(), file_stamp(self._stamp_path)
         if stamp != self._stamp or now - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
             self._stamp, self._looked_at_all = stamp, now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 from publications import NOW, PUBLIC, publish_cards
-from served import Site, look
+from served import Site, hearing, look
 from served import serve as serve_app
 
 from cardsign.errors import UsageFault
@@ -163,6 +164,23 @@ def test_all_processes_exchange_at_one_moment(
             servers[step % 20].look()
         seen.add(tuple(map(number_of, servers)))
     assert seen == {(1,) * 5, (3,) * 5} | ({(2,) * 5} if pause > 1 else set())
+
+
+def test_a_generation_has_its_event_although_another_follows_at_once(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody asks, as in the parent of `serve`, only a look exchanges."""
+    disk = Disk(tmp_path, key, monkeypatch)
+    with hearing("cardsign.events") as lines:
+        server = disk.server()
+        for version in (2, 3):
+            disk.publish(version)
+            disk.seconds += 0.1
+            server.look()
+            disk.seconds += 1.0
+        disk.publish(4)
+        server.look()
+    assert [json.loads(line)["fields"]["generation"] for line in lines] == [1, 2, 3]
 
 
 def test_one_look_costs_one_stamp(
