@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import leads_outside, outside
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.issuer.work import Work
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
@@ -43,6 +45,7 @@ from cardsign.keys.signers.access import (
     user_policy,
     user_secrets,
 )
+from cardsign.keys.signers.registry import list_public_keys
 from cardsign.keys.store import KeyStore
 
 ROLE_VARIABLES: Final = {
@@ -157,6 +160,13 @@ class UnlockOptions(KeystoreOptions):
             return secret
 
         return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
+
+    def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
+        """Return the public keys of the URIs of ``--key``."""
+        if kid is not None and len(uris) != 1:
+            raise UsageFault("usage.conflict", "--kid goes with one --key")
+        access, base = self.access(*uris), Path.cwd()
+        return [key for uri in uris for key in list_public_keys(uri, access, kid=kid, base=base)]
 
     def work(
         self,
@@ -315,3 +325,9 @@ def read_public(name: str, *, kid: str | None = None) -> PublicKey:
     """Read a public key that the user hands over."""
     with of_the_user(name):
         return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
+
+
+def read_jwks(name: str) -> JwkSet:
+    """Read a set of public keys that the user hands over."""
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_input(name, max_bytes=MAX_KEY_FILE_BYTES))

@@ -115,6 +115,17 @@ publication_option: Final = click.option(
     metavar="DIR",
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
+key_option: Final = click.option(
+    "--key",
+    "uris",
+    metavar="URI",
+    multiple=True,
+    help="The key at URI instead of a key store: env:NAME, file:PATH or the URI of a signer, such "
+    "as awskms:///ID. A public key will do. May be repeated.",
+)
+kid_option: Final = click.option(
+    "--kid", metavar="KID", help="The kid under which the key of --key is published."
+)
 keystore_option: Final = click.option(
     "--keystore",
     "place",

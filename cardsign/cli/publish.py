@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,38 @@ from click.core import ParameterSource
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import begin_dry_run, done, dry_run_option, to_change
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import GuidedOptions, UnlockOptions, check_cards, project_config
-from cardsign.cli.options import PATH, WatchOptions, take, unlock_options
+from cardsign.cli.keystore import (
+    GuidedOptions,
+    UnlockOptions,
+    check_cards,
+    project_config,
+    read_jwks,
+)
+from cardsign.cli.options import (
+    PATH,
+    WatchOptions,
+    key_option,
+    kid_option,
+    take,
+    unlock_options,
+)
 from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import read_input
 from cardsign.cli.views import members, say_progress, say_withheld
 from cardsign.config import ProjectConfig
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
-from cardsign.issuer.publishing import Published, needed_publication, publish_cards
+from cardsign.issuer.publishing import (
+    Published,
+    needed_publication,
+    publish_by_keys,
+    publish_cards,
+)
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap, Work
+from cardsign.jose.jwks import JwkSet
+from cardsign.keys.store import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -69,6 +90,14 @@ from cardsign.times import minute
     "less].",
 )
 @click.option(
+    "--jwks",
+    metavar="FILE",
+    help="Publish the keys of FILE instead of a key store's: a JWK Set as cardsign keys jwks "
+    "writes it.",
+)
+@key_option
+@kid_option
+@click.option(
     "--not-live",
     is_flag=True,
     help="Do not record it as live, because you deploy it later; see cardsign keys look.",
@@ -110,6 +139,9 @@ def publish(
     drop_legacy_card: bool,
     output: Path | None,
     max_age: int | None,
+    jwks: str | None,
+    uris: tuple[str, ...],
+    kid: str | None,
     not_live: bool,
     export_to: Path | None,
     check: bool,
@@ -126,6 +158,8 @@ def publish(
     only its keys are published, and the newest release must list the card. The same content makes
     no new generation. The time is recorded, because key rotation waits for caches.
 
+    With --jwks or --key there is no key store: CARD is published with the keys that are named.
+
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
     """
@@ -137,8 +171,24 @@ def publish(
     directory = needed_publication(config)
     others: dict[str, bytes] = {}
     older = None
+    if jwks is not None or uris or kid is not None:
+        if card is None or (jwks is not None and (uris or kid)):
+            raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
+        now = moment()
+        published = publish_by_keys(
+            read_input(card),
+            JwkSet.of(keystore.list_keys(uris, kid)) if jwks is None else read_jwks(jwks),
+            replace(config, publish=to_change(directory)),
+            now=now,
+            extended=dict(_extended(one) for one in extended),
+            max_age=max_age,
+            drop_extended=drop_extended,
+            legacy_card=None if legacy_card is None else read_input(legacy_card),
+            drop_legacy=drop_legacy_card,
+        )
+        return _finish(published, directory, export_to, now=now, check=check)
     if card is not None:  # nothing is signed, so nothing of a signer is looked at
-        work = Work(keystore.open(), moment(), replace(config, publish=to_change(directory)))
+        work = Work(_open_store(keystore), moment(), replace(config, publish=to_change(directory)))
         public = read_input(card)
     else:
         check_cards(config)
@@ -155,11 +205,29 @@ def publish(
         legacy_card=older if legacy_card is None else read_input(legacy_card),
         drop_legacy=drop_legacy_card,
     )
-    generation = published.generation
+    return _finish(published, directory, export_to, now=work.now, check=check)
+
+
+def _open_store(keystore: UnlockOptions) -> KeyStore:
+    try:
+        return keystore.open()
+    except StoreFault as fault:
+        if fault.code != "keystore.missing" or keystore.place is not None:
+            raise
+        hint = (
+            "Without a key store name the key that has signed the card: --key URI; or the JWK Set "
+            "of its keys: --jwks FILE."
+        )
+        raise StoreFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
+
+
+def _finish(
+    published: Published, directory: Path, export_to: Path | None, *, now: datetime, check: bool
+) -> int:
     if export_to is not None:
-        export_files(generation, to_change(export_to), now=work.now)
+        export_files(published.generation, to_change(export_to), now=now)
     _tell(published, directory, export_to)
-    return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
+    return EXIT_NOT_TRUSTED if check and published.generation.created else EXIT_OK
 
 
 def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:

@@ -19,15 +19,14 @@ from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
-from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_public
-from cardsign.cli.options import public_option, take, unlock_options
+from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks, read_public
+from cardsign.cli.options import kid_option, public_option, take, unlock_options
 from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import members
-from cardsign.errors import EXIT_OK, SigningRefused, UsageFault, of_the_user
+from cardsign.errors import EXIT_OK, SigningRefused, UsageFault
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
@@ -60,8 +59,7 @@ class CardOptions:
         """The same for the library; the keys are still to be named."""
         known = None
         if self.known_keys is not None:
-            with of_the_user(self.known_keys):
-                known = JwkSet.from_bytes(read_input(self.known_keys))
+            known = read_jwks(self.known_keys)
         return SigningOptions(
             compat=self.compat,
             strict=self.strict,
@@ -161,7 +159,7 @@ class CardOptions:
     "library that it names. May be repeated.",
 )
 @public_option
-@click.option("--kid", metavar="KID", help="The kid under which the key of --key is published.")
+@kid_option
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")

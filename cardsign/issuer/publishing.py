@@ -75,17 +75,20 @@ class Published:
         number = keyset.label if keyset else ""
         ours = [key.kid for key in store.state.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
-        old, new = before.files if before else {}, generation.files
-        changes = {name: "changed" if name in old else "new" for name in new}
-        changes = {name: what for name, what in changes.items() if old.get(name) != new[name]}
-        changes |= {name: "gone" for name in old if name not in new}
         return cls(
             generation=generation,
             withheld="" if number in generation.keysets else number,
             left_out=tuple(kid for kid in ours if kid not in generation.kids),
             ended=tuple(sorted(gone.intersection(generation.kids))),
-            changes=changes,
+            changes=_list_changes(generation, before),
         )
+
+
+def _list_changes(generation: Generation, before: Generation | None) -> dict[str, str]:
+    old, new = before.files if before else {}, generation.files
+    changes = {name: "changed" if name in old else "new" for name in new}
+    changes = {name: what for name, what in changes.items() if old.get(name) != new[name]}
+    return changes | {name: "gone" for name in old if name not in new}
 
 
 def publish_cards(
@@ -151,6 +154,51 @@ def publish_cards(
     if is_live and writes:
         record_publication(work, generation)
     return Published.of(store, generation, newest)
+
+
+def publish_by_keys(
+    card: bytes,
+    jwks: JwkSet,
+    config: ProjectConfig,
+    *,
+    now: datetime,
+    extended: Mapping[str, bytes],
+    drop_extended: Collection[str] = (),
+    max_age: int | None = None,
+    legacy_card: bytes | None = None,
+    drop_legacy: bool = False,
+) -> Published:
+    """Publish signed cards with these keys, by whom no key store is kept.
+
+    Args:
+        card: The signed public card.
+        jwks: The keys to publish; after a change of keys, the old ones for as long as caches need.
+        config: Names the publication directory. One of a key store is refused.
+        now: The time, with its zone.
+        extended: As for :func:`publish_cards`, like what follows.
+        drop_extended: Likewise.
+        max_age: Likewise.
+        legacy_card: Likewise.
+        drop_legacy: Likewise.
+
+    Raises:
+        PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
+    """
+    directory = needed_publication(config)
+    newest = newest_generation(directory)
+    _check_extended(card, {*extended, *drop_extended}, newest)
+    if legacy_card is None and newest and not drop_legacy:
+        legacy_card = newest.legacy_card
+    generation = publish_generation(
+        card,
+        jwks=jwks,
+        extended=extended,
+        directory=directory,
+        now=now,
+        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
+        legacy_card=legacy_card,
+    )
+    return Published(generation, "", (), (), _list_changes(generation, newest))
 
 
 def _check_extended(card: bytes, named: Collection[str], newest: Generation | None) -> None:

@@ -94,6 +94,71 @@ def test_a_peers_keys_are_taken_as_the_samples_of_a2a_publish_them(
         assert done.status == status, done.err
 
 
+def test_a_pipeline_publishes_without_a_key_store(card: str, cardsign: Cardsign) -> None:
+    """Its secret signs, publishes and is rotated; a second run changes nothing."""
+    old, new = {"CARD_KEY": PLAIN.decode()}, {"CARD_KEY": private_pem(OTHER).decode()}
+    publish = ("publish", "signed.json", "-o", "public")
+
+    def run(*keys: str, **secrets: str) -> list[str]:
+        named = [word for key in keys for word in ("--key", key)]
+        for words in (
+            ("sign", card, *named, "-o", "signed.json"),
+            ("keys", "jwks", *named, "-o", "jwks.json"),
+            ("verify", "signed.json", "--jwks", "jwks.json"),
+        ):
+            done = cardsign(*words, **secrets)
+            assert done.status == 0, done.err
+        return named
+
+    named = run("env:CARD_KEY", **old)
+    assert cardsign(*publish, *named, "--json", **old).json["created"] is True
+    assert cardsign(*publish, *named, "--json", **old).json["created"] is False
+    assert cardsign(*publish, "--jwks", "jwks.json", "--json").json["created"] is False
+    assert cardsign("verify", "signed.json", "--jwks", "public/000001/jwks.json").status == 0
+
+    refused = cardsign(*publish, "--key", "env:CARD_KEY", **new)
+    assert (refused.status, "publish.not_verifying" in refused.err) == (1, True), refused.err
+    both = run("env:CARD_KEY", "env:NEXT_KEY", **old, NEXT_KEY=new["CARD_KEY"])
+    done = cardsign(*publish, *both, "--json", **old, NEXT_KEY=new["CARD_KEY"])
+    assert sorted(done.json["kids"]) == sorted([KEY.public.thumbprint, OTHER.public.thumbprint])
+    named = run("env:CARD_KEY", **new)
+    assert cardsign(*publish, *named, "--json", **new).json["kids"] == [OTHER.public.thumbprint]
+    assert not Path("keys").exists()
+
+
+def test_the_directory_of_a_key_store_is_not_taken_over(card: str, cardsign: Cardsign) -> None:
+    """By a pipeline that has another key; and without a store or a key the hint leads on."""
+    words = ("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json")
+    assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
+    lost = cardsign("publish", "signed.json", "-o", "public")
+    assert (lost.status, "--key URI" in lost.err) == (2, True)
+
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("sign", card, "-o", "ours.json").status == 0
+    assert cardsign("publish", "ours.json", "-o", "public").status == 0
+    named = ("publish", "signed.json", "-o", "public", "--key", "env:CARD_KEY")
+    taken = cardsign(*named, CARD_KEY=PLAIN.decode())
+    assert (taken.status, "publish.other_publisher" in taken.err) == (2, True)
+
+
+PUBLIC = {
+    "a private PEM": PLAIN,
+    "a public PEM": export_public(KEY.public, "pem"),
+    "a public JWK": export_public(KEY.public, "jwk"),
+    "a JWK Set": json.dumps({"keys": [KEY.public.jwk()]}).encode(),
+    "a PEM by its kid": json.dumps({KID: export_public(KEY.public, "pem").decode()}).encode(),
+}
+
+
+@pytest.mark.parametrize("data", PUBLIC.values(), ids=PUBLIC)
+def test_any_key_becomes_a_jwk_set(data: bytes, cardsign: Cardsign) -> None:
+    """Under the kid that is asked for; a public file may be open to others."""
+    Path("key").write_bytes(data)
+    Path("key").chmod(0o600 if data == PLAIN else 0o644)
+    made = cardsign("keys", "jwks", "--key", "file:key", "--kid", KID)
+    assert made.json == {"keys": [KEY.public.jwk()]}, made.err
+
+
 def test_a_jwk_brings_its_kid_and_a_pem_has_its_thumbprint(card: str, cardsign: Cardsign) -> None:
     """Without --kid."""
     for data, kid in ((JWK, KID), (PLAIN, KEY.public.thumbprint)):

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from cardsign.jose.keys import PrivateKey
+from tests.cli.local_site import local_site
 from tests.keys import aws
 from tests.repo.test_sign_in_ci import KMS_KEY, Trial
 from tests.support import PORTABLE, native
@@ -104,6 +105,7 @@ def test_the_action_lints_compares_signs_verifies_and_publishes(
         comment="comment.md",
         sarif="lint.sarif",
         publish="public",
+        export="static",
     )
 
     assert (trial.folder / "home/output").read_text("utf-8") == "signed=signed.json\n"
@@ -125,21 +127,35 @@ def test_the_action_signs_by_a_kms(root: Path, trial: Trial, secrets: dict[str, 
             "AWS_DEFAULT_REGION": "eu-north-1",
             "AWS_ENDPOINT_URL_KMS": kms.endpoint,
         }
-        store = "--keystore home/cloud"
-        trial.runs(
-            f"cardsign keys import --custody awskms:///{KMS_KEY} --kid cloud {store}; "
-            f"cardsign keys export cloud {store} -o card-key.jwk; "
-            f"rm jwks.json; cardsign keys jwks {store} -o jwks.json",
-            **cloud,
-        )
+        trial.runs(f"cardsign keys jwks --key awskms:///{KMS_KEY} -o jwks.json", **cloud)
         output = {"GITHUB_OUTPUT": secrets["GITHUB_OUTPUT"]}
         Runner(root, trial).runs(
             output | cloud,
             key=f"awskms:///{KMS_KEY}",
-            public="card-key.jwk",
+            public="jwks.json",
+            publish="public",
             install="cardsign[aws]",
         )
         assert trial.signed()
+
+
+def test_the_action_checks_what_is_live(root: Path, trial: Trial, secrets: dict[str, str]) -> None:
+    """By the committed keys; another card there fails the job."""
+    trial.runs("rm -r keys")
+    inputs = {"key": "env:CARD_KEY", "kid": "card-2026", "publish": "public", "export": "static"}
+    Runner(root, trial).runs(secrets, **inputs)
+    with local_site() as site:
+        card = (trial.folder / "static/site/.well-known/agent-card.json").read_bytes()
+        for body, is_ours in ((card, True), (card.replace(b"1.2.0", b"1.2.9"), False)):
+            site.answers = {"/.well-known/agent-card.json": body}
+            runner = Runner(root, trial)
+            for step in runner.action["runs"]["steps"]:
+                step["run"] = step["run"].replace("verify ", "verify --insecure-loopback-http ")
+            if is_ours:
+                runner.runs(secrets, live=site.origin)
+            else:
+                with pytest.raises(AssertionError, match=r"sig\.bad"):
+                    runner.runs(secrets, live=site.origin)
 
 
 @pytest.mark.parametrize(

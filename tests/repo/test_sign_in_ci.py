@@ -137,8 +137,6 @@ def test_the_blocks_with_a_secret_run(page: str, trial: Trial) -> None:
         "CARD_KEY": (trial.folder / "card-key.pem").read_text(),
         "CARD_KEY_PASSPHRASE": (trial.folder / "passphrase.txt").read_text().strip(),
     }
-    (trial.folder / "keys").rename(trial.folder / "home" / "keys")
-
     github, gitlab = pipelines(page, kms=False)
     trial.runs(script_of(github), **secrets)
     assert trial.signed()
@@ -156,10 +154,36 @@ def test_the_blocks_with_a_secret_run(page: str, trial: Trial) -> None:
     assert not (trial.folder / "keys").exists()
 
 
+def test_the_secret_is_rotated_as_the_page_says(page: str, trial: Trial) -> None:
+    """Signed by the old key and then by the next; each time what is published verifies."""
+    trial.prepares(blocks(page, "console")[0][1])
+    github = script_of(pipelines(page, kms=False)[0])
+    publish, next_key, without_old = (
+        next(body for _, body in blocks(page, "console") if words in body)
+        for words in ("--export static", "next-key.pem", "mv next.json")
+    )
+
+    def release(key: str) -> None:
+        passphrase = (trial.folder / "passphrase.txt").read_text().strip()
+        secret = {"CARD_KEY": (trial.folder / key).read_text(), "CARD_KEY_PASSPHRASE": passphrase}
+        trial.runs(github, **secret)
+
+    release("card-key.pem")
+    trial.prepares(publish)
+    assert (trial.folder / "static/site/.well-known/agent-card.json").exists()
+    trial.prepares(next_key)
+    release("next-key.pem")
+    trial.prepares(without_old)
+    published = JwkSet.from_bytes((trial.folder / "public/000003/jwks.json").read_bytes())
+    assert len(published.keys) == 1
+    assert trial.signed()
+    with pytest.raises(AssertionError, match=r"key\.unknown"):
+        release("card-key.pem")
+
+
 def test_a_pipeline_without_its_secret_fails(page: str, trial: Trial) -> None:
     """The runner sees it, and the message is the one in the table of the page."""
     trial.prepares(blocks(page, "console")[0][1])
-    (trial.folder / "keys").rename(trial.folder / "home" / "keys")
     with pytest.raises(AssertionError, match="the environment variable CARD_KEY is empty"):
         trial.runs(script_of(pipelines(page, kms=False)[0]))
     assert "the environment variable CARD_KEY is empty" in page
@@ -167,7 +191,7 @@ def test_a_pipeline_without_its_secret_fails(page: str, trial: Trial) -> None:
 
 @pytest.mark.needs_boto3
 def test_the_blocks_with_a_kms_run(page: str, trial: Trial) -> None:
-    """Against a server of ours that answers as AWS KMS does; the key store stays at home."""
+    """Against a server of ours that answers as AWS KMS does."""
     from cardsign.jose.keys import PrivateKey
 
     with aws.running() as kms:
@@ -180,7 +204,6 @@ def test_the_blocks_with_a_kms_run(page: str, trial: Trial) -> None:
             "AWS_ENDPOINT_URL_KMS": kms.endpoint,
         }
         trial.prepares(blocks(page, "console")[3][1], **cloud)
-        (trial.folder / "keys").rename(trial.folder / "home" / "keys")
         for block in pipelines(page, kms=True):
             token = str(trial.folder / "token")
             script = script_of(block).replace("/tmp/aws-token", token)

@@ -22,8 +22,21 @@ from cardsign.cli.keys.custody import (
     passwd,
 )
 from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keystore import KeystoreOptions, actor, project_config, user_heads
-from cardsign.cli.options import PATH, keystore_option, take
+from cardsign.cli.keystore import (
+    KeystoreOptions,
+    UnlockOptions,
+    actor,
+    project_config,
+    user_heads,
+)
+from cardsign.cli.options import (
+    PATH,
+    key_option,
+    keystore_option,
+    kid_option,
+    take,
+    unlock_options,
+)
 from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
 from cardsign.cli.streams import STDIO, write_output
 from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
@@ -73,15 +86,25 @@ def list_(ahead: bool, **options: Any) -> int:
 
 @click.command(cls=Command, example="cardsign keys jwks -o jwks.json")
 @click.option("-o", "--output", metavar="FILE", default=STDIO, help="'-' for stdout, the default.")
-@keystore_option
-def jwks(output: str, **options: Any) -> None:
+@key_option
+@kid_option
+@unlock_options
+def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) -> None:
     """Write the JWK Set of the public keys, for peers.
 
     It holds the card keys that sign now, the next ones, and those that signed until recently. If
     there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
     with or without --json. The refresh hint in it is shorter when keys are about to change.
+
+    With --key it holds the keys that are named, and no key store is looked at.
     """
-    keystore = take(KeystoreOptions, options)
+    keystore = take(UnlockOptions, options)
+    if uris or kid is not None:
+        keys = keystore.list_keys(uris, kid)
+        write_output(output, JwkSet.of(keys).to_bytes())
+        if output != STDIO:
+            say(f"wrote {counted(len(keys), 'public key')} to {output}")
+        return
     store = keystore.open()
     published = store.state.published_keys()
     listed = StatementHistory.of(store).listed(published, "card")

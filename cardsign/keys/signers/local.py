@@ -13,10 +13,13 @@ from typing import Final
 from cardsign import programs
 from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import read_secret
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.pem import PRIVATE_LABELS, pem_labels
 from cardsign.keys.key_files import (
     MAX_KEY_FILE_BYTES,
     import_private_key,
+    import_public_key,
     is_encrypted,
     is_envelope,
     open_envelope,
@@ -57,9 +60,8 @@ def read_private_key(
         SignerFault, UsageFault, PassphraseFault, FileFault, StoreFault: As
             :func:`cardsign.keys.signers.registry.open_signer`.
     """
-    scheme, _, name = uri.partition(":")
-    is_variable = scheme == "env"
-    data = _read_variable(uri, name, access.environment) if is_variable else _read_file(uri, base)
+    data = _read_local(uri, access, base)
+    name = uri.removeprefix("env:")
     with of_the_user(uri):
         try:
             if is_envelope(data):
@@ -76,7 +78,7 @@ def read_private_key(
             )
             raise PassphraseFault(fault.code, what, path=uri, hint=hint) from fault
         except KeyRefused as refusal:
-            if is_variable and b"-----BEGIN" in data and b"\n" not in data.strip():
+            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
                 raise KeyRefused(
                     "key.malformed",
                     "this PEM has lost its line breaks",
@@ -84,6 +86,42 @@ def read_private_key(
                     f'of base64: export {name}="$(base64 -w 0 key.pem)".',
                 ) from refusal
             raise
+
+
+def list_local_keys(
+    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
+) -> tuple[PublicKey, ...]:
+    """Return the public keys of ``env:NAME`` or ``file:PATH``, which may be public or private.
+
+    Public ones come in any form that :meth:`JwkSet.from_bytes` reads.
+
+    Raises:
+        SignerFault, UsageFault, PassphraseFault, FileFault, StoreFault: As
+            :func:`read_private_key`.
+    """
+    data = _read_local(uri, access, base)
+    if not _is_public(data):
+        return (read_private_key(uri, access, kid=kid, base=base).public,)
+    with of_the_user(uri):
+        keys = JwkSet.from_bytes(data).keys
+        if kid is None:
+            return keys
+        return (import_public_key(data, kid=kid),)
+
+
+def _is_public(data: bytes) -> bool:
+    """Say whether a key file is meant as public; what is read as such is refused if it is not."""
+    if data.lstrip().startswith(b"{"):
+        return not is_envelope(data) and b'"d"' not in data
+    labels = pem_labels(data)
+    return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
+
+
+def _read_local(uri: str, access: Access, base: Path) -> bytes:
+    scheme, _, name = uri.partition(":")
+    if scheme == "env":
+        return _read_variable(uri, name, access.environment)
+    return _read_file(uri, base)
 
 
 def _read_file(uri: str, base: Path) -> bytes:
@@ -101,7 +139,7 @@ def _read_file(uri: str, base: Path) -> bytes:
     return read_secret(
         path,
         max_bytes=MAX_KEY_FILE_BYTES,
-        is_encrypted=lambda data: is_envelope(data) or is_encrypted(data),
+        is_encrypted=lambda data: is_envelope(data) or is_encrypted(data) or _is_public(data),
     )
 
 

@@ -18,7 +18,12 @@ from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import BoundSigner, RemoteKey, scheme_of, shown
-from cardsign.keys.signers.local import ProgramKey, is_local, read_private_key
+from cardsign.keys.signers.local import (
+    ProgramKey,
+    is_local,
+    list_local_keys,
+    read_private_key,
+)
 from cardsign.keys.signers.pkcs11 import TokenKey
 from cardsign.keys.signers.services import AwsKey, AzureKey, GoogleKey, VaultKey
 
@@ -86,8 +91,8 @@ def open_signer(
             "signer.no_public",
             "what a signer shows as its public key is not believed when it signs",
             path=uri,
-            hint="Give the public key: --public FILE; or enrol it once in a key store: "
-            f"cardsign keys import --custody '{uri}'.",
+            hint=f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
+            "--public jwks.json.",
         )
     if public.alg not in STATEMENT_ALGORITHMS:
         what = (
@@ -108,6 +113,24 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
     if is_local(uri):
         return read_private_key(uri, access, kid=kid).public
     return _allowed_key(uri, access).fetch_public(access, kid=kid)
+
+
+def list_public_keys(
+    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
+) -> tuple[PublicKey, ...]:
+    """Return the public keys of what `uri` names, to publish them.
+
+    A signer elsewhere is asked for its key, and must sign with it. ``env:`` and ``file:`` may hold
+    public keys as well.
+
+    Raises:
+        CardsignError: As :func:`open_signer` and :func:`fetch_public`.
+    """
+    if is_local(uri):
+        return list_local_keys(uri, access, kid=kid, base=base)
+    key = fetch_public(uri, access, kid=kid)
+    check_possession(open_signer(uri, key, access))
+    return (key,)
 
 
 def check_possession(signer: Signer) -> None:
