@@ -29,7 +29,7 @@ from cardsign.errors import CardRefused, CardsignError, FetchFailed, JsonRefused
 from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
-from cardsign.server.places import RETRY_SECONDS, Places
+from cardsign.server.places import RETRY_SECONDS, Busy, Places
 from cardsign.server.providers import (
     Claims,
     Denied,
@@ -195,7 +195,20 @@ class Jwt(RemoteProvider):
             with self._places.ask_host(), self._lock:  # who waits for the other has a place too
                 if self._is_due(kid):
                     self._refresh_keys()
+        elif self._now() - self._asked_at >= KEYS_SECONDS - REFRESH_SECONDS:
+            self._refresh_early()
         return self._keys.get(kid)
+
+    def _refresh_early(self) -> None:
+        """Let one caller ask for newer keys before the present ones end, so that none must wait."""
+        if self._lock.acquire(blocking=False):
+            try:
+                with self._places.ask_host():
+                    self._refresh_keys()
+            except (Busy, Unreachable):
+                pass  # the keys are good for a while
+            finally:
+                self._lock.release()
 
     def _is_due(self, kid: str) -> bool:
         """Return whether the issuer has to be asked before a kid can be looked up."""
