@@ -306,7 +306,8 @@ def _committed(directory: Path, generation: Generation) -> Generation:
             (directory / name).unlink()
         try:
             staging.mkdir()
-            for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
+            files = dict(sorted(generation.files.items()))
+            for name, data in {**files, MANIFEST_FILE: generation.manifest()}.items():
                 make_directory((staging / name).parent)
                 write_atomic(staging / name, data)
             sync_directory(staging)

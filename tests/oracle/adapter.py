@@ -322,7 +322,9 @@ def world(seed: int) -> dict[str, Any]:
 
 def steps_of(steps: Iterable[str]) -> list[str]:
     """The steps of a recording, without names that change with each run."""
-    return [re.sub(r"[A-Za-z0-9_-]{43}|\.[0-9a-f]{16}(?=\.)", "*", step) for step in steps]
+    return [
+        re.sub(r"[0-9a-f]{64}|[A-Za-z0-9_-]{43}|\.[0-9a-f]{16}(?=\.)", "*", step) for step in steps
+    ]
 
 
 def crash_commands() -> tuple[str, ...]:

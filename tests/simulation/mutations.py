@@ -72,7 +72,7 @@ def dropped_too_early() -> Iterator[None]:
 def retired_while_it_stands_on_cards() -> Iterator[None]:
     """The old key goes although cards still bear its signature, if the new one has signed them."""
     with ExitStack() as stack:
-        for room in ("cardsign.keys.lifecycle", "cardsign.keys.lifecycle"):
+        for room in ("cardsign.keys.lifecycle", "cardsign.keys.log"):
             stack.enter_context(patch(f"{room}.signed_cards", lambda *_: ()))
         yield
 
