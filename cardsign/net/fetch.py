@@ -20,6 +20,7 @@ import httpcore
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
+from cardsign.findings import cut
 from cardsign.net.connection import (
     Clock,
     Deadline,
@@ -340,16 +341,20 @@ class Exchange:
             raise FetchFailed("fetch.tls", message) from exc
         except OSError as exc:
             reason = exc.strerror or "no reason was given"
-            raise FetchFailed("fetch.failed", f"{url} could not be reached: {reason}") from exc
+            raise FetchFailed(
+                "fetch.failed", f"{cut(str(url))} could not be reached: {reason}"
+            ) from exc
         except httpcore.ProxyError as exc:
             status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
             said = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
             message = f"the policy's proxy does not connect to {url.origin}: {said}"
             raise FetchFailed("fetch.failed", message) from exc
         except httpcore.LocalProtocolError as exc:
-            raise FetchFailed("fetch.failed", f"the request to {url} is no HTTP/1.1") from exc
+            raise FetchFailed(
+                "fetch.failed", f"the request to {cut(str(url))} is no HTTP/1.1"
+            ) from exc
         except httpcore.ProtocolError as exc:  # its text holds what the peer sent
-            message = f"{url} gave an answer that is no HTTP/1.1"
+            message = f"{cut(str(url))} gave an answer that is no HTTP/1.1"
             raise FetchFailed("fetch.failed", message) from exc
 
 

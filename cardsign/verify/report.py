@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -272,7 +272,7 @@ class VerificationError(CardsignError):
     def __init__(self, report: Report) -> None:
         first = report.reasons[0]
         super().__init__(first.code, first.message)
-        self.finding = first
+        self.finding = replace(first, fix=first.hint)
         self.report = report
         self.exit_status = report.exit_status
 

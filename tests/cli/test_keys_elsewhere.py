@@ -210,9 +210,11 @@ def test_an_edited_public_half_signs_nothing(
         ),
         pytest.param(("--key", "exec:/other"), "keystore.unknown_key", id="a key not enrolled"),
         pytest.param(("--key", "exec:relative"), "signer.uri", id="a malformed URI"),
-        pytest.param(("--key", "exec:/a", "--public", "card.json"), "key.malformed", id="no JWK"),
+        pytest.param(("--key", "exec:/a", "--public", "card.json"), "jwks.malformed", id="no JWK"),
         pytest.param(
-            ("--key", "exec:/a", "--public", "elsewhere.der"), "json.", id="a private key"
+            ("--key", "exec:/a", "--public", "elsewhere.der"),
+            "jwks.malformed",
+            id="a private key",
         ),
     ],
 )
