@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -25,7 +26,6 @@ max_age = 0
 worst_cache = 0
 card_max_age = 0
 skew = 0
-rotate_every = 0
 """
 PUBLISH = ("publish", "signed.json", "--max-age", "0")
 LOOPBACK = "--insecure-loopback-http"
@@ -62,6 +62,8 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
 def set_up(address: str, card: Path) -> str:
     """What Harbour Office does once; gives the digest of its keyset, to be told to its peers."""
     tell("8. Another issuer, Harbour Office, sets up keys that can change")
+    say("The card keys have a passphrase of their own, so that a theft of them is not one of all")
+    os.environ["CARDSIGN_CARD_PASSPHRASE"] = secrets.token_urlsafe(16)
     cardsign("init", "--issuer", address, "--no-recovery", only=("cardsign: wrote",))
     with Path("cardsign.toml").open("a") as settings:
         settings.write(AT_ONCE)
@@ -87,7 +89,8 @@ def rotate(address: str) -> str:
     tell("10. Harbour Office changes its card key: the root lists the new key, then it signs")
     old_key = active_card_key()
     shutil.copy("signed.json", "before.json")
-    cardsign("keys", "rotate", only=("cardsign:",), said="published keyset 1.2")
+    beginning = ("keys", "rotate", "--now", old_key)
+    cardsign(*beginning, only=("cardsign:",), said="published keyset 1.2")
     wait_for_the_date()
     cardsign("keys", "rotate", only=("cardsign:",), said="activated card key")
     wait_for_the_server(address)
@@ -95,15 +98,13 @@ def rotate(address: str) -> str:
 
 
 def revoke(address: str, kid: str) -> None:
-    """The old key was stolen: its revocation goes out with a release, which no root has to sign."""
-    tell(
-        "12. The old key was stolen. Harbour Office revokes it, and tells it with the next release"
-    )
-    revoking = ("keys", "revoke", "--store-only", "--yes", "--reason", "compromised", "--", kid)
-    cardsign(*revoking, only=("cardsign:",))
-    say("The status is 1 until the keys that were stored with it are revoked too:")
-    shown = ("cardsign: signed", "cardsign: published", "cardsign: not finished")
-    cardsign("keys", "rotate", only=shown, said="release", status=1)
+    """The old key was stolen, and so all that its passphrase opens; new keys get another one."""
+    tell("12. The old key was stolen. Harbour Office revokes it with all that was kept with it")
+    say("New card keys are made under a passphrase that the thief does not have")
+    os.environ["CARDSIGN_CARD_PASSPHRASE"] = secrets.token_urlsafe(16)
+    revoking = ("keys", "revoke", kid, "--reason", "compromised", "--yes")
+    shown = ("cardsign: revoked", "cardsign: signed", "cardsign: published", "cardsign: left")
+    cardsign(*revoking, only=shown, said="revoked")
     wait_for_the_server(address)
 
 
