@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -295,6 +296,8 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
         if step.key is not None:
             yield Gap(step.what, close=partial(_take_step, work, step.key))
             continue
+        if _has_turned(_line_of(state, step), now):
+            continue  # with waits of zero this would go on for ever
         what = f"make the next {step.alg} {step.role} key"
         is_lost = not any(key.alg == step.alg for key in state.active_keys(step.role))
         if is_lost and name_keys_elsewhere(work.store):
@@ -323,10 +326,23 @@ def is_made_here(state: StoreState, step: Step) -> bool:
 
 def _keys_before(state: StoreState, step: Step) -> list[KeyRecord]:
     """Return the active keys that a new one follows, or the last that was."""
-    line = [key for key in state.keys if step.role in key.roles and key.alg == step.alg]
+    line = _line_of(state, step)
     active = [key for key in line if key.state == "active"]
     used = [key for key in line if key.times.activated is not None]
     return active or used[-1:]
+
+
+def _line_of(state: StoreState, step: Step) -> list[KeyRecord]:
+    return [key for key in state.keys if step.role in key.roles and key.alg == step.alg]
+
+
+def _has_turned(line: Sequence[KeyRecord], now: datetime) -> bool:
+    """Say whether this call has made a key, let it sign, and taken the one before it away."""
+    begun = now.replace(microsecond=0)
+    gone = [key.times.retired for key in line if key.state == "retired"]
+    return any(at is not None and at >= begun for at in gone) and any(
+        key.state == "active" and key.created >= begun for key in line
+    )
 
 
 def _take_step(work: Work, key: KeyRecord) -> list[str]:
