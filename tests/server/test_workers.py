@@ -136,7 +136,9 @@ class Disk:
 
     def publish(self, version: int) -> None:
         publish_cards(self.directory, self.key, {**PUBLIC, "version": f"{version}.0.0"})
-        self.stamp(self.directory / "current")
+        current = file_stamp(self.directory / "current")
+        assert current is not None
+        self.changed[current[0]] = self.seconds  # a new file may have an old one's inode
 
     def server(self) -> Publications:
         return Publications(self.directory, ServerSettings(), now=lambda: self.seconds)
