@@ -95,8 +95,11 @@ def publish_cards(
     now: datetime = NOW,
     exp: datetime | None = None,
 ) -> Generation:
-    """Sign and publish a card, and one extended card for each audience, by default for 30 days."""
-    exp = exp or now + timedelta(days=30)
+    """Sign and publish a card, and one extended card for each audience.
+
+    By default they last 30 days by the real clock too, which a mounted or started server reads.
+    """
+    exp = exp or max(now, datetime.now(UTC)) + timedelta(days=30)
     return publish_generation(
         sign(card, key),
         jwks=JwkSet.of([key.public]),
