@@ -11,6 +11,7 @@ import pytest
 from publications import NOW, PUBLIC, put_in_place
 from served import Site, serve
 
+from cardsign.card.extensions import find_marker
 from cardsign.errors import ServeFault
 from cardsign.server.settings import ServerSettings
 
@@ -65,7 +66,9 @@ def test_the_legacy_path_can_be_switched_off(site: Site) -> None:
 def test_an_expired_extended_card_is_refused(site: Site) -> None:
     """Over REST and JSON-RPC, from the second of its `exp`; the public card is served all along."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
-    lasts = 30 * 86_400
+    marker = find_marker(json.loads(site.generation.extended["staff"]))
+    assert marker is not None
+    lasts = marker.exp - int(NOW.timestamp())
     for seconds, status in ((lasts - 1, 200), (lasts, 400)):
         site.seconds[0] = seconds
         rest = site.client.get(EXTENDED, headers=site.bearer())
