@@ -10,18 +10,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.frame import moment
 from cardsign.cli.options import RECOVERY_VARIABLE, read_place
 from cardsign.cli.printer import say
 from cardsign.cli.streams import read_input
-from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
-from cardsign.files import leads_outside, outside
-from cardsign.issuer.recovery import open_recovery_key
-from cardsign.issuer.work import Work
+from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.address import DatabaseUrl
@@ -47,6 +44,10 @@ from cardsign.keys.signers.access import (
 )
 from cardsign.keys.signers.registry import list_public_keys
 from cardsign.keys.store import KeyStore
+
+if TYPE_CHECKING:
+    from cardsign.config import ProjectConfig
+    from cardsign.issuer.work import Work
 
 ROLE_VARIABLES: Final = {
     "root": "CARDSIGN_ROOT_PASSPHRASE",
@@ -80,7 +81,8 @@ class KeystoreOptions:
         named = os.environ.get(KEYSTORE_VARIABLE)
         if self.place is not None or named:
             return self.place or read_place(named or "")
-        configured = None if named == "" else project_config().keystore
+        is_named = named != "" and os.path.lexists(CONFIG_FILE)  # else no settings are loaded
+        configured = project_config().keystore if is_named else None
         return _allowed(configured or locate_keystore(Path.cwd(), create=create))
 
     def open(self) -> KeyStore:
@@ -181,6 +183,8 @@ class UnlockOptions(KeystoreOptions):
             publish=config.publish and to_change(config.publish),
             cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
         )
+        from cardsign.issuer.work import Work  # an issuer's modules, which a list does not need
+
         return Work(store or self.open(), moment(), config, access or self.access())
 
 
@@ -203,6 +207,8 @@ class GuidedOptions:
         work = keystore.work(config, store=store, access=access or keystore.access(tells=True))
         if self.root_keystore:
             apart = replace(keystore, place=self.root_keystore)
+            from cardsign.issuer.work import Work
+
             work.roots = Work(apart.open(), work.now, access=apart.access(tells=True))
         work.draft = to_change(self.draft)
         typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
@@ -231,6 +237,8 @@ class RecoveryOptions:
             recovery_source(self.recovery_passphrase_file),
             question="Passphrase of the recovery key: ",
         )
+        from cardsign.issuer.recovery import open_recovery_key
+
         return open_recovery_key(self.recovery_file, passphrase), passphrase
 
 
@@ -258,6 +266,8 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
     Args:
         publication: What an option names instead of its publication directory.
     """
+    from cardsign.config import read_config  # pydantic, which a key store alone does not need
+
     config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
     return replace(config, publish=publication or config.publish)
 

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.cli.dry_run import done, is_dry_run
 from cardsign.cli.printer import Answer, safe, say, show
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute, second
-from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
-from cardsign.trust.state import IssuerState
-from cardsign.verify.report import Report
-from cardsign.verify.text import verdict_lines
 
-if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
+if TYPE_CHECKING:  # each command needs the modules of one side alone
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
     from cardsign.issuer.work import Progress
     from cardsign.keys.doctor import Concern
     from cardsign.keys.model import KeyRecord
+    from cardsign.statements.keyset import KeysetStatement
+    from cardsign.statements.release import ReleaseStatement
+    from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
+    from cardsign.trust.state import IssuerState
+    from cardsign.verify.report import Report
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
 OLD_PIN: Final = timedelta(days=365)
@@ -321,5 +320,7 @@ def floor_text(floor: RollbackFloor) -> str:
 def show_refusal(name: str, report: Report) -> int:
     """Show on stderr why there is no card, and return the exit status."""
     view = {"input": name, **report.to_json()}
+    from cardsign.verify.text import verdict_lines  # of the views one alone needs a verifier
+
     lines = verdict_lines(name, report)
     return show(Answer(view, lines, exit_status=report.exit_status), err=True)

@@ -1,233 +1,35 @@
-"""``cardsign keys``: the key store, what it holds, and whether it is well.
-
-Each command's module is imported when the group is used, all of them cheap.
-"""
+"""``cardsign keys``: the group; a command's module is imported when the command is used."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from cardsign.cli.frame import Command, Group
-from cardsign.cli.keys.custody import (
-    export,
-    generate,
-    import_,
-    move,
-    passwd,
-)
-from cardsign.cli.keys.rotate import activate, destroy, look, retire, revoke, rotate
-from cardsign.cli.keystore import (
-    KeystoreOptions,
-    UnlockOptions,
-    actor,
-    project_config,
-    user_heads,
-)
-from cardsign.cli.options import (
-    PATH,
-    key_option,
-    keystore_option,
-    kid_option,
-    take,
-    unlock_options,
-)
-from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
-from cardsign.cli.streams import STDIO, write_output
-from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.issuer.gaps import foresee
-from cardsign.issuer.publishing import (
-    examine_publication,
-    published_extended,
-)
-from cardsign.issuer.work import Work
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
-from cardsign.keys import lifecycle
-from cardsign.keys.doctor import NOTICE, examine_store
-from cardsign.keys.drafts import DRAFT_FILE
-from cardsign.keys.history import StatementHistory
-from cardsign.keys.log import Event, Line
-from cardsign.keys.opening import locate_store
-from cardsign.keys.rotation import refresh_hint
-from cardsign.server.tokens import ending_tokens
-from cardsign.times import day, read_span
+from cardsign.cli.frame import Group
+
+_COMMANDS: Final = {
+    "generate": ("keys.custody:generate", "Make a key."),
+    "import": ("keys.custody:import_", "Import a key from a PEM, PKCS #12 or JWK file, or by URI."),
+    "export": ("keys.custody:export", "Write one key for another program."),
+    "list": ("keys.store:list_", "List the keys, oldest first."),
+    "activate": ("keys.rotate:activate", "Let the prepublished key KID sign."),
+    "rotate": ("keys.rotate:rotate", "Do all that is due."),
+    "retire": ("keys.rotate:retire", "Take a key that has a successor out of the JWK Set."),
+    "revoke": ("keys.rotate:revoke", "Revoke keys for ever."),
+    "destroy": ("keys.rotate:destroy", "Destroy the private key of a retired or revoked key."),
+    "look": ("keys.rotate:look", "Record what the live URLs serve."),
+    "passwd": ("keys.custody:passwd", "Change the passphrase of a role's keys."),
+    "move": ("keys.custody:move", "Move the key store to another folder or database."),
+    "jwks": ("keys.store:jwks", "Write the JWK Set of the public keys, for peers."),
+    "log": ("keys.store:log", "List the changes of the key store, oldest first."),
+    "doctor": ("keys.store:doctor", "Check the key store."),
+}
 
 
-@click.command("list", cls=Command, example="cardsign keys list --ahead")
-@click.option(
-    "--ahead",
-    is_flag=True,
-    help="List what is to be done next instead, and when, as keys rotate does it.",
-)
-@keystore_option
-def list_(ahead: bool, **options: Any) -> int:
-    """List the keys, oldest first."""
-    keystore = take(KeystoreOptions, options)
-    store, now = keystore.open(), datetime.now(UTC)
-    if ahead:
-        progress = foresee(Work(store, now, project_config()))
-        return show(Answer(ahead_json(progress), ahead_lines(progress, now)))
-    records, rows = store.state.keys, []
-    for record in records:
-        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-        roles = f"{', '.join(record.roles)}{gone}"
-        made = day(record.created)
-        rows.append((record.kid, record.alg, record.state, made, roles))
-    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
-    return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
-
-
-@click.command(cls=Command, example="cardsign keys jwks -o jwks.json")
-@click.option("-o", "--output", metavar="FILE", default=STDIO, help="'-' for stdout, the default.")
-@key_option
-@kid_option
-@unlock_options
-def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) -> None:
-    """Write the JWK Set of the public keys, for peers.
-
-    It holds the card keys that sign now, the next ones, and those that signed until recently. If
-    there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
-    with or without --json. The refresh hint in it is shorter when keys are about to change.
-
-    With --key it holds the keys that are named, and no key store is looked at.
-    """
-    keystore = take(UnlockOptions, options)
-    if uris or kid is not None:
-        keys = keystore.list_keys(uris, kid)
-        write_output(output, JwkSet.of(keys).to_bytes())
-        if output != STDIO:
-            say(f"wrote {counted(len(keys), 'public key')} to {output}")
-        return
-    store = keystore.open()
-    published = store.state.published_keys()
-    listed = StatementHistory.of(store).listed(published, "card")
-    hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
-    sequence = store.state.jwks_sequence()
-    jwks = JwkSet.of([key.public for key in listed])
-    write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
-    store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
-    for key in published:
-        if key not in listed:
-            say(f"{key.kid} is left out: the newest keyset statement does not list it")
-    if output != STDIO:
-        say(f"wrote {counted(len(listed), 'public key')} to {output}")
-
-
-@click.command(cls=Command, example="cardsign keys doctor --expires-within 14d")
-@click.option(
-    "--fix", is_flag=True, help="Remove leftovers, and take access to the files from other users."
-)
-@click.option(
-    "--expires-within",
-    metavar="SPAN",
-    help="Count as an error what will be due by then, such as 14d, 12h or 30m.",
-)
-@click.option(
-    "--draft",
-    metavar="FILE",
-    type=PATH,
-    default=DRAFT_FILE,
-    show_default=True,
-    help="Where keys rotate puts the keyset statement that waits for the roots.",
-)
-@click.option(
-    "--token-file",
-    "token_files",
-    metavar="FILE",
-    multiple=True,
-    type=PATH,
-    help="Check when a server's bearer tokens expire, too. May be repeated.",
-)
-@keystore_option
-def doctor(
-    fix: bool,
-    expires_within: str | None,
-    draft: Path,
-    token_files: tuple[Path, ...],
-    **options: Any,
-) -> int:
-    """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
-
-    It checks the files (leftovers, permissions, missing private keys), the log, the clock,
-    the settings of the timeline, and what is due. It says which key could take over after a
-    theft, and which cards must be signed again. It also says when the keyset, the release and
-    extended cards expire, and whether the publication is complete.
-    """
-    keystore = take(KeystoreOptions, options)
-    config, now = project_config(), datetime.now(UTC)
-    span = read_span(expires_within) if expires_within else 0
-    if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
-        told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
-        raise UsageFault("usage.invalid", told)
-    within = timedelta(seconds=span)
-    store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
-    findings = examine_store(
-        store,
-        settings=config.timeline,
-        cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
-        now=now,
-        expires_within=within,
-        draft=draft,
-        fix=fix,
-    )
-    findings += tuple(examine_publication(Work(store, now, config)))
-    findings += tuple(
-        found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
-    )
-    is_healthy = all(one.severity == "note" for one in findings)
-    if not is_json():
-        if is_healthy:
-            say("the key store is healthy")
-        for finding in findings:
-            say_finding(finding)
-    status = EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
-    return show(Answer([finding.to_json() for finding in findings], exit_status=status))
-
-
-@click.command(cls=Command, example="cardsign keys log")
-@keystore_option
-def log(**options: Any) -> int:
-    """List the changes of the key store, oldest first: the log, which is checked as it is read."""
-    store = take(KeystoreOptions, options).open()
-    lines = store.read_log()
-    kids = {key.thumbprint: key.named for key in store.state.keys}
-    value = [{**members(line, "seq time actor"), "events": line.events} for line in lines]
-    return show(
-        Answer(value, (_log_line(line, each, kids) for line in lines for each in line.events))
-    )
-
-
-def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
-    about = {name: value for name, value in event.items() if name not in ("event", "key", "public")}
-    key = event.get("key", "")
-    if "public" in event:
-        key = PublicKey.from_jwk(event["public"]).thumbprint
-    details = safe(json.dumps(about)) if about else ""
-    who = safe(f"{line.actor}  {kids.get(key, '')}")
-    return f"{line.seq:>5}  {line.time}  {event['event']}  {who}  {details}".rstrip()
-
-
-_IN_ORDER: Final = (
-    *(generate, import_, export, list_),
-    *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, move, jwks, log, doctor),
-)
-
-
-@click.group(cls=Group)
+@click.group(cls=Group, sections={"Commands": _COMMANDS})
 def keys() -> None:
     """Make, import, show, rotate and revoke keys.
 
     Private keys are in the key store, encrypted, or in a signer such as a KMS.
     """
-
-
-for _command in _IN_ORDER:
-    keys.add_command(_command)

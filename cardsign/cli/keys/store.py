@@ -1,0 +1,204 @@
+"""``cardsign keys list|jwks|log|doctor``: what the key store holds, and whether it is well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cardsign.cli.frame import Command
+from cardsign.cli.keystore import (
+    KeystoreOptions,
+    UnlockOptions,
+    actor,
+    project_config,
+    user_heads,
+)
+from cardsign.cli.options import (
+    PATH,
+    key_option,
+    keystore_option,
+    kid_option,
+    take,
+    unlock_options,
+)
+from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
+from cardsign.cli.streams import STDIO, write_output
+from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
+from cardsign.keys import lifecycle
+from cardsign.keys.drafts import DRAFT_FILE
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.log import Event, Line
+from cardsign.keys.opening import locate_store
+from cardsign.times import day, read_span
+
+
+@click.command("list", cls=Command, example="cardsign keys list --ahead")
+@click.option(
+    "--ahead",
+    is_flag=True,
+    help="List what is to be done next instead, and when, as keys rotate does it.",
+)
+@keystore_option
+def list_(ahead: bool, **options: Any) -> int:
+    """List the keys, oldest first."""
+    keystore = take(KeystoreOptions, options)
+    store, now = keystore.open(), datetime.now(UTC)
+    if ahead:
+        from cardsign.issuer.gaps import foresee  # all of an issuer, which a list does not need
+        from cardsign.issuer.work import Work
+
+        progress = foresee(Work(store, now, project_config()))
+        return show(Answer(ahead_json(progress), ahead_lines(progress, now)))
+    records, rows = store.state.keys, []
+    for record in records:
+        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
+        roles = f"{', '.join(record.roles)}{gone}"
+        made = day(record.created)
+        rows.append((record.kid, record.alg, record.state, made, roles))
+    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
+    return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
+
+
+@click.command(cls=Command, example="cardsign keys jwks -o jwks.json")
+@click.option("-o", "--output", metavar="FILE", default=STDIO, help="'-' for stdout, the default.")
+@key_option
+@kid_option
+@unlock_options
+def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) -> None:
+    """Write the JWK Set of the public keys, for peers.
+
+    It holds the card keys that sign now, the next ones, and those that signed until recently. If
+    there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
+    with or without --json. The refresh hint in it is shorter when keys are about to change.
+
+    With --key it holds the keys that are named, and no key store is looked at.
+    """
+    from cardsign.keys.rotation import refresh_hint
+
+    keystore = take(UnlockOptions, options)
+    if uris or kid is not None:
+        keys = keystore.list_keys(uris, kid)
+        write_output(output, JwkSet.of(keys).to_bytes())
+        if output != STDIO:
+            say(f"wrote {counted(len(keys), 'public key')} to {output}")
+        return
+    store = keystore.open()
+    published = store.state.published_keys()
+    listed = StatementHistory.of(store).listed(published, "card")
+    hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
+    sequence = store.state.jwks_sequence()
+    jwks = JwkSet.of([key.public for key in listed])
+    write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
+    store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
+    for key in published:
+        if key not in listed:
+            say(f"{key.kid} is left out: the newest keyset statement does not list it")
+    if output != STDIO:
+        say(f"wrote {counted(len(listed), 'public key')} to {output}")
+
+
+@click.command(cls=Command, example="cardsign keys doctor --expires-within 14d")
+@click.option(
+    "--fix", is_flag=True, help="Remove leftovers, and take access to the files from other users."
+)
+@click.option(
+    "--expires-within",
+    metavar="SPAN",
+    help="Count as an error what will be due by then, such as 14d, 12h or 30m.",
+)
+@click.option(
+    "--draft",
+    metavar="FILE",
+    type=PATH,
+    default=DRAFT_FILE,
+    show_default=True,
+    help="Where keys rotate puts the keyset statement that waits for the roots.",
+)
+@click.option(
+    "--token-file",
+    "token_files",
+    metavar="FILE",
+    multiple=True,
+    type=PATH,
+    help="Check when a server's bearer tokens expire, too. May be repeated.",
+)
+@keystore_option
+def doctor(
+    fix: bool,
+    expires_within: str | None,
+    draft: Path,
+    token_files: tuple[Path, ...],
+    **options: Any,
+) -> int:
+    """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
+
+    It checks the files (leftovers, permissions, missing private keys), the log, the clock,
+    the settings of the timeline, and what is due. It says which key could take over after a
+    theft, and which cards must be signed again. It also says when the keyset, the release and
+    extended cards expire, and whether the publication is complete.
+    """
+    from cardsign.issuer.publishing import examine_publication, published_extended
+    from cardsign.issuer.work import Work
+    from cardsign.keys.doctor import NOTICE, examine_store
+    from cardsign.server.tokens import ending_tokens
+
+    keystore = take(KeystoreOptions, options)
+    config, now = project_config(), datetime.now(UTC)
+    span = read_span(expires_within) if expires_within else 0
+    if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
+        told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
+        raise UsageFault("usage.invalid", told)
+    within = timedelta(seconds=span)
+    store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
+    findings = examine_store(
+        store,
+        settings=config.timeline,
+        cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
+        now=now,
+        expires_within=within,
+        draft=draft,
+        fix=fix,
+    )
+    findings += tuple(examine_publication(Work(store, now, config)))
+    findings += tuple(
+        found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
+    )
+    is_healthy = all(one.severity == "note" for one in findings)
+    if not is_json():
+        if is_healthy:
+            say("the key store is healthy")
+        for finding in findings:
+            say_finding(finding)
+    status = EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+    return show(Answer([finding.to_json() for finding in findings], exit_status=status))
+
+
+@click.command(cls=Command, example="cardsign keys log")
+@keystore_option
+def log(**options: Any) -> int:
+    """List the changes of the key store, oldest first: the log, which is checked as it is read."""
+    store = take(KeystoreOptions, options).open()
+    lines = store.read_log()
+    kids = {key.thumbprint: key.named for key in store.state.keys}
+    value = [{**members(line, "seq time actor"), "events": line.events} for line in lines]
+    return show(
+        Answer(value, (_log_line(line, each, kids) for line in lines for each in line.events))
+    )
+
+
+def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
+    about = {name: value for name, value in event.items() if name not in ("event", "key", "public")}
+    key = event.get("key", "")
+    if "public" in event:
+        key = PublicKey.from_jwk(event["public"]).thumbprint
+    details = safe(json.dumps(about)) if about else ""
+    who = safe(f"{line.actor}  {kids.get(key, '')}")
+    return f"{line.seq:>5}  {line.time}  {event['event']}  {who}  {details}".rstrip()
