@@ -61,7 +61,9 @@ _SECTIONS: Final = {
 _INSTEAD: Final = {
     "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
     "keys audit": "Run: cardsign keys log",
+    "keys activate": "Run: cardsign keys rotate; it activates what is due",
     "keys backup": "Copy the folder of the keys: it is encrypted.",
+    "keys destroy": "Run: cardsign keys rotate; it destroys what nobody needs any more",
     "keys rehearse": "Run: cardsign keys list --ahead",
     "keys restore": "Copy the folder of the keys back.",
     "keys show": "Run: cardsign keys list --json",

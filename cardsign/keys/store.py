@@ -365,13 +365,6 @@ class KeyStore(ABC):
         self.commit(resealed, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
 
-    def destroy(
-        self, name: str, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS
-    ) -> KeyRecord:
-        """Destroy a private key, see :func:`cardsign.keys.lifecycle.destroy`."""
-        self.apply(lifecycle.destroy, name, now=now, settings=settings)
-        return self.state.find(name)
-
     # Statements and publications.
 
     def keep_statement(

@@ -97,7 +97,7 @@ def test_a_dry_run_changes_nothing_and_the_real_run_does(
     assert files() == before
     assert "cardsign: dry run: nothing was changed" in dry.err
     assert "cardsign-dry-run" not in dry.text + dry.err
-    last = ["--yes"] if words[1] in ("revoke", "destroy") else []
+    last = ["--yes"] if words[1] == "revoke" else []
     well(issuer(*typed, *last))
     assert files() != before
 
@@ -108,7 +108,6 @@ def _digest(cardsign: Cardsign) -> str:
 
 FINAL = {
     "keys revoke": ("keys", "revoke", "KID", "--reason", "ceased"),
-    "keys destroy": ("keys", "destroy", "KID"),
     "keyset recover": ("keyset", "recover", "--recovery-file", "recovery.key"),
 }
 

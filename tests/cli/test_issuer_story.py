@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.config import read_config
 from cardsign.errors import StoreFault
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.keys import PrivateKey
@@ -349,7 +350,9 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     assert "keyset 2.1 is not published until a release names it" in early.err
     for key in open_store(Path("keys")).state.keys:
         if key.state == "prepublished":
-            run(issuer("keys", "activate", key.kid))
+            timeline = read_config(Path("cardsign.toml")).timeline
+            now = datetime.now(UTC)
+            open_store(Path("keys")).apply(lifecycle.activate, key.kid, now=now, settings=timeline)
     old, new = (key for key in open_store(Path("keys")).state.keys if not key.rotates)
     assert (old.state, new.state) == ("revoked", "active")
     publish(issuer)

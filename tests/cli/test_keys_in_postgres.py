@@ -297,14 +297,19 @@ def test_doctor_removes_a_private_half_that_should_be_gone(
     well(database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased"))
     well(database("sign", "card.json", "-o", "signed.json"))
     well(database("publish", "signed.json", "-o", "public", "--max-age", "0"))
-    well(database("keys", "destroy", "--yes", kid))
+    database("keys", "rotate")
+    (gone,) = (key for key in well(database("keys", "list", "--json")).json if key["kid"] == kid)
+    assert gone["private"] == "destroyed"
     with postgres.connect(url) as connection:
         connection.execute("INSERT INTO cardsign_blob VALUES (%s, %s)", envelope)
 
     assert "doctor.leftover" in database("keys", "doctor").err
     well(database("keys", "doctor", "--fix"))
     assert "doctor.leftover" not in well(database("keys", "doctor")).err
-    assert len(postgres.execute(url, "SELECT * FROM cardsign_blob")) == 1
+    held = [
+        key for key in well(database("keys", "list", "--json")).json if key["private"] == "held"
+    ]
+    assert len(postgres.execute(url, "SELECT * FROM cardsign_blob")) == len(held)
 
 
 def test_init_makes_the_store_where_every_command_will_look(

@@ -320,7 +320,7 @@ def test_a_runbook_that_is_not_true_is_seen(
     with pytest.raises(AssertionError):
         story.play("<!-- theft -->\n<!-- believed 600s -->\n")
     with pytest.raises(AssertionError):
-        story.play("```console\n$ cardsign keys destroy nobody\n```\n")
+        story.play("```console\n$ cardsign keys retire nobody\n```\n")
     with pytest.raises(AssertionError):
         story.rotated()
 

@@ -22,7 +22,7 @@ from cardsign.keys.model import private_blob
 from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.signers.registry import check_possession
 from tests.keys.conftest import QuickStore, in_each_store
-from tests.keys.states import NOON, after, public
+from tests.keys.states import NOON, QUICK, after, public
 
 PASSPHRASE = b"correct horse battery staple"
 NEXT = b"another one altogether"
@@ -101,7 +101,8 @@ def test_a_destroyed_private_key_is_gone(store: Any, es256: PrivateKey) -> None:
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
     store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
-    assert store.destroy(record.kid, now=after(2)).private == "destroyed"
+    store.apply(lifecycle.destroy, record.kid, now=after(2), settings=QUICK)
+    assert store.state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
     assert store.again().state.keys[0].kid == record.kid
 

@@ -1,4 +1,4 @@
-"""``cardsign keys activate|rotate|retire|revoke|destroy|look``: steps of keys, or all due."""
+"""``cardsign keys rotate|retire|revoke|look``: all that is due, and what is begun by a person."""
 
 from __future__ import annotations
 
@@ -33,23 +33,6 @@ from cardsign.publish.publication import published_card
 _ALL: Final = "*"
 
 
-@click.command(cls=Command, example="cardsign keys activate vzTO")
-@click.argument("kid")
-@keystore_option
-@dry_run_option
-def activate(kid: str, **options: Any) -> None:
-    """Let the prepublished key KID sign. For a while the key before it signs too.
-
-    Refused until the key has been published for as long as caches may keep an older key set, and
-    for good if a thief may have it.
-    """
-    store = take(KeystoreOptions, options).open()
-    settings = project_config().timeline
-    store.apply(lifecycle.activate, kid, now=datetime.now(UTC), settings=settings)
-    what = "signs from now on; sign your cards again and publish them"
-    _say_record(store.state.find(kid), what)
-
-
 @click.command(cls=Command, example="cardsign keys retire vzTO")
 @click.argument("kid")
 @keystore_option
@@ -69,7 +52,7 @@ def retire(kid: str, **options: Any) -> None:
     if not record.rotates:
         has_keyset = store.state.keyset is not None
         todo = "has ended" + ("; leave it out: cardsign keyset draft" if has_keyset else "")
-    _say_record(record, todo)
+    show(Answer(key_json(record), notes=[f"{record.kid} {todo}"]))
 
 
 @click.command(
@@ -188,33 +171,6 @@ def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationR
     if any(not key.rotates for key in beside):
         also += "; root keys end with the next keyset, or the recovery key opens a new epoch"
     return f"{names} counts as stolen, and stays so for ever{also}"
-
-
-@click.command(
-    cls=Command,
-    short_help="Destroy the private key of a retired or revoked key.",
-    example="cardsign keys destroy vzTO",
-)
-@click.argument("kid")
-@keystore_option
-@yes_option
-@dry_run_option
-def destroy(kid: str, yes: bool, **options: Any) -> None:
-    """Destroy the private key of the key KID, which is retired or revoked. The record stays.
-
-    Copies elsewhere are not touched.
-    """
-    settings = project_config().timeline
-    store = take(KeystoreOptions, options).open()
-    key = store.state.find(kid)
-    confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
-    check_not_needed(store, kid)
-    record = store.destroy(kid, now=datetime.now(UTC), settings=settings)
-    _say_record(record, "has no private key any more")
-
-
-def _say_record(record: KeyRecord, what: str) -> None:
-    show(Answer(key_json(record), notes=[f"{record.kid} {what}"]))
 
 
 @click.command(
