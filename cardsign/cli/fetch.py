@@ -18,7 +18,7 @@ from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
 from cardsign.cli.options import take, visit_options
-from cardsign.cli.printer import Answer, complain, is_json, safe, say, show
+from cardsign.cli.printer import Answer, is_json, print_error, safe, say, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.cli.views import members, show_refusal
@@ -204,7 +204,7 @@ def call(
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
-        complain(failure)  # the object above says the state
+        print_error(failure)  # the object above says the state
         return failure.exit_status
     if reply.state and not reply.state.endswith("_COMPLETED"):
         step = ""

@@ -22,7 +22,7 @@ from cardsign.cli.printer import (
     FORM,
     QUIET,
     as_named,
-    complain,
+    print_error,
     print_json,
     safe,
     write_line,
@@ -295,7 +295,7 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
 
 def _fail(error: CardsignError, form: str) -> int:
     """Print what ended a command, and return its exit status."""
-    complain(error)
+    print_error(error)
     shown: dict[str, Any] = {"error": error.finding.to_json()}
     findings = [error.finding]
     if isinstance(error, UsageFault) and error.more:

@@ -15,7 +15,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.options import NetworkOptions, format_option, network_option, take
-from cardsign.cli.printer import asked_form, counted, safe, say, show, shown_text
+from cardsign.cli.printer import asked_form, counted, render, safe, say, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
@@ -201,7 +201,7 @@ def check(
         report = check_card(read_input(card), name=card, jwks=keys or None)
     if output == STDIO and asked_form() != "html":
         return show(report)
-    text = report.to_html() if asked_form() == "html" else shown_text(report)
+    text = report.to_html() if asked_form() == "html" else render(report)
     write_output(output, text.encode())
     if output != STDIO:
         say(f"wrote {output}")

@@ -217,7 +217,7 @@ def verify(
             log[url] = LastCheck(datetime.now(UTC), one.verdict, code)
             with progress.paused():
                 if isinstance(one.result, LocalFault):
-                    progress.complain(one.result)
+                    progress.print_error(one.result)
                 if is_json():
                     print_json(_checked_json(issuer, one), indent=None)
                 elif alarms or one.verdict != "trusted" or not is_quiet():

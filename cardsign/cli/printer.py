@@ -117,7 +117,7 @@ def show(result: Result, *, err: bool = False) -> int:
         err: Text goes to stderr, as the command writes a document to stdout.
     """
     if asked_form() != "text":
-        if text := shown_text(result):
+        if text := render(result):
             click.echo(text, file=sys.stdout)
         return result.exit_status
     for line in result.lines():
@@ -127,7 +127,7 @@ def show(result: Result, *, err: bool = False) -> int:
     return result.exit_status
 
 
-def shown_text(result: Any) -> str:
+def render(result: Any) -> str:
     """Return a result in the form that was asked for, without a newline at the end."""
     form = asked_form()
     if form == "text":
@@ -276,7 +276,7 @@ def _valuehide_secrets(value: Any) -> Any:
     return [*map(_valuehide_secrets, value)] if isinstance(value, list | tuple) else value
 
 
-def complain(error: CardsignError) -> None:
+def print_error(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do."""
     finding = error.finding
     where = str(finding.place)
@@ -285,4 +285,4 @@ def complain(error: CardsignError) -> None:
     if finding.hint:
         say(f"  {safe(finding.hint, limit=600)}", asked=True)
     for other in error.more if isinstance(error, UsageFault) else ():
-        complain(other)
+        print_error(other)

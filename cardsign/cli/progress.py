@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import click
 
-from cardsign.cli.printer import complain, counted, is_quiet, say
+from cardsign.cli.printer import counted, is_quiet, print_error, say
 from cardsign.errors import LocalFault, StateFault
 
 
@@ -45,13 +45,13 @@ class Progress:
         self._done += 1
         self._write(f"{self._done}/{self._total} cards")
 
-    def complain(self, fault: LocalFault) -> None:
+    def print_error(self, fault: LocalFault) -> None:
         """Print a fault of one card, unless it has been printed for another."""
         # A lost folder of issuer states is one fault, whatever issuer it is missed by.
         key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.hint}"
         self._faults[key] += 1
         if self._faults[key] == 1:
-            complain(fault)
+            print_error(fault)
 
     def _write(self, text: str) -> None:
         if self._is_shown:

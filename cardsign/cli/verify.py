@@ -347,7 +347,7 @@ def _show_each(
             statuses.append(verdict.status)
             with progress.paused():
                 if verdict.fault is not None:
-                    progress.complain(verdict.fault)
+                    progress.print_error(verdict.fault)
                 for line in verdict.lines:
                     write_line(line, err=err)
                 if style.form == "sarif":
