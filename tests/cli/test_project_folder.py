@@ -205,6 +205,7 @@ def test_init_says_what_has_to_be_allowed(
 @pytest.mark.parametrize("folders", ['["relative"]', "[5]", '"text"'])
 def test_a_folder_that_cannot_be_meant_is_refused(cardsign: Cardsign, folders: str) -> None:
     """In the user's own file only absolute paths stand."""
+    Path("cardsign.toml").write_text('format = 1\nkeystore = "../vault"\n')
     file = Path(os.environ["HOME"], ".config/cardsign/signers.toml")
     file.parent.mkdir(parents=True)
     file.write_text(f"format = 1\nfolders = {folders}\n")

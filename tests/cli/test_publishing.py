@@ -16,7 +16,7 @@ from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import keep_release
-from cardsign.keys.model import StoreState
+from cardsign.keys.model import StoreState, private_blob
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
@@ -449,7 +449,7 @@ def test_forty_releases_are_renewed_without_a_root(
     run(issuer("keyset", "publish", signed_keyset(issuer, "1.2", "--days", "400")))
     first = release()
     for key in state().active_keys("root"):
-        Path("keys/private", f"{key.thumbprint}.key").unlink()
+        Path("keys", private_blob(key.blob or "")).unlink()
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a third of the time
     for days in range(9, 399, 10):
         clock(start + timedelta(days=days))

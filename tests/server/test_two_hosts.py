@@ -286,6 +286,7 @@ def test_peers_see_neither_a_rotation_nor_a_lost_host(
         peers.look()
         assert counted(port, limits) == GREEDY
         old, new = key("active"), key("prepublished")
+        well(on(one, "keys", "rotate", "--now", old))
         host_of_turn = itertools.cycle(hosts)
         until(lambda: rotated(next(host_of_turn)) and new in signers(), peers)
         one.kill()
