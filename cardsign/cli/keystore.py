@@ -154,12 +154,13 @@ class UnlockOptions(KeystoreOptions):
             source = self.source(role)
             own = secrets if source == usual else user_secrets(source)
 
-            def secret(kind: SecretKind, what: str) -> bytes:
-                found = own(kind, what)
-                tell(role, f"passphrase from {source.name}")
-                return found
+            def ask(kind: SecretKind, what: str) -> bytes:
+                secret = own(kind, what)
+                if kind == "passphrase":
+                    tell(role, f"passphrase from {source.name}")
+                return secret
 
-            return secret
+            return ask
 
         return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
 
@@ -167,7 +168,7 @@ class UnlockOptions(KeystoreOptions):
         """Return the public keys of the URIs of ``--key``."""
         if kid is not None and len(uris) != 1:
             raise UsageFault("usage.conflict", "--kid goes with one --key")
-        access, base = self.access(*uris), Path.cwd()
+        access, base = self.access(*uris).for_roles(("card",)), Path.cwd()
         return [key for uri in uris for key in list_public_keys(uri, access, kid=kid, base=base)]
 
     def work(

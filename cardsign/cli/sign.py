@@ -89,7 +89,7 @@ class CardOptions:
         for named, value in (("--public", self.public), ("--kid", self.kid)):
             if value is not None and len(self.uris) != 1:
                 raise UsageFault("usage.conflict", f"{named} goes with one --key")
-        access = keystore.access(*self.uris)
+        access = keystore.access(*self.uris).for_roles(("card",))
         if not self.uris:
             return card_signers(keystore.open(), access, now=now)
         public = None if self.public is None else read_public(self.public, kid=self.kid)

@@ -57,7 +57,7 @@ class Work:
         """Return the passphrase of a new key of a role."""
         access = self.access
         access = Access.by_passphrase(access) if isinstance(access, bytes) else access
-        return access.passphrase(role, (role,))
+        return access.for_roles((role,)).secrets("passphrase", role)
 
     @property
     def again(self) -> str:

@@ -10,6 +10,12 @@ from typing import Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import KeyRefused
@@ -22,6 +28,18 @@ PRIVATE_LABELS: Final = frozenset(
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)")
 #: id-RSASSA-PSS (RFC 4055 1.2), in DER: such a key is for PSS alone, and we sign PKCS #1 v1.5.
 _PSS: Final = bytes.fromhex("06092a864886f70d01010a")
+_PBES2: Final = bytes.fromhex("2a864886f70d01050d")
+_SCRYPT: Final = bytes.fromhex("2b06010401da47040b")  # RFC 7914 7.1; else it is PBKDF2
+_HMAC_HASHES: Final = {
+    bytes.fromhex("2a864886f70d0209"): SHA256(),
+    bytes.fromhex("2a864886f70d020a"): SHA384(),
+    bytes.fromhex("2a864886f70d020b"): SHA512(),
+}
+_AES_BYTES: Final = {  # of the keys of AES-CBC, by its object identifiers
+    bytes.fromhex("60864801650304012a"): 32,
+    bytes.fromhex("608648016503040116"): 24,
+    bytes.fromhex("608648016503040102"): 16,
+}
 _ALGORITHM_BYTES: Final = 64  # where a key's algorithm stands, whatever its size
 
 
@@ -30,17 +48,63 @@ def pem_labels(data: bytes) -> list[str]:
     return [label.decode("ascii") for label, _ in _BLOCK.findall(data)]
 
 
-def refuse_pss(data: bytes) -> None:
-    """Refuse (``key.unsupported``) a PEM with a key that is for RSASSA-PSS alone."""
-    for _, body in _BLOCK.findall(data):
+def pss_refusal() -> KeyRefused:
+    """Return the refusal of a key that is for RSASSA-PSS alone."""
+    what = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
+    hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
+    return KeyRefused("key.unsupported", what, hint=hint)
+
+
+def refuse_pss(data: bytes, password: bytes | None = None) -> None:
+    """Refuse (``key.unsupported``) a PEM with a key that is for RSASSA-PSS alone.
+
+    cryptography reads such a key as any other RSA key. One that `password` opens is looked into
+    where PBES2 and AES encrypt it, as OpenSSL does.
+    """
+    for label, body in _BLOCK.findall(data):
         try:
-            der = base64.b64decode(b"".join(body.split())[: 2 * _ALGORITHM_BYTES])
+            begin = der = base64.b64decode(b"".join(body.split()))
         except binascii.Error:
             continue
-        if _PSS in der[:_ALGORITHM_BYTES]:
-            what = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
-            hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
-            raise KeyRefused("key.unsupported", what, hint=hint)
+        if password is not None and label == b"ENCRYPTED PRIVATE KEY":
+            begin = _decrypt_begin(der, password)
+        if label != b"CERTIFICATE" and _PSS in begin[:_ALGORITHM_BYTES]:
+            raise pss_refusal()
+
+
+def _decrypt_begin(der: bytes, password: bytes) -> bytes:
+    """Return the first bytes of an encrypted PKCS #8 (RFC 8018 A), which has been opened before."""
+    algorithm, ciphertext = _split_der(_split_der(der)[0])
+    scheme, parameters = _split_der(algorithm)
+    if scheme != _PBES2:
+        return b""
+    (derivation, settings), (cipher, iv) = map(_split_der, _split_der(parameters))
+    if cipher not in _AES_BYTES:
+        return b""
+    size, (salt, *costs) = _AES_BYTES[cipher], _split_der(settings)
+    kdf: Scrypt | PBKDF2HMAC
+    if derivation == _SCRYPT:
+        n, r, p = (int.from_bytes(cost) for cost in costs[:3])
+        kdf = Scrypt(salt=salt, length=size, n=n, r=r, p=p)
+    else:
+        named = (digest for oid, digest in _HMAC_HASHES.items() if oid in settings)
+        digest = next(named, SHA1())  # noqa: S303  the default of RFC 8018 A.2
+        kdf = PBKDF2HMAC(digest, length=size, salt=salt, iterations=int.from_bytes(costs[0]))
+    decryptor = Cipher(AES(kdf.derive(password)), CBC(iv)).decryptor()
+    return decryptor.update(ciphertext[:_ALGORITHM_BYTES])
+
+
+def _split_der(der: bytes) -> list[bytes]:
+    """Return the contents of DER elements that follow one another."""
+    contents = []
+    while len(der) > 1:
+        size, start = der[1], 2
+        if size > 0x7F:
+            start += size & 0x7F
+            size = int.from_bytes(der[2:start])
+        contents.append(der[start : start + size])
+        der = der[start + size :]
+    return contents
 
 
 def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
@@ -38,7 +39,7 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import read_jwks
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, refuse_pss
+from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, pss_refusal, refuse_pss
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"
@@ -302,7 +303,10 @@ def import_private_key(
     except PassphraseFault:
         if password is None:
             raise
-    return PrivateKey.from_pem(data, password(), kid=kid)
+    secret = password()
+    key = PrivateKey.from_pem(data, secret, kid=kid)
+    refuse_pss(data, secret)
+    return key
 
 
 def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
@@ -344,7 +348,8 @@ def _import_pkcs12(
 ) -> PrivateKey:
     """The one key of a PKCS #12 file, which always has a passphrase, be it an empty one."""
     try:
-        native, _, _ = pkcs12.load_key_and_certificates(data, password() if password else b"")
+        secret = password() if password else b""
+        native, certificate, _ = pkcs12.load_key_and_certificates(data, secret)
     except ValueError as exc:  # it does not tell a wrong passphrase from a damaged file
         what = "the passphrase does not open the PKCS #12 file, or it is damaged"
         raise PassphraseFault("passphrase.wrong", what) from exc
@@ -352,6 +357,8 @@ def _import_pkcs12(
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
         raise _refused("this PKCS #12 file holds no private key", "Export it with its key.")
+    if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+        raise pss_refusal()
     return PrivateKey.from_cryptography(native, kid=kid)
 
 

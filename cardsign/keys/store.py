@@ -202,11 +202,12 @@ class KeyStore(ABC):
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
+        access = access.for_roles(record.roles)
         if record.blob is None or not record.custody.startswith("file:"):
             access.tell(record.roles[0], f"signer {record.custody}")
             return open_signer(record.custody, record.public, access)
         envelope = self._envelope(record)
-        passphrase = access.passphrase(record.kid, record.roles)
+        passphrase = access.secrets("passphrase", record.kid)
         where = self.place_of(private_blob(record.blob))
         return open_sealed(envelope, record.public, passphrase, where=where)
 

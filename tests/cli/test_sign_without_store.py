@@ -78,6 +78,26 @@ def test_a_key_in_a_file_signs(data: bytes, card: str, cardsign: Cardsign) -> No
     assert verifies(cardsign)
 
 
+def test_an_encrypted_key_is_opened_by_the_passphrase_of_card_keys(
+    card: str, cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever reads it asks the same places: the role's own first, then that of all roles."""
+    file = Path("card-key.pem")
+    file.write_bytes(SEALED)
+    file.chmod(0o600)
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", "another one")
+    for words in (
+        ("sign", card, "--key", f"file:{file}", "--kid", KID, "-o", "signed.json"),
+        ("keys", "jwks", "--key", f"file:{file}", "--kid", KID, "-o", "jwks.json"),
+        ("publish", "signed.json", "--key", f"file:{file}", "--kid", KID, "-o", "public"),
+        ("keys", "import", str(file), "--keystore", "imported"),
+    ):
+        wrong = cardsign(*words)
+        assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True), wrong.err
+        done = cardsign(*words, CARDSIGN_CARD_PASSPHRASE=PASSPHRASE)
+        assert done.status == 0, done.err
+
+
 def test_a_peers_keys_are_taken_as_the_samples_of_a2a_publish_them(
     card: str, cardsign: Cardsign
 ) -> None:

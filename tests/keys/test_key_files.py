@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    pkcs12,
 )
 
 from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
@@ -275,6 +276,55 @@ def test_a_key_for_pss_alone_signs_no_pkcs1(tmp_path: Path) -> None:
             with pytest.raises(KeyRefused, match="PSS") as caught:
                 read(path.read_bytes())
             assert caught.value.code == "key.unsupported"
+
+
+def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) -> None:
+    """The authority's signature is no word about the key."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cards")])
+    day = datetime(2026, 11, 21, tzinfo=UTC)
+    key = native(rs256)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, day, day)
+    made = builder.sign(key, SHA256(), rsa_padding=padding.PSS(padding.MGF1(SHA256()), 32))
+    bundle = pkcs12.serialize_key_and_certificates(
+        b"cards", key, made, None, BestAvailableEncryption(PASSWORD)
+    )
+    for data in (made.public_bytes(Encoding.PEM) + pem(key), bundle):
+        imported = import_private_key(data, password=lambda: PASSWORD)
+        assert imported.public == rs256.public
+
+
+ENCRYPTIONS = {
+    "the usual one": ("pkey", "-aes256"),
+    "AES-128": ("pkey", "-aes128"),
+    "SHA-1": ("pkcs8", "-topk8", "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"),
+    "SHA-512": ("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA512"),
+    "scrypt": ("pkcs8", "-topk8", "-scrypt"),
+    "PKCS #12": ("pkcs12", "-export"),
+}
+
+
+@pytest.mark.parametrize("words", ENCRYPTIONS.values(), ids=ENCRYPTIONS)
+@pytest.mark.parametrize(("kind", "is_refused"), [("RSA-PSS", True), ("RSA", False)])
+def test_encryption_does_not_hide_what_a_key_is_for(
+    kind: str, is_refused: bool, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As OpenSSL encrypts it; the same of other RSA keys comes in."""
+    plain, file = tmp_path / "plain", tmp_path / "file"
+    subject = ("-x509", "-key", plain, "-subj", "/CN=cards", "-out", tmp_path / "certificate")
+    bundled = ("-inkey", plain) if words[0] == "pkcs12" else ()
+    source = tmp_path / "certificate" if bundled else plain
+    for command in (
+        ("genpkey", "-algorithm", kind, "-pkeyopt", "rsa_keygen_bits:2048", "-out", plain),
+        ("req", *subject),
+        (*words, *bundled, "-in", source, "-passout", f"pass:{PASSWORD.decode()}", "-out", file),
+    ):
+        subprocess.run(["openssl", *command], check=True, capture_output=True, timeout=60)
+    if not is_refused:
+        assert import_private_key(file.read_bytes(), password=lambda: PASSWORD).public.alg
+        return
+    with pytest.raises(KeyRefused, match="PSS") as caught:
+        import_private_key(file.read_bytes(), password=lambda: PASSWORD)
+    assert caught.value.code == "key.unsupported"
 
 
 def public_pem(key: PrivateKey) -> bytes:

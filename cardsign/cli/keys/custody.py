@@ -261,7 +261,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
             path=store.place,
             hint="See which keys are here: cardsign keys list --keystore DIR.",
         )
-    old = keystore.access().passphrase(role, (role,))
+    old = keystore.access().for_roles((role,)).secrets("passphrase", role)
     question = f"New passphrase of the {role} keys: "
     new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
@@ -334,8 +334,7 @@ def export(
     if not record.custody.startswith("file:"):
         what, hint = "the private key does not leave its signer", "Leave --private out."
         raise SignerFault("signer.uri", what, path=record.custody, hint=hint)
-    passphrase = keystore.access().passphrase(record.kid, record.roles)
-    signer = store.signer(record, passphrase)
+    signer = store.signer(record, keystore.access())
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     question = "Passphrase of the exported file: "
     new = own_passphrase("--export-passphrase-file", export_passphrase_file, question)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import (
@@ -23,10 +21,6 @@ from cardsign.files import (
     read_secret,
     read_settings,
 )
-from cardsign.keys.model import Role
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 # Where a passphrase comes from: a file, a descriptor, the environment, or a terminal. Never from
 # the command line, where every user of the machine could read it. The bytes are taken as they
@@ -215,14 +209,10 @@ class Access:
 
         return cls(secrets)
 
-    def passphrase(self, of: str, roles: Iterable[str]) -> bytes:
-        """Return the passphrase of a key, from its role's own source if there is one.
-
-        Raises:
-            PassphraseFault: As the source raises.
-        """
+    def for_roles(self, roles: Iterable[str]) -> Access:
+        """Return the same for keys of these roles: the first with a source of its own decides."""
         own = (self.by_role[role] for role in roles if role in self.by_role)
-        return next(own, self.secrets)("passphrase", of)
+        return replace(self, secrets=next(own, self.secrets))
 
     def variable(self, *names: str) -> str | None:
         """The first of these environment variables that is set and not empty."""
@@ -273,41 +263,8 @@ def user_secrets(source: PassphraseSource) -> Secrets:
 # ``signers.toml``: what this user allows signers on this machine, in any project.
 
 
-FORMAT: Final = 1
 MAX_BYTES: Final = 64 * 1024  # some lines are usual
 MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
-_SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
-
-
-def _check_absolute(path: str) -> str:
-    if not Path(path).is_absolute():
-        raise ValueError("is not an absolute path")
-    return path
-
-
-def _check_server(server: str) -> str:
-    if not _SERVER.fullmatch(server):
-        raise ValueError("is not HOST:PORT, in lower case")
-    return server
-
-
-@cache
-def _form() -> type[BaseModel]:
-    """The form of the file; paths are still texts."""
-    from pydantic import AfterValidator, ConfigDict, Field, create_model
-
-    path = Annotated[str, AfterValidator(_check_absolute)]
-    members: dict[str, Any] = {
-        "format": (int, Field(ge=FORMAT, le=FORMAT)),
-        "allow": (list[str], []),
-        "pkcs11_module": (path | None, None),
-        "insecure_loopback_http": (bool, False),
-        "databases": (list[Annotated[str, AfterValidator(_check_server)]], []),
-        "folders": (list[path], []),
-        "passphrase_files": (dict[Role, path], {}),
-    }
-    strict = ConfigDict(strict=True, extra="forbid")
-    return create_model("signers.toml", __config__=strict, **members)
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:
@@ -337,13 +294,14 @@ def read_signer_policy(path: Path) -> SignerPolicy:
         data = read_private(path, max_bytes=MAX_BYTES)
     except FileMissing:
         return NOTHING_ALLOWED
-    members = read_settings(data, path, _form()).model_dump(exclude_none=True)
-    module = members.get("pkcs11_module")
+    from cardsign.keys.signers.settings import SignersFile  # pydantic, for those who have the file
+
+    file = read_settings(data, path, SignersFile)
     return SignerPolicy(
-        frozenset(members.get("allow", ())),
-        None if module is None else Path(module),
-        members.get("insecure_loopback_http", False),
-        frozenset(members.get("databases", ())),
-        frozenset(map(Path, members.get("folders", ()))),
-        {role: Path(file) for role, file in members.get("passphrase_files", {}).items()},
+        frozenset(file.allow),
+        file.pkcs11_module,
+        file.insecure_loopback_http,
+        frozenset(file.databases),
+        frozenset(file.folders),
+        {str(role): path for role, path in file.passphrase_files.items()},
     )
