@@ -89,19 +89,9 @@ class CardsignError(Exception):
         return self.finding.path
 
     @property
-    def line(self) -> int | None:
-        """Line of the place in the input, counted from 1, where it is known."""
-        return self.finding.place.line
-
-    @property
-    def column(self) -> int | None:
-        """Column of the place, in characters from 1, where it is known."""
-        return self.finding.place.column
-
-    @property
     def hint(self) -> str:
-        """What to do next; empty where the text of the code will do."""
-        return self.finding.fix
+        """What to do next: its own fix, or that of its code."""
+        return self.finding.hint
 
     def __str__(self) -> str:
         place = f" ({self.finding.place})" if str(self.finding.place) else ""
@@ -216,15 +206,10 @@ _Kind = TypeVar("_Kind", bound="CardsignError")
 
 
 def in_file(refusal: InputRefused, name: str, kind: type[_Kind]) -> _Kind:
-    """The same refusal as an error of a kind, with the file's name before its place."""
-    return kind(
-        refusal.code,
-        refusal.message,
-        path=f"{name}{refusal.path}",
-        line=refusal.line,
-        column=refusal.column,
-        hint=refusal.hint,
-    )
+    """Return the same refusal as an error of a kind, with the file's name before its place."""
+    error = kind(refusal.code, refusal.message)
+    error.finding = refusal.finding.at(f"{name}{refusal.path}")
+    return error
 
 
 @contextmanager

@@ -204,9 +204,11 @@ class Draft:
         """Raise what was refused; with `keep_going`, note it and go on without it."""
         if not self.keep_going:
             raise refused
-        place = SourcePlace(refused.path, refused.line or 0)
+        place = SourcePlace(refused.path, refused.finding.place.line or 0)
         message = f"{refused.code}: {refused.message}"
-        self.reasons.append(Finding("build.refused", message, Place(str(place)), refused.hint))
+        self.reasons.append(
+            Finding("build.refused", message, Place(str(place)), refused.finding.fix)
+        )
 
     def has(self, *target: str) -> bool:
         """Whether something was taken for a member, or below it."""

@@ -254,7 +254,7 @@ def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     try:
         value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
     except JsonRefused as exc:
-        place, hint = SourcePlace(file, exc.line or 0), describe_code(exc.code).fix
+        place, hint = SourcePlace(file, exc.finding.place.line or 0), describe_code(exc.code).fix
         raise refusal("build.syntax", exc.message, place, hint=hint) from exc
     lines: dict[Location, int] = {}
     text, line, before = data.decode(), 1, 0

@@ -6,6 +6,7 @@ So a dry run meets every refusal that the real run would meet, and prints what i
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ from typing import Final, NoReturn
 
 import click
 
-from cardsign.cli.printer import COPIES, ask_first, say
-from cardsign.errors import FileFault
+from cardsign.cli.printer import COPIES, safe, say
+from cardsign.errors import FileFault, UsageFault
 
 _FOLDER: Final = "cardsign.dry-run-folder"
 # What ends a run, other than Ctrl-C: a supervisor, and a terminal that is closed.
@@ -108,7 +109,15 @@ def to_change(path: Path, *, copy: Callable[[Path, Path], object] | None = None)
     return target
 
 
-def confirm(yes: bool, warning: str) -> None:
-    """Ask before something that cannot be undone; a dry run undoes everything."""
-    if not yes and not is_dry_run():
-        ask_first(warning, hint="Add --yes if you are sure.")
+def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure.") -> None:
+    """Ask before something final or unverified is done, unless ``--yes`` has answered.
+
+    A dry run undoes everything, so it does not ask.
+    """
+    if yes or is_dry_run():
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        message = f"this needs a yes, and there is no terminal: {warning}"
+        raise UsageFault("usage.unanswered", message, hint=hint)
+    if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
+        raise UsageFault("usage.unanswered", f"the answer was no: {warning}")

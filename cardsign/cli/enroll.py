@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
+from cardsign.cli.dry_run import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (
     PATH,
@@ -20,7 +20,7 @@ from cardsign.cli.options import (
     network_option,
     take,
 )
-from cardsign.cli.printer import Answer, ask_first, safe, say, show, write_line
+from cardsign.cli.printer import Answer, safe, say, show, write_line
 from cardsign.cli.verifier import TrustOptions
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
@@ -160,7 +160,8 @@ class Comparison:
             if proposal.seen_at and not self.yes and not is_dry_run():
                 for line in _key_lines(proposal):
                     write_line(line, err=True)
-                ask_first(
+                confirm(
+                    self.yes,
                     "compare the thumbprints above with the issuer over another channel",
                     hint="With --yes nothing is compared.",
                 )
@@ -169,7 +170,8 @@ class Comparison:
         elif not self.yes and not is_dry_run():
             for line in keyset_lines(proposal.keyset):
                 write_line(line, err=True)
-            ask_first(
+            confirm(
+                self.yes,
                 "compare the digest above with the issuer over another channel",
                 hint="If it agrees, type the same command with --digest "
                 f"{proposal.keyset.digest}. With --yes nothing is compared.",
@@ -420,7 +422,7 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
     if not yes and not is_dry_run():
         for _, proposal in added:
             _say_all(proposal.warnings)
-        ask_first(f"{len(added)} issuers go into {file.path}, by what they publish now")
+        confirm(yes, f"{len(added)} issuers go into {file.path}, by what they publish now")
     _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
     verb = "would add" if is_dry_run() else "added"
     for entry, _ in added:

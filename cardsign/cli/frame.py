@@ -244,8 +244,6 @@ _DEBUG: Final = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
 _COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completions
 # Files are written elsewhere, under a name: here these can only mean standard output.
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What click 8.2 raises for a group without a command; before that it printed help by itself.
-_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def run(command: Callable[[], object], *, form: str = "text") -> int:
@@ -268,10 +266,10 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
         return _fail(error, form)
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without a command
+        click.echo(error.format_message(), err=True)
+        return EXIT_LOCAL_FAULT
     except click.ClickException as error:
-        if isinstance(error, _HELP):
-            click.echo(error.format_message(), err=True)
-            return EXIT_LOCAL_FAULT
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"See {context.command_path if context else 'cardsign'} --help."
         message = " ".join(error.format_message().split()).rstrip(".")

@@ -11,15 +11,12 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import IO, Any, Final, NamedTuple, Protocol
 
 import click
 
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault
-from cardsign.findings import MAX_TEXT, cut
-
-if TYPE_CHECKING:
-    from cardsign.findings import Finding
+from cardsign.findings import MAX_TEXT, Finding, cap_findings, cut
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
 # zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
@@ -193,27 +190,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def ask_first(warning: str, *, hint: str = "") -> None:
-    """Ask the person at the terminal before something final or unverified is done."""
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        if click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
-            return
-        raise UsageFault("usage.unanswered", f"the answer was no: {warning}")
-    raise UsageFault(
-        "usage.unanswered", f"this needs a yes, and there is no terminal: {warning}", hint=hint
-    )
-
-
-def say_notes(notes: Iterable[Finding]) -> None:
-    """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
-    from cardsign.findings import cap_findings
-
-    for note in cap_findings(notes):
-        where = f" ({safe(note.path, limit=120)})" if note.path else ""
-        text = f"{note.code}: {safe(note.message, limit=600)}{where}"
-        say(text, asked=note.severity == "error")
-
-
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
     """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
 
@@ -229,7 +205,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
     import json
 
-    value = _valuehide_secrets(value)
+    value = _without_secrets(value)
     text = json.dumps(value, ensure_ascii=False)
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
@@ -264,25 +240,34 @@ def hide_secrets(text: str) -> str:
     return text
 
 
-def _valuehide_secrets(value: Any) -> Any:
+def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
         return hide_secrets(value)
     if isinstance(value, dict):
         exact = _SIGNED.intersection(value)
         return {
-            hide_secrets(name): member if name in exact else _valuehide_secrets(member)
+            hide_secrets(name): member if name in exact else _without_secrets(member)
             for name, member in value.items()
         }
-    return [*map(_valuehide_secrets, value)] if isinstance(value, list | tuple) else value
+    return [*map(_without_secrets, value)] if isinstance(value, list | tuple) else value
+
+
+def say_notes(notes: Iterable[Finding]) -> None:
+    """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
+    for note in cap_findings(notes):
+        _say_finding(note, is_asked=note.severity == "error")
 
 
 def print_error(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do."""
-    finding = error.finding
-    where = str(finding.place)
-    place = f" ({safe(where, limit=120)})" if where else ""
-    say(f"{finding.code}: {safe(finding.message, limit=300)}{place}", asked=True)
-    if finding.hint:
-        say(f"  {safe(finding.hint, limit=600)}", asked=True)
+    _say_finding(error.finding, is_asked=True)
+    if error.hint:
+        say(f"  {safe(error.hint, limit=600)}", asked=True)
     for other in error.more if isinstance(error, UsageFault) else ():
         print_error(other)
+
+
+def _say_finding(finding: Finding, *, is_asked: bool) -> None:
+    where = str(finding.place)
+    place = f" ({safe(where, limit=120)})" if where else ""
+    say(f"{finding.code}: {safe(finding.message, limit=400)}{place}", asked=is_asked)

@@ -48,7 +48,7 @@ class Progress:
     def print_error(self, fault: LocalFault) -> None:
         """Print a fault of one card, unless it has been printed for another."""
         # A lost folder of issuer states is one fault, whatever issuer it is missed by.
-        key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.hint}"
+        key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.finding.fix}"
         self._faults[key] += 1
         if self._faults[key] == 1:
             print_error(fault)

@@ -493,7 +493,7 @@ def _read(untrusted_bytes: bytes) -> tuple[Mapping[str, Json] | None, Explanatio
         document: Mapping[str, Json] | None = parse_card(untrusted_bytes)
     except JsonRefused as refusal:
         problems.append(refusal.finding)
-        context = lines_around(untrusted_bytes, refusal.line, refusal.column)
+        context = lines_around(untrusted_bytes, refusal.finding.place)
         document = _read_leniently(untrusted_bytes)
     if document is None:
         return None, Explanation(None, False, None, tuple(problems), context)

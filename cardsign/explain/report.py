@@ -18,7 +18,7 @@ from cardsign.card.security import Scheme, requirements_of, schemes_of, security
 from cardsign.card.tree import MAX_LISTED
 from cardsign.card.values import Json, children_of, members_of, objects_in, value_at
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError, SignatureRefused
-from cardsign.findings import Finding, cut
+from cardsign.findings import Finding, Place, cut
 from cardsign.jose.jws import read_entry
 from cardsign.verify.report import SignatureVerdict
 
@@ -240,8 +240,9 @@ def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple
     return tuple(lines)
 
 
-def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str, ...]:
+def lines_around(data: bytes, place: Place) -> tuple[str, ...]:
     """The lines of an input around a place, each cut to a window about the place's column."""
+    line, column = place.line, place.column
     if line is None or column is None or not data:
         return ()
     lines = data.decode("utf-8", errors="replace").split("\n")

@@ -360,7 +360,8 @@ def _find_publication_gap(work: Work, signed: _Cards) -> Iterator[Gap]:
     except NotOpened:
         yield Gap("publish the cards", key_holder("card"), close=partial(_publish_now, work))
     except NEEDS_A_PERSON as refusal:
-        yield Gap(f"publish the cards: {refusal.code}: {refusal.message}", command=refusal.hint)
+        what = f"publish the cards: {refusal.code}: {refusal.message}"
+        yield Gap(what, command=refusal.finding.fix)
         yield from find_update_gap(work)
     else:
         if published.generation.created or is_unrecorded(work, published.generation):

@@ -99,7 +99,7 @@ def _for_people(
             continue
         what = gap.what if fault is None else f"{gap.what}: {fault.message}"
         if fault is not None and fault.code == "keystore.same_custody":
-            what += f". {fault.hint}"
+            what += f". {fault.finding.fix}"
         told[gap._replace(what=what, command=gap.command or work.again, close=None)] = None
     return tuple(told)
 

@@ -43,7 +43,8 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
     try:
         pkcs8, label = open_envelope(data, passphrase)
     except (StoreFault, PassphraseFault) as fault:
-        raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
+        fault.finding = fault.finding.at(str(file))
+        raise
     private = PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
     if label_of(private.public) != label:
         raise StoreFault(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -190,9 +190,9 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
     try:
         document = parse_object(untrusted_bytes, max_bytes=MAX_JWKS_BYTES)
     except JsonRefused as exc:
-        raise KeyRefused(
-            "jwks.malformed", exc.message, path=exc.path, line=exc.line, column=exc.column
-        ) from exc
+        refusal = KeyRefused("jwks.malformed", exc.message)
+        refusal.finding = replace(exc.finding, code=refusal.code)
+        raise refusal from exc
     if "kty" in document:
         yield document
         return

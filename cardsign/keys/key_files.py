@@ -313,7 +313,7 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
     try:
         document = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
     except JsonRefused as refusal:
-        code, line, column = refusal.code, refusal.line, refusal.column
+        code, place = refusal.code, refusal.finding.place
     else:
         keys = document.get("keys")
         jwk = _choose(keys, kid) if isinstance(keys, list) else document
@@ -326,7 +326,7 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.
     what = "this JWK is not strict JSON (what is there is not shown: it is part of a key)"
-    raise JsonRefused(code, what, line=line, column=column)
+    raise JsonRefused(code, what, line=place.line, column=place.column)
 
 
 def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from semver import Version
@@ -58,7 +59,8 @@ def unreadable(refusal: InputRefused) -> Finding:
     """What the strict reader says of bytes, as a finding."""
     rule = _READING[refusal.code]
     tokens = tuple(split(refusal.path)) if refusal.path.startswith("/") else ()
-    return rule.find(tokens, refusal.message, line=refusal.line, column=refusal.column)
+    place = replace(refusal.finding.place, tokens=tokens)
+    return replace(rule.find(tokens, refusal.message), place=place)
 
 
 # What the schema of the card's A2A version asks for.

@@ -56,8 +56,6 @@ class Rule:
         message: str,
         *,
         fixable: bool = False,
-        line: int | None = None,
-        column: int | None = None,
     ) -> Finding:
         """Return what the rule finds at a place of a card.
 
@@ -65,10 +63,8 @@ class Rule:
             tokens: The reference tokens (RFC 6901) of the member or element; () for the card.
             message: What is the case there, without a final period; cut where it is long.
             fixable: :func:`cardsign.lint.cards.fix` fixes it.
-            line: Of the place in the input, from 1, where it is known.
-            column: In characters, from 1, likewise.
         """
-        place = Place(pointer(*tokens), line, column, tokens)
+        place = Place(pointer(*tokens), tokens=tokens)
         return Finding(self.code, message, place, severity=self.severity, fixable=fixable)
 
 

@@ -7,6 +7,7 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -219,10 +220,9 @@ def read_server_settings(path: Path) -> ServerSettings:
         data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
         members = read_settings(data, path, _ServerFile).model_dump(exclude_unset=True)
     except UsageFault as exc:
-        hint = exc.hint or f"Fix {path.name}. {_GUIDE}"
-        raise UsageFault(
-            exc.code, exc.message, path=str(path), hint=hint, line=exc.line, column=exc.column
-        ) from exc
+        hint = exc.finding.fix or f"Fix {path.name}. {_GUIDE}"
+        exc.finding = replace(exc.finding.at(str(path)), fix=hint)
+        raise
     settings = ServerSettings.model_validate({n: v for n, v in members.items() if n != "format"})
     providers = tuple(_beside(path, provider) for provider in settings.providers)
     return _beside(path, settings).model_copy(update={"providers": providers})

@@ -300,7 +300,8 @@ def read_lock(path: Path) -> dict[str, RollbackFloor]:
             for name, value in issuers.items()
         }
     except JsonRefused as exc:
-        raise _malformed(path, f"this is no strict JSON: {exc.message}", exc.line) from exc
+        what, line = f"this is no strict JSON: {exc.message}", exc.finding.place.line
+        raise _malformed(path, what, line) from exc
     except StatementRefused as exc:
         hint = "Upgrade cardsign, if a newer one wrote the lock." if exc.path == "/format" else ""
         raise _malformed(path, f"{exc.path}: {exc.message}", hint=hint) from exc

@@ -77,7 +77,8 @@ def receive(
 
 def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Finding:
     """Why a statement was left, with its name."""
-    return Finding(refusal.code, f"{name_of(statement)}: {refusal.message}", fix=refusal.hint)
+    message = f"{name_of(statement)}: {refusal.message}"
+    return Finding(refusal.code, message, fix=refusal.finding.fix)
 
 
 def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
@@ -107,7 +108,7 @@ def _read(
             yield read(untrusted_bytes)
         except StatementRefused as refusal:
             message = f"statement {index}: {refusal.message}"
-            reasons.append(Finding(refusal.code, message, fix=refusal.hint))
+            reasons.append(Finding(refusal.code, message, fix=refusal.finding.fix))
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ def _said(refusal: InputRefused) -> tuple[str, str]:
     """What the reader of a key or a URL says, and what to do."""
     member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
     code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
-    return f"{member}{refusal.message}{code}", refusal.hint
+    return f"{member}{refusal.message}{code}", refusal.finding.fix
 
 
 _DURATION_SCHEMA: Final = {

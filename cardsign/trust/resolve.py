@@ -301,7 +301,7 @@ class _Resolution:
 
     def refused(self, weight: Weight, refusal: StatementRefused, what: str = "") -> None:
         message = f"{what}: {refusal.message}" if what else refusal.message
-        self.weigh(weight, Finding(refusal.code, message, fix=refusal.hint))
+        self.weigh(weight, Finding(refusal.code, message, fix=refusal.finding.fix))
 
     def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
@@ -472,7 +472,7 @@ class _Resolution:
         try:
             return JwkSet.from_bytes(self.supplied.untrusted_jwks)
         except KeyRefused as refusal:
-            self.weigh("notes", Finding(refusal.code, refusal.message, fix=refusal.hint))
+            self.weigh("notes", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
             return None
 
     def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:

@@ -301,8 +301,8 @@ def test_B33_an_unknown_authentication_is_never_open(write: Write) -> None:
     with pytest.raises(BuildRefused, match="'magic'") as caught:
         built(path)
     assert caught.value.code == "build.unsupported"
-    assert caught.value.line is not None
-    assert caught.value.line > 5
+    assert caught.value.finding.place.line is not None
+    assert caught.value.finding.place.line > 5
     card = built(path, keep_going=True)
     assert not card.is_whole
     found = json.loads(card.document)

@@ -214,7 +214,7 @@ def test_a_provider_without_its_setting_is_refused_with_its_line(
     write("forge.yaml", FORGE + "auth:\n  providers:\n    - type: static_token\n    - type: oidc\n")
     with pytest.raises(BuildRefused, match="oidc: it needs `issuer`") as caught:
         build(folder)
-    assert caught.value.line == 6
+    assert caught.value.finding.place.line == 6
 
 
 def test_F24_schemes_written_by_hand_stay(folder: Path, build: Build, write: Write) -> None:

@@ -211,12 +211,12 @@ def test_L20_a_dangling_name_is_an_error_with_its_line(
     with pytest.raises(BuildRefused, match="the Tool default/lost") as caught:
         build(folder)
     assert caught.value.path == str(folder / "agents/agent.yaml")
-    assert caught.value.line == 9
+    assert caught.value.finding.place.line == 9
     assert [one["id"] for one in build(folder, keep_going=True)["skills"]] == ["web_search"]
     (folder / "agents/agent.yaml").unlink()
     with pytest.raises(BuildRefused, match="the Agent default/research-agent") as caught:
         build(folder)
-    assert caught.value.line == 9
+    assert caught.value.finding.place.line == 9
 
 
 def test_L20_names_are_resolved_in_their_namespace(

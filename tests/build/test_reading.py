@@ -46,7 +46,7 @@ def test_what_two_readers_could_read_differently_is_refused(
         read_source(path)
     assert caught.value.code == ("build.unknown_source" if name == "a.ini" else "build.syntax")
     assert caught.value.path == str(path)
-    assert caught.value.line == line
+    assert caught.value.finding.place.line == line
 
 
 def test_a_yaml_bomb_costs_nothing(write: Write) -> None:
@@ -91,7 +91,7 @@ def test_a_value_of_another_type_is_refused(write: Write, call: str, text: str) 
     document = read_one(write("a.yaml", f"z: 1\n{text}\n"))
     with pytest.raises(BuildRefused, match="a: expected") as caught:
         getattr(document, call)("a")
-    assert (caught.value.code, caught.value.line) == ("build.type", 2)
+    assert (caught.value.code, caught.value.finding.place.line) == ("build.type", 2)
     assert not getattr(document, call)("absent")
 
 

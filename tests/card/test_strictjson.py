@@ -224,7 +224,12 @@ def test_refused(
     """Everything else is refused with its code, its pointer and its place."""
     data = untrusted if isinstance(untrusted, bytes) else untrusted.encode()
     refused = refusal(data, scanned=scanned)
-    assert (refused.code, refused.path, refused.line, refused.column) == (
+    assert (
+        refused.code,
+        refused.path,
+        refused.finding.place.line,
+        refused.finding.place.column,
+    ) == (
         code,
         pointer,
         line,
@@ -280,7 +285,7 @@ def test_message(text: str, message: str) -> None:
     """A message says what stands there, and nothing in it can steer a terminal."""
     refused = refusal(text.encode())
     assert refused.message == message
-    assert bool(refused.hint) == ("PEM" in message)
+    assert bool(refused.finding.fix) == ("PEM" in message)
 
 
 def outcome(untrusted_bytes: bytes, *, scanned: bool) -> str | tuple[object, ...]:
@@ -288,7 +293,7 @@ def outcome(untrusted_bytes: bytes, *, scanned: bool) -> str | tuple[object, ...
     try:
         return repr(read(untrusted_bytes, max_depth=4, scanned=scanned))
     except JsonRefused as refused:
-        return refused.code, refused.path, refused.line, refused.column
+        return refused.code, refused.path, refused.finding.place.line, refused.finding.place.column
 
 
 TOKENS = (

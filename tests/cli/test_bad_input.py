@@ -16,8 +16,9 @@ import click
 import pytest
 
 from cardsign import html
+from cardsign.cli.dry_run import confirm
 from cardsign.cli.frame import run
-from cardsign.cli.printer import ask_first, json_text, safe
+from cardsign.cli.printer import json_text, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, Subject, list_findings
 from cardsign.keys.folder import FolderStore
@@ -252,6 +253,7 @@ def _with_our_code() -> dict[str, str]:
 
 _ENDLESS = """
 import itertools, sys
+from cardsign.cli.dry_run import confirm
 from cardsign.cli.frame import run
 from cardsign.cli.printer import Answer, show
 sys.exit(run(lambda: show(Answer(None, (f"line {number}" for number in itertools.count())))))
@@ -473,7 +475,7 @@ def test_a_question_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.confirm", lambda text, err: not asked.append(text))
-    ask_first("\x1b[2J\n::error::the key tides")
+    confirm(False, "\x1b[2J\n::error::the key tides")
     assert asked == ["cardsign: \\u{1b}[2J\\u{a}::error::the key tides. Go on?"]
 
 

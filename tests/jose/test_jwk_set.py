@@ -83,7 +83,7 @@ def test_place_of_a_syntax_error() -> None:
     """Line and column come through."""
     with pytest.raises(KeyRefused) as refusal:
         JwkSet.from_bytes(b'{\n  "keys": [}\n}')
-    assert (refusal.value.line, refusal.value.column) == (2, 12)
+    assert (refusal.value.finding.place.line, refusal.value.finding.place.column) == (2, 12)
 
 
 BROKEN: dict[str, tuple[dict[str, Json], str, str]] = {

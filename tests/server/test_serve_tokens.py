@@ -91,7 +91,7 @@ def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
         parse_tokens(content.encode(), path="tokens.txt")
 
     assert refused.value.code == "serve.token_file"
-    assert (refused.value.path, refused.value.line) == ("tokens.txt", line)
+    assert (refused.value.path, refused.value.finding.place.line) == ("tokens.txt", line)
     assert content.splitlines()[line - 1][:12] not in str(refused.value)
 
 
@@ -172,7 +172,7 @@ def test_a_time_that_is_none_is_refused(until: str) -> None:
     """A token must not go on because its end cannot be read."""
     with pytest.raises(ServeFault) as caught:
         parse_tokens(f"{DIGEST} staff until {until}".encode())
-    assert (caught.value.code, caught.value.line) == ("serve.token_file", 1)
+    assert (caught.value.code, caught.value.finding.place.line) == ("serve.token_file", 1)
 
 
 def test_one_token_is_taken_out_by_its_digest(tmp_path: Path) -> None:

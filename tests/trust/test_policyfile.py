@@ -297,7 +297,7 @@ def test_what_is_refused(text: str, line: int, message: str) -> None:
 
     fault = refused.value
     assert (fault.code, fault.path, fault.exit_status) == ("policy.malformed", "here.toml", 2)
-    assert fault.line == line
+    assert fault.finding.place.line == line
     assert message in f"{fault.message} {fault.hint}"
 
 
@@ -331,7 +331,7 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
         parse_policy(text, source="trust.toml", is_own=False)
 
     fault = refused.value
-    assert (fault.code, fault.line, fault.exit_status) == ("config.not_allowed", 5, 2)
+    assert (fault.code, fault.finding.place.line, fault.exit_status) == ("config.not_allowed", 5, 2)
     assert "found in the working directory" in fault.message
     assert "--trust trust.toml" in fault.hint
 
@@ -353,7 +353,7 @@ def refused_key(members: str, *others: str) -> UsageFault:
     """The refusal of a policy that pins one key."""
     with pytest.raises(UsageFault) as refused:
         parse_policy(policy_text(*others, anchor=f"keys = [\n  {members},\n]"))
-    assert refused.value.line == 8 + len(others) or others
+    assert refused.value.finding.place.line == 8 + len(others) or others
     return refused.value
 
 
@@ -388,7 +388,7 @@ def test_one_key_under_two_kids(alice: PrivateKey) -> None:
     again = (entry.replace(f', kid = "{alice.public.kid}"', "") for entry in kids)
     with pytest.raises(UsageFault, match=r"stands here twice") as refused:
         parse_policy(policy_text(anchor="keys = [\n  " + ",\n  ".join(again) + ",\n]"))
-    assert (refused.value.code, refused.value.line) == ("policy.malformed", 9)
+    assert (refused.value.code, refused.value.finding.place.line) == ("policy.malformed", 9)
 
 
 def test_a_required_holder_who_holds_no_key(alice: PrivateKey) -> None:
@@ -563,7 +563,7 @@ def test_a_card_that_is_none_of_the_issuer_s(url: str, message: str) -> None:
     with pytest.raises(UsageFault) as refused:
         parse_policy(text)
     assert refused.value.code == "policy.malformed"
-    assert (refused.value.line, message in refused.value.message) == (7, True)
+    assert (refused.value.finding.place.line, message in refused.value.message) == (7, True)
 
 
 def test_keys_of_one_issuer_are_compared_once_each() -> None:
@@ -632,7 +632,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         parse_policy(MANY_FAULTS, source="here.toml")
 
     first, *more = told = [refused.value, *refused.value.more]
-    assert [one.line for one in told] == [line for line, _ in FOUND_AT_ONCE]
+    assert [one.finding.place.line for one in told] == [line for line, _ in FOUND_AT_ONCE]
     for one, (_, message) in zip(told, FOUND_AT_ONCE, strict=True):
         assert message in one.message
         assert (one.code, one.path, one.more) == ("policy.malformed", "here.toml", one.more)
@@ -650,7 +650,7 @@ def test_no_more_is_told_than_can_be_read(count: int) -> None:
         parse_policy(text)
 
     told = [refused.value, *refused.value.more]
-    assert [one.line for one in told] == list(range(3, 3 + min(count, 20)))
+    assert [one.finding.place.line for one in told] == list(range(3, 3 + min(count, 20)))
     assert told[-1].message.endswith(f"(and {count - 20} more)") == (count > 20)
 
 
