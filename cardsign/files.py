@@ -208,6 +208,12 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def rename(path: Path, to: Path) -> None:
+    """Give the file or directory at `path` another name, or raise ``file.unwritable``."""
+    with _faults(to, "file.unwritable"):
+        path.rename(to)
+
+
 def set_mode(path: Path, mode: int) -> None:
     """Give the file or directory at `path` these permissions, or raise ``file.unwritable``."""
     with _faults(path, "file.unwritable"):

@@ -116,8 +116,6 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
             url_path = Path(path).as_posix()
             if STATEMENTS_PATH in url_path:
                 passed["statement"] += 1
-            elif url_path.endswith("/objects.json") and Path(path).with_name("site").is_dir():
-                passed["upload list"] += 1
             elif url_path.endswith(JWKS_PATH):
                 passed["key set"] += 1
             else:

@@ -790,7 +790,7 @@ def test_a_generation_is_durable_before_it_is_current(
     monkeypatch.setattr(os, "fsync", noting)
     publish_cards(directory, key, with_skill(PUBLIC, "new"))
 
-    assert kept == [(1, True), (2, True)]
+    assert kept == [(1, False), (1, True), (2, True)]
 
 
 def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
@@ -821,7 +821,7 @@ def test_a_directory_that_cannot_be_made_is_a_local_fault(
     with pytest.raises(FileFault) as refused:
         publish_cards(directory, key)
 
-    assert (refused.value.code, refused.value.exit_status) == ("file.unwritable", 2)
+    assert (refused.value.code, refused.value.exit_status) == ("file.exists", 2)
 
 
 def test_a_read_only_directory_is_a_local_fault_and_stays_as_it_was(
@@ -834,7 +834,9 @@ def test_a_read_only_directory_is_a_local_fault_and_stays_as_it_was(
     def refuse(path: Path, *args: object, **options: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    monkeypatch.setattr(Path, "mkdir", lambda path, **_: refuse(path) if ".new" in str(path) else 0)
+    monkeypatch.setattr(
+        Path, "mkdir", lambda path, *_, **__: refuse(path) if ".new" in str(path) else 0
+    )
     with pytest.raises(FileFault, match="Read-only file system") as refused:
         publish_cards(directory, key, with_skill(PUBLIC, "new"))
 

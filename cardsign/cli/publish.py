@@ -107,7 +107,7 @@ from cardsign.times import minute
     "export_to",
     metavar="DIR",
     type=PATH,
-    help="Also write the public files for a static host, nginx or an object store.",
+    help="Also write the public files for a static host or nginx.",
 )
 @click.option(
     "--check",
@@ -161,7 +161,7 @@ def publish(
     With --jwks or --key there is no key store: CARD is published with the keys that are named.
 
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
-    as DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. It never writes extended cards.
+    as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
     watching = take(WatchOptions, options)
     keystore = take(UnlockOptions, options)

@@ -34,7 +34,7 @@ from cardsign.keys.lifecycle import record_publication as record_publication_eve
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.checks import CheckedIssued, Issued
-from cardsign.publish.generation import Generation, Publisher, load_current, statements_left
+from cardsign.publish.generation import Generation, Publisher, load_current, read_statements_left
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
     next_change_by,
@@ -339,7 +339,7 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return Publisher(digest_of(store.read_lines(0)[0]), issuer)
+    return Publisher(keystore=digest_of(store.read_lines(0)[0]), issuer=issuer)
 
 
 def _statements_of(store: KeyStore) -> Issued | None:
@@ -420,7 +420,7 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     if generation := newest_generation(directory):
         issued = Issued.of(generation)
         return issued.checked(now=None) if issued else None
-    for keysets, release in statements_left(directory):
+    for keysets, release in read_statements_left(directory):
         with suppress(PublishRefused):
             if keysets:
                 return Issued(keysets, release).checked(now=None)

@@ -40,7 +40,6 @@ from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import second, utc
 from cardsign.trust.keyset_choice import newest_keyset, newest_release
 from cardsign.trust.policy import (
-    Expectation,
     Extended,
     Holder,
     Issuer,
@@ -54,28 +53,22 @@ from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_extended, reach_verdict
 
-_OLDER: Final = "the card for clients of A2A 0.3"
-_PUBLIC: Final = {CARD_FILE: "the public card", LEGACY_FILE: _OLDER}
+_NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
 
 
-def check_cards(
-    card: bytes,
-    extended: Mapping[str, bytes],
-    jwks: bytes,
-    now: datetime,
-    legacy_card: bytes | None = None,
-) -> None:
-    """Check a public card, the extended ones beside it by their audiences, and the one of 0.3.
+def check_cards(cards: Mapping[str, bytes], jwks: bytes, now: datetime) -> None:
+    """Check cards, by their files in a generation, as one who has nothing but the key set.
 
     Raises:
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
             ``publish.extended``, ``publish.legacy``.
         UsageFault: ``publish.audience_name``.
     """
-    for audience in extended:
-        check_audience(audience)
     policy = Policy.from_jwks(JwkSet.from_bytes(jwks), name="the key set to be published")
-    public, marker = _read(card, "the public card")
+    for file in cards:
+        if (audience := _audience_of(file)) is not None:
+            check_audience(audience)
+    public, marker = _read(cards, CARD_FILE)
     if marker is not None:
         raise PublishRefused(
             "publish.extended",
@@ -83,89 +76,78 @@ def check_cards(
             path="/capabilities/extensions",
             hint="Publish it with --extended, beside a public card that has no marker.",
         )
-    _check_verifies(card, Holder(), "the public card", policy, now)
-    if legacy_card is not None:
-        _check_legacy(legacy_card, public, policy, now)
-    if extended and not declares_extended_card(public.document):
-        raise PublishRefused(
-            "publish.extended",
-            "there is an extended card, but the public card does not declare one",
-            path="/capabilities/extendedAgentCard",
-            hint="Set capabilities.extendedAgentCard to true and sign again.",
-        )
-    for audience, data in extended.items():
-        name = _named(audience)
-        special, marker = _read(data, name)
-        marker = _check_marker(marker, audience, name, now)
-        _check_verifies(data, Extended(Holder(), audience), name, policy, now)
-        if _content(with_marker(public.document, marker)) == _content(special.document):
-            raise PublishRefused(
-                "publish.extended",
-                f"{name} says what the public card says",
-                hint="Give the extended card what only authenticated callers may see.",
-            )
+    for file, data in cards.items():
+        audience = _audience_of(file)
+        expect = Holder() if audience is None else Extended(Holder(), audience)
+        if file == LEGACY_FILE:
+            _check_legacy(*_read(cards, file), public)
+        elif audience is not None:
+            _check_extended(*_read(cards, file), public, audience, now)
+        report = reach_verdict(data, expect=expect, policy=policy, now=now)
+        if report.verdict != "trusted":
+            reason = report.reasons[0]
+            raise _not_verifying(file, reason.code, reason.message, reason.path)
 
 
-def _check_legacy(legacy_card: bytes, public: Card, policy: Policy, now: datetime) -> None:
-    """Check that older clients are told of the same agent as all others."""
-    read, marker = _read(legacy_card, _OLDER)
-    names = ("name", "version")
-    if marker is not None or form_of(read.document) == "1.0":
-        problem = "it is an extended card" if marker else "its form is that of A2A 1.0"
-    elif differ := [one for one in names if read.document.get(one) != public.document.get(one)]:
-        problem = f"its {differ[0]} is not that of the public card"
-    else:
-        _check_verifies(legacy_card, Holder(), _OLDER, policy, now)
-        return
-    raise PublishRefused("publish.legacy", f"{_OLDER}: {problem}")
+def _audience_of(file: str) -> str | None:
+    folder, slash, name = file.partition("/")
+    return name.removesuffix(".json") if slash and folder == "extended" else None
 
 
-def _read(card: bytes, name: str) -> tuple[Card, ExtendedMarker | None]:
+def _name_card(file: str) -> str:
+    return _NAMES.get(file) or f"the extended card of audience {_audience_of(file)}"
+
+
+def _read(cards: Mapping[str, bytes], file: str) -> tuple[Card, ExtendedMarker | None]:
     try:
-        read = Card.from_bytes(card)
+        read = Card.from_bytes(cards[file])
         return read, find_marker(read.document)
     except InputRefused as refusal:
-        raise _not_verifying(name, refusal.code, refusal.message, refusal.path) from refusal
+        raise _not_verifying(file, refusal.code, refusal.message, refusal.path) from refusal
 
 
-def _check_marker(
-    marker: ExtendedMarker | None, audience: str, name: str, now: datetime
-) -> ExtendedMarker:
-    """The marker, if the card may be served with it now and to this audience."""
-    if marker is None:
-        raise PublishRefused(
-            "publish.extended",
-            f"{name} has no extended-card marker",
-            hint="Sign it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE.",
-        )
-    if marker.audience != audience:
-        raise PublishRefused(
-            "publish.extended",
-            f"{name} is marked for audience {marker.audience}",
-            hint="Publish it under the audience that it names, or sign it for this one.",
-        )
-    if marker.exp <= now.timestamp():
-        raise PublishRefused(
-            "publish.extended",
-            f"{name} expired at {second(marker.exp)}",
-            hint="Sign it again with a later --expires.",
-        )
-    return marker
+def _check_legacy(older: Card, marker: ExtendedMarker | None, public: Card) -> None:
+    """Check that older clients are told of the same agent as all others."""
+    problem = ""
+    if marker is not None or form_of(older.document) == "1.0":
+        problem = "it is an extended card" if marker else "its form is that of A2A 1.0"
+    for name in ("name", "version"):
+        if not problem and older.document.get(name) != public.document.get(name):
+            problem = f"its {name} is not that of the public card"
+    if problem:
+        raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
 
 
-def _check_verifies(
-    card: bytes, expect: Expectation, name: str, policy: Policy, now: datetime
+def _check_extended(
+    card: Card, marker: ExtendedMarker | None, public: Card, audience: str, now: datetime
 ) -> None:
-    report = reach_verdict(card, expect=expect, policy=policy, now=now)
-    if report.verdict != "trusted":
-        reason = report.reasons[0]
-        raise _not_verifying(name, reason.code, reason.message, reason.path)
+    """Check that a card may be served now to this audience, and tells it more than the public."""
+    path, problem = "", f"the extended card of audience {audience} "
+    if not declares_extended_card(public.document):
+        path = "/capabilities/extendedAgentCard"
+        problem = "there is an extended card, but the public card does not declare one"
+        hint = "Set capabilities.extendedAgentCard to true and sign again."
+    elif marker is None:
+        problem += "has no extended-card marker"
+        hint = "Sign it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE."
+    elif marker.audience != audience:
+        problem += f"is marked for audience {marker.audience}"
+        hint = "Publish it under the audience that it names, or sign it for this one."
+    elif marker.exp <= now.timestamp():
+        problem += f"expired at {second(marker.exp)}"
+        hint = "Sign it again with a later --expires."
+    elif _content(with_marker(public.document, marker)) == _content(card.document):
+        problem += "says what the public card says"
+        hint = "Give the extended card what only authenticated callers may see."
+    else:
+        return
+    raise PublishRefused("publish.extended", problem, path=path, hint=hint)
 
 
-def _not_verifying(name: str, code: str, message: str, path: str) -> PublishRefused:
+def _not_verifying(file: str, code: str, message: str, path: str) -> PublishRefused:
     return PublishRefused(
         "publish.not_verifying",
-        f"{name} does not verify with the key set to be published: {code}: {message}",
+        f"{_name_card(file)} does not verify with the key set to be published: {code}: {message}",
         path=path,
     )
 
@@ -285,17 +267,15 @@ class CheckedIssued:
             what = "if nobody here has signed it, revoke the release key"
             raise _unfit(f"release {held.seq} was published already; {what}")
 
-    def admitted(
-        self,
-        cards: Mapping[str, bytes],
-        extended: Mapping[str, bytes],
-        jwks: JwkSet,
-        *,
-        now: datetime,
-    ) -> JwkSet:
+    def admitted(self, cards: Mapping[str, bytes], jwks: JwkSet, *, now: datetime) -> JwkSet:
         """Check that verifiers will trust the cards, and return the keys to publish with them.
 
         Those are the keys that the roots list for cards and that are not revoked.
+
+        Args:
+            cards: By their files in a generation.
+            jwks: The keys that are to be published.
+            now: The time, with its zone.
 
         Raises:
             PublishRefused: ``publish.release_behind``: the release does not name the newest keyset;
@@ -309,26 +289,26 @@ class CheckedIssued:
             )
             what = f"keyset {newest.label} is the newest, and {spoken}"
             raise PublishRefused("publish.release_behind", what)
-        for_cards = {key.public.thumbprint for key in newest.keys if "card" in key.roles}
-        for_cards -= release.revoked
-        listed = JwkSet.of([key for key in jwks.keys if key.thumbprint in for_cards])
+        revoked = release.revoked
+        listed = JwkSet.of(
+            [
+                key
+                for key in jwks.keys
+                if newest.lists(key.thumbprint, "card") and key.thumbprint not in revoked
+            ]
+        )
         unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
-        public = {name: cards[file] for file, name in _PUBLIC.items() if file in cards}
-        private = {_named(audience): data for audience, data in extended.items()}
-        for name, data in (public | private).items():
-            signers = set()
-            for untrusted_entry in Card.from_bytes(data).signatures:
-                with contextlib.suppress(SignatureRefused):  # it counts for nothing
-                    signers.add(read_entry(untrusted_entry).header.kid)
-            for kid in sorted(unlisted & signers):
+        for file, data in cards.items():
+            name, audience = _name_card(file), _audience_of(file)
+            for kid in sorted(unlisted & _list_signers(data)):
                 raise PublishRefused(
                     "publish.unlisted",
                     f"{name} is signed with {kid!r}, no card key of keyset {newest.label}",
                     hint="Let the roots list it first: cardsign keyset draft, sign, publish.",
                 )
-        for name, data in public.items():
-            self.check_public(data, name, now=now)
-        for audience, data in extended.items():
+            if audience is None:
+                self.check_public(data, name, now=now)
+                continue
             _, report = examine_extended(
                 cards[CARD_FILE],
                 data,
@@ -339,7 +319,7 @@ class CheckedIssued:
                 policy=self._policy(),
                 now=now,
             )
-            _refuse_unless_trusted(report, _named(audience))
+            _refuse_unless_trusted(report, name)
         return listed
 
     def check_public(self, card: bytes, name: str, *, now: datetime) -> None:
@@ -375,8 +355,13 @@ class CheckedIssued:
         return SuppliedStatements((self.keyset_bytes[-1],), releases)
 
 
-def _named(audience: str) -> str:
-    return f"the extended card of audience {audience}"
+def _list_signers(card: bytes) -> set[str]:
+    """Return the kids of a card's signatures; a malformed one counts for nothing."""
+    kids = set()
+    for untrusted_entry in Card.from_bytes(card).signatures:
+        with contextlib.suppress(SignatureRefused):
+            kids.add(read_entry(untrusted_entry).header.kid)
+    return kids
 
 
 def _refuse_unless_trusted(report: Report, name: str) -> None:

@@ -24,18 +24,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Annotated, Final, Literal, NoReturn, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PlainSerializer,
+    ValidationError,
+)
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.card.values import Json
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.times import read_stamp, stamp
@@ -53,10 +61,10 @@ MAX_NUMBER: Final = 10**9 - 1
 #: Seconds: one year, more than which caches do not tell from "for ever".
 MAX_MAX_AGE: Final = 365 * 24 * 3600
 
-_FORMAT: Final = 1
-_MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
+_FORMAT: Final[Literal[1]] = 1
 _MAX_KEYSETS: Final = 1500  # a manifest of that size names fewer
 _MAX_LEFT: Final = 100  # folders of a damaged publication that are looked through
+_MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
 _NUMBER: Final = "[1-9][0-9]{0,15}"
 _FILE: Final = re.compile(
     r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
@@ -72,8 +80,17 @@ _MEDIA_TYPES: Final = {
 _EXTENDED_MEDIA_TYPE: Final = "application/a2a+json"  # A2A 1.0.1 11.1
 
 
-@dataclass(frozen=True, slots=True)
-class Publisher:
+class _State(BaseModel):
+    """A part of the files that say what was published, as it is written and read."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of its file."""
+        return (self.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
+
+
+class Publisher(_State):
     """Whose publications a directory holds: another publisher is refused.
 
     Attributes:
@@ -84,9 +101,38 @@ class Publisher:
     keystore: str
     issuer: str | None = None
 
-    def to_json(self) -> dict[str, str]:
-        """As a manifest says it."""
-        return {"keystore": self.keystore, **({"issuer": self.issuer} if self.issuer else {})}
+
+class _File(_State):
+    sha256: str
+    size: NonNegativeInt = 0
+    media_type: str = ""
+
+
+def _parse_stamp(value: object) -> datetime:
+    return value if isinstance(value, datetime) else read_stamp(str(value))
+
+
+_Stamp = Annotated[datetime, BeforeValidator(_parse_stamp), PlainSerializer(stamp)]
+
+
+class _Manifest(_State):
+    format: Literal[1] = _FORMAT
+    generation: int
+    published_at: _Stamp
+    max_age: Annotated[int, Field(ge=0, le=MAX_MAX_AGE)]
+    files: dict[str, _File]
+    kids: list[str]
+    changes_at: _Stamp | None = None
+    publisher: Publisher | None = None
+
+
+class _Pointer(_State):
+    format: Literal[1] = _FORMAT
+    generation: Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+    manifest: str
+
+
+_StateT = TypeVar("_StateT", bound=_State)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,35 +207,24 @@ class Generation:
 
     def manifest(self) -> bytes:
         """The bytes of ``manifest.json``; the same for the same generation."""
-        return _json(
-            {
-                "format": _FORMAT,
-                "generation": self.number,
-                "published_at": stamp(self.published_at),
-                "max_age": self.max_age,
-                "files": {
-                    name: {
-                        "sha256": _sha256(data),
-                        "size": len(data),
-                        "media_type": _media_type(name),
-                    }
-                    for name, data in self.files.items()
-                },
-                "kids": list(self.kids),
-                **({"changes_at": stamp(self.changes_at)} if self.changes_at else {}),
-                **({"publisher": self.publisher.to_json()} if self.publisher else {}),
-            }
-        )
+        files = {
+            name: _File(sha256=_sha256(data), size=len(data), media_type=_media_type(name))
+            for name, data in self.files.items()
+        }
+        return _Manifest(
+            generation=self.number,
+            published_at=self.published_at,
+            max_age=self.max_age,
+            files=files,
+            kids=list(self.kids),
+            changes_at=self.changes_at,
+            publisher=self.publisher,
+        ).to_bytes()
 
     def pointer(self) -> bytes:
         """The bytes of ``current`` that make this generation the newest."""
-        return _json(
-            {
-                "format": _FORMAT,
-                "generation": self.number,
-                "manifest": _sha256(self.manifest()),
-            }
-        )
+        manifest = _sha256(self.manifest())
+        return _Pointer(generation=self.number, manifest=manifest).to_bytes()
 
 
 def load_current(directory: Path) -> Generation:
@@ -198,35 +233,33 @@ def load_current(directory: Path) -> Generation:
     Raises:
         ServeFault: ``serve.no_generation``; ``serve.corrupt_generation`` (a file is missing,
             changed, or none that a generation may have); ``serve.newer_format``.
-        FileFault: ``file.unreadable``, ``file.unreadable``.
+        FileFault: ``file.unreadable``.
     """
     number, digest = read_pointer(directory)
     folder = directory / f"{number:06d}"
     path = folder / MANIFEST_FILE
-    manifest = _read(path, _MAX_STATE_BYTES)
-    if _sha256(manifest) != digest:
+    data = _read(path, _MAX_STATE_BYTES)
+    if _sha256(data) != digest:
         _corrupt(path, f"its digest is not the one that `{CURRENT_FILE}` names")
-    state = _state(manifest, path)
-    changes_at = state.get("changes_at")
-    match state:
-        case {
-            "generation": int(named),
-            "published_at": str(published_at),
-            "max_age": int(max_age),
-            "files": dict(entries),
-            "kids": list(kids),
-        } if named == number and 0 <= max_age <= MAX_MAX_AGE:
-            return Generation(
-                number=number,
-                published_at=_time(published_at, path),
-                max_age=max_age,
-                files=_read_files(folder, entries),
-                kids=tuple(str(kid) for kid in kids),
-                changes_at=None if changes_at is None else _time(str(changes_at), path),
-                publisher=_publisher(state.get("publisher"), path),
-            )
-        case _:
-            _corrupt(path, f"it is not the manifest of generation {number}")
+    manifest = _parse_state(data, path, _Manifest)
+    if manifest.generation != number or not {CARD_FILE, JWKS_FILE} <= manifest.files.keys():
+        _corrupt(path, f"it is not the manifest of generation {number}")
+    files = {}
+    for name, entry in manifest.files.items():
+        if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
+            _corrupt(path, f"it names {name!r}, which no generation has")
+        files[name] = _read(folder / name, MAX_CARD_BYTES)
+        if entry.sha256 != _sha256(files[name]):
+            _corrupt(folder / name, "it does not have the digest that the manifest names")
+    return Generation(
+        number=number,
+        published_at=manifest.published_at,
+        max_age=manifest.max_age,
+        files=files,
+        kids=tuple(manifest.kids),
+        changes_at=manifest.changes_at,
+        publisher=manifest.publisher,
+    )
 
 
 def tell_servers(directory: Path) -> None:
@@ -238,11 +271,10 @@ def tell_servers(directory: Path) -> None:
         os.utime(directory.parent)
 
 
-def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes | None]]:
-    """The keysets and the release in each folder of a damaged publication, the newest first.
+def read_statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
+    """Yield the keysets and the release in each folder of a damaged publication, newest first.
 
-    Statements are signed, so that no digest is needed. There is none where `current` is missing.
-    A folder that cannot be read, or has more keysets than a manifest can name, is left aside.
+    Statements are signed, so that no digest is needed. A folder that cannot be read is left out.
 
     Raises:
         FileFault: ``file.unreadable``: the directory cannot be read.
@@ -251,28 +283,11 @@ def statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], bytes 
     folders = sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True)
     for folder in folders[:_MAX_LEFT] if CURRENT_FILE in names else ():
         with contextlib.suppress(FileFault):
-            found = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
-            files = [directory / folder / name for name in filter(_FILE.fullmatch, found)]
-            if len(files) > _MAX_KEYSETS:
-                continue
-            keysets = [read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) for one in files]
-            release = None
-            with contextlib.suppress(FileMissing):
-                path = directory / folder / RELEASE_FILE
-                release = read_bytes(path, max_bytes=MAX_CARD_BYTES, found=True)
-            yield tuple(keysets), release
-
-
-def _publisher(value: Json, path: Path) -> Publisher | None:
-    if value is None:
-        return None
-    members = value if isinstance(value, dict) else {}
-    keystore, issuer = members.get("keystore"), members.get("issuer")
-    if not isinstance(keystore, str) or not (issuer is None or isinstance(issuer, str)):
-        _corrupt(path, "it does not say whose publication it is")
-    if members.keys() - {"keystore", "issuer"}:
-        _corrupt(path, "it says more than whose publication it is")
-    return Publisher(keystore, issuer)
+            files = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
+            files = [*filter(_FILE.fullmatch, files[:_MAX_KEYSETS]), RELEASE_FILE]
+            places = [directory / folder / name for name in files]
+            statements = [read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) for one in places]
+            yield tuple(statements[:-1]), statements[-1]
 
 
 def read_pointer(directory: Path) -> tuple[int, str]:
@@ -288,24 +303,13 @@ def read_pointer(directory: Path) -> tuple[int, str]:
         raise ServeFault(
             "serve.no_generation", "the directory holds no publication", path=str(directory)
         ) from exc
-    match _state(data, path):
-        case {"generation": int(number), "manifest": str(digest)} if 0 < number <= MAX_NUMBER:
-            return number, digest
-        case _:
-            _corrupt(path, "it does not name a generation and the digest of its manifest")
+    pointer = _parse_state(data, path, _Pointer)
+    return pointer.generation, pointer.manifest
 
 
-def _read_files(folder: Path, entries: dict[str, Json]) -> dict[str, bytes]:
-    if not {CARD_FILE, JWKS_FILE} <= entries.keys():
-        _corrupt(folder / MANIFEST_FILE, f"it lacks {CARD_FILE} or {JWKS_FILE}")
-    files = {}
-    for name, entry in entries.items():
-        if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
-            _corrupt(folder / MANIFEST_FILE, f"it names {name!r}, which no generation has")
-        files[name] = _read(folder / name, MAX_CARD_BYTES)
-        if not isinstance(entry, dict) or entry.get("sha256") != _sha256(files[name]):
-            _corrupt(folder / name, "it does not have the digest that the manifest names")
-    return files
+def is_card(name: str) -> bool:
+    """Say whether a file of a generation is a card."""
+    return name in (CARD_FILE, LEGACY_FILE) or name.startswith("extended/")
 
 
 def _media_type(name: str) -> str:
@@ -321,29 +325,23 @@ def _read(path: Path, max_bytes: int) -> bytes:
         _corrupt(path, "it is missing")
 
 
-def _state(data: bytes, path: Path) -> dict[str, Json]:
-    """The members of a file of ours, once its format is one that this version reads."""
+def _parse_state(data: bytes, path: Path, form: type[_StateT]) -> _StateT:
+    """Read a file of ours, once its format is one that this version reads."""
     try:
         state = parse_object(data, max_bytes=_MAX_STATE_BYTES)
+        written = state.get("format")
+        if isinstance(written, int) and written > _FORMAT:
+            raise ServeFault(
+                "serve.newer_format",
+                f"format {written} is newer than format {_FORMAT}, which this cardsign reads",
+                path=str(path),
+            )
+        return form.model_validate(state)
     except JsonRefused as exc:
         _corrupt(path, f"it is not strict JSON: {exc.message}")
-    written = state.get("format")
-    if isinstance(written, int) and written > _FORMAT:
-        raise ServeFault(
-            "serve.newer_format",
-            f"format {written} is newer than format {_FORMAT}, which this cardsign reads",
-            path=str(path),
-        )
-    if written != _FORMAT:
-        _corrupt(path, "it does not say which format it has")
-    return state
-
-
-def _time(text: str, path: Path) -> datetime:
-    try:
-        return read_stamp(text)
-    except ValueError:
-        _corrupt(path, f"{text!r} is no time YYYY-MM-DDThh:mm:ssZ")
+    except ValidationError as exc:
+        member = ".".join(map(str, exc.errors()[0]["loc"]))
+        _corrupt(path, f"its member {member!r} is missing or not as cardsign writes it")
 
 
 def _corrupt(path: Path, message: str) -> NoReturn:
@@ -352,10 +350,6 @@ def _corrupt(path: Path, message: str) -> NoReturn:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _json(value: dict[str, object]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
@@ -375,7 +369,6 @@ _SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-
 SITE_FOLDER: Final = "site"
 HEADERS_FILE: Final = "_headers"
 NGINX_FILE: Final = "nginx.conf"
-OBJECTS_FILE: Final = "objects.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +450,6 @@ def export_files(generation: Generation, directory: Path, *, now: datetime) -> N
         site/.well-known/...   the files at their URLs; nothing else belongs on the host
         site/_headers          their headers, for static hosts that read this file
         nginx.conf             the same, for a `server` block of nginx
-        objects.json           the same, for a program that uploads to an object store
 
     Each file is replaced atomically: statements first, then the key set, then the card. No other
     file in the directory is touched.
@@ -493,7 +485,6 @@ def export_files(generation: Generation, directory: Path, *, now: datetime) -> N
     }
     write_atomic(site / HEADERS_FILE, _for_static_hosts(headers).encode())
     write_atomic(directory / NGINX_FILE, _for_nginx(headers).encode())
-    write_atomic(directory / OBJECTS_FILE, _for_object_stores(files, headers))
 
 
 def _for_static_hosts(headers: Mapping[str, Headers]) -> str:
@@ -516,15 +507,3 @@ def _for_nginx(headers: Mapping[str, Headers]) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _for_object_stores(files: Mapping[str, PublicFile], headers: Mapping[str, Headers]) -> bytes:
-    objects = [
-        {
-            "key": path.removeprefix("/"),
-            "sha256": hashlib.sha256(files[path].body).hexdigest(),
-            "headers": dict(headers[path]),
-        }
-        for path in files
-    ]
-    return _json({"objects": objects})

@@ -6,7 +6,6 @@ A key store keeps whose signatures its cards carry, and tells when the published
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,15 @@ from cardsign.card.canonical import Payloads, canonicalize
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
-from cardsign.files import locked, make_directory, sync_directory, write_atomic
+from cardsign.files import (
+    list_names,
+    locked,
+    make_directory,
+    remove,
+    rename,
+    sync_directory,
+    write_atomic,
+)
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.keys.lifecycle import TimelineSettings, record_publication
@@ -38,6 +45,7 @@ from cardsign.publish.generation import (
     MAX_NUMBER,
     Generation,
     Publisher,
+    is_card,
     load_current,
     read_pointer,
     tell_servers,
@@ -108,7 +116,9 @@ def publish_generation(
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
         ServeFault: ``serve.newer_format``; ``serve.corrupt_generation``: the numbers are used up.
     """
-    check_cards(card, extended, _key_file(jwks, 0, sequence, max_age), now, legacy_card)
+    cards = {CARD_FILE: card} | ({} if legacy_card is None else {LEGACY_FILE: legacy_card})
+    cards |= {f"extended/{name}.json": data for name, data in sorted(extended.items())}
+    check_cards(cards, _key_file(jwks, 0, sequence, max_age), now)
     _refuse_foreign_entries(directory)
     with _locked(directory) if writes else contextlib.nullcontext():
         newest = _newest(directory)
@@ -116,8 +126,7 @@ def publish_generation(
         if before is None or issued is None:  # else only their history counts
             _check_publisher(newest, publisher, directory)
         statements = before if issued is None else _following(issued, before, now)
-        cards = _by_file(card, legacy_card, extended)
-        keys = statements.admitted(cards, extended, jwks, now=now) if statements else jwks
+        keys = statements.admitted(cards, jwks, now=now) if statements else jwks
         left_out = len(jwks.keys) - len(keys.keys)
         files = {**cards, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
         files |= statements.files() if statements else {}
@@ -193,14 +202,6 @@ def publish_statements(
         return _committed(directory, generation) if writes else generation
 
 
-def _by_file(
-    card: bytes, legacy_card: bytes | None, extended: Mapping[str, bytes]
-) -> dict[str, bytes]:
-    """The cards of a generation by their files."""
-    cards = {CARD_FILE: card} | ({} if legacy_card is None else {LEGACY_FILE: legacy_card})
-    return cards | {f"extended/{name}.json": data for name, data in sorted(extended.items())}
-
-
 def _check_publisher(
     newest: Generation | None, publisher: Publisher | None, directory: Path
 ) -> None:
@@ -263,9 +264,7 @@ def _next(
     if newest and is_same and newest.changes_at == next_change(newest):
         return newest
     # The highest number ever given, whether or not `current` came to name it.
-    with _faults(directory):
-        names = os.listdir(directory) if directory.exists() else []
-        numbers = [int(name) for name in names if FOLDER.fullmatch(name)]
+    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
     with contextlib.suppress(ServeFault):
         numbers.append(read_pointer(directory)[0])
     number = max(numbers, default=0)
@@ -299,21 +298,19 @@ def _committed(directory: Path, generation: Generation) -> Generation:
     if not generation.created:
         return generation
     staging = directory / _STAGING
-    with _faults(directory):
-        # What a publication left that was killed; the lock says that it is not under way.
+    # What a publication left that was killed; the lock says that it is not under way.
+    shutil.rmtree(staging, ignore_errors=True)
+    for name in filter(_LEFTOVER.fullmatch, list_names(directory)):
+        remove(directory / name)
+    try:
+        make_directory(staging)
+        for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
+            make_directory((staging / name).parent)
+            write_atomic(staging / name, data)
+        sync_directory(staging)
+        rename(staging, directory / generation.folder)
+    finally:
         shutil.rmtree(staging, ignore_errors=True)
-        for name in filter(_LEFTOVER.fullmatch, os.listdir(directory)):
-            (directory / name).unlink()
-        try:
-            staging.mkdir()
-            files = dict(sorted(generation.files.items()))
-            for name, data in {**files, MANIFEST_FILE: generation.manifest()}.items():
-                make_directory((staging / name).parent)
-                write_atomic(staging / name, data)
-            sync_directory(staging)
-            staging.rename(directory / generation.folder)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     sync_directory(directory)
     # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
     write_atomic(directory / CURRENT_FILE, generation.pointer())
@@ -332,51 +329,26 @@ def _newest(directory: Path) -> Generation | None:
 
 
 def _refuse_foreign_entries(directory: Path) -> None:
-    with _faults(directory):
-        if not directory.exists():
-            return
-        with os.scandir(directory) as entries:
-            foreign = sorted(entry.name for entry in entries if not _is_ours(entry))
-    if foreign:
-        raise FileFault(
-            "publish.other_publisher",
-            f"the publication directory holds {foreign[0]!r}, which cardsign did not write",
-            path=str(directory),
-            hint="Publish into a directory of its own: cardsign publish CARD -o DIR",
-        )
-
-
-def _is_ours(entry: os.DirEntry[str]) -> bool:
-    if entry.is_dir(follow_symlinks=False):
-        return entry.name == _STAGING or bool(FOLDER.fullmatch(entry.name))
-    known = entry.name in (CURRENT_FILE, _LOCK) or bool(_LEFTOVER.fullmatch(entry.name))
-    return known and entry.is_file(follow_symlinks=False)
+    for name in list_names(directory):
+        path = directory / name
+        is_folder = name == _STAGING or FOLDER.fullmatch(name)
+        is_file = name in (CURRENT_FILE, _LOCK) or _LEFTOVER.fullmatch(name)
+        if path.is_symlink() or not (path.is_dir() if is_folder else is_file and path.is_file()):
+            raise FileFault(
+                "publish.other_publisher",
+                f"the publication directory holds {name!r}, which cardsign did not write",
+                path=str(directory),
+                hint="Publish into a directory of its own: cardsign publish CARD -o DIR",
+            )
 
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
     """Make the directory if needed, and let no other process publish into it meanwhile."""
-    with _faults(directory):
-        if not directory.is_dir():
-            directory.mkdir(parents=True, exist_ok=True)
-            sync_directory(directory.parent)
+    make_directory(directory)
     busy = FileFault("file.busy", "another process publishes here", path=str(directory))
     with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
         yield
-
-
-@contextlib.contextmanager
-def _faults(directory: Path) -> Iterator[None]:
-    """Convert what the operating system says; :mod:`cardsign.files` does so for its own."""
-    try:
-        yield
-    except OSError as exc:
-        where = str(exc.filename or directory)
-        problem = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unwritable", problem, path=where) from exc
-    except ValueError as exc:  # a NUL byte in the path
-        problem = f"no directory can have this name: {exc}"
-        raise FileFault("file.unwritable", problem, path=str(directory)) from exc
 
 
 def publication_of(generation: Generation) -> Publication:
@@ -386,7 +358,7 @@ def publication_of(generation: Generation) -> Publication:
         InputRefused: It is not as :func:`publish_generation` makes them.
     """
     jwks = JwkSet.from_bytes(generation.jwks)
-    cards = _by_file(generation.card, generation.legacy_card, generation.extended)
+    cards = {name: data for name, data in generation.files.items() if is_card(name)}
     return Publication(
         generation.number,
         generation.published_at,
