@@ -9,8 +9,6 @@ behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
 from __future__ import annotations
 
 import contextlib
-import errno
-import importlib.util
 import json
 import os
 import re
@@ -78,12 +76,14 @@ def read_bytes(
 def read_secret(
     path: Path, *, max_bytes: int, is_encrypted: Callable[[bytes], bool] | None = None
 ) -> bytes:
-    """Return the content of a file, pipe or link's target that no other user may access.
+    """Return the content of a file, pipe or link's target that is this user's alone, or root's.
 
+    What is checked is the opened file, so that it cannot be swapped between check and use.
     `is_encrypted` says of the content whether others may have access to it all the same.
 
     Raises:
-        FileFault: As :func:`read_bytes`; ``file.permissions``: group or others have any access.
+        FileFault: As :func:`read_bytes`; ``file.permissions``: group or others have any access, or
+            it belongs to another user.
     """
     with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
         if is_encrypted is None:
@@ -103,32 +103,6 @@ def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
     path = Path(f"/dev/fd/{descriptor}")
     with _faults(path, "file.unreadable"):
         return _read(descriptor, path, max_bytes)
-
-
-def read_private(path: Path, *, max_bytes: int) -> bytes:
-    """Return the content of a plain file of this user's own that no other user may access.
-
-    What is checked is the opened file, so that it cannot be swapped between check and use.
-
-    Raises:
-        FileFault: As :func:`read_secret`; ``file.permissions`` also for a symbolic link,
-            for anything but a plain file, and for a file of another user.
-    """
-    # O_NONBLOCK: opening a pipe would otherwise wait for its writer before it is refused.
-    flags = os.O_RDONLY | _NO_FOLLOW | _NO_WAIT
-    with _faults(path, "file.unreadable"):
-        if path.is_symlink():
-            raise _exposed(path, "this is a symbolic link")
-        with _opened(path, flags) as descriptor:
-            status = os.fstat(descriptor)
-            if stat.S_ISDIR(status.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if not stat.S_ISREG(status.st_mode):
-                raise _exposed(path, "this is not a plain file")
-            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-                raise _exposed(path, "this file belongs to another user")
-            _refuse_shared(status, path)
-            return _read(descriptor, path, max_bytes)
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: bool = False) -> None:
@@ -246,38 +220,24 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """Hold the lock file at `path`, which is created if needed, alone among processes.
 
     An advisory ``flock``: it ends with the process, however that ends; not reliable on network
-    file systems. A directory can be held too. After `patience` seconds `busy` is raised. Where
-    Python has no such lock, a file ``PATH.held`` stands in for it.
+    file systems. A directory can be held too. After `patience` seconds `busy` is raised.
 
     Raises:
         LocalFault: `busy`.
         FileFault: ``file.unwritable``.
     """
-    from filelock import SoftFileLock, Timeout, lock_descriptor  # most commands lock nothing
+    from filelock import lock_descriptor  # most commands lock nothing
 
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         with _faults(path, "file.unwritable"):
-            if _locks_descriptors(path):
-                descriptor = held.enter_context(_opened(path, flags))
-                while not lock_descriptor(descriptor, blocking=False):
-                    if time.monotonic() >= deadline:
-                        raise busy
-                    time.sleep(_LOCK_INTERVAL)
-            else:
-                try:
-                    held.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
-                except Timeout:
-                    raise busy from None
+            descriptor = held.enter_context(_opened(path, flags))
+            while not lock_descriptor(descriptor, blocking=False):
+                if time.monotonic() >= deadline:
+                    raise busy
+                time.sleep(_LOCK_INTERVAL)
         yield
-
-
-def _locks_descriptors(path: Path) -> bool:
-    """Whether the system locks what is opened at a path; Windows opens no directory."""
-    if importlib.util.find_spec("fcntl"):
-        return True
-    return bool(importlib.util.find_spec("msvcrt")) and not path.is_dir()
 
 
 def sync_directory(path: Path) -> None:
@@ -317,14 +277,15 @@ def _read(descriptor: int, path: Path | str, max_bytes: int) -> bytes:
 
 
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
+    what = hint = ""
     if status.st_mode & _SHARED_BITS:
         mode = stat.S_IMODE(status.st_mode)
         what = f"group or others can access this file (mode {mode:04o})"
-        raise _exposed(path, what, hint=f"Run: chmod 600 {shlex.quote(str(path))}")
-
-
-def _exposed(path: Path, message: str, *, hint: str = "") -> FileFault:
-    return FileFault("file.permissions", message, path=str(path), hint=hint)
+        hint = f"Run: chmod 600 {shlex.quote(str(path))}"
+    elif hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid()):
+        what = "this file belongs to another user"
+    if what:
+        raise FileFault("file.permissions", what, path=str(path), hint=hint)
 
 
 def _only_plain(path: Path | str) -> int:
@@ -419,54 +380,35 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Mo
     try:
         return form.model_validate(read_toml(untrusted_bytes))
     except ValidationError as refused:
-        raise bad_settings(path, *_problem(refused, form)) from refused
+        raise bad_settings(path, *_explain(refused, form)) from refused
     except ValueError as exc:
-        raise not_toml(path, exc) from exc
+        what = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        what = f"this is not TOML: {what[:1].lower()}{what[1:]}"
+        raise UsageFault("config.malformed", what, path=str(path)) from exc
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
-#: What pydantic's words for a wrong value mean to somebody who writes TOML.
-_EXPECTED: Final = {
-    "string_type": 'must be a text in quotes, such as "value"',
-    "string_too_short": "must not be empty",
-    "int_type": "must be a whole number without quotes",
-    "list_type": "must be a list",
-    "date_type": "must be a date without quotes, such as 2027-01-31",
-    "model_type": "must be a table: [{0}]",
-    "greater_than_equal": "must be at least {1}",
-    "less_than_equal": "must be at most {1}",
-}
 
 
-def _problem(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]:
+def _explain(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]:
     """The first thing that is wrong, in words, and the member that is: a misspelt one above all."""
     errors = refused.errors(include_url=False)
-    error = min(errors, key=lambda one: one["type"] != "extra_forbidden")
+    error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
-        known = list(_table_schema(form, error["loc"][:-1])["properties"])
-        meant = closest(member, known) or f"; known are {', '.join(known)}"
-        return f"unknown member {name!r}{meant}", member
+        schema: dict[str, Any] = form.model_json_schema()
+        table = schema
+        for part in error["loc"][:-1]:
+            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
+            table = schema["$defs"][reference[1]] if reference else table
+        return f"unknown member {name!r}{closest(member, table['properties'])}", member
     if error["type"] == "missing":
         return f"{name!r} is missing", ""
     if error["type"] == "value_error":
         return f"{name!r} {error['ctx']['error']}", member
-    expected = _EXPECTED.get(error["type"])
-    if expected is not None:
-        return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
-    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
-
-
-def _table_schema(form: type[BaseModel], place: tuple[int | str, ...]) -> dict[str, Any]:
-    """The JSON Schema of a table inside a form."""
-    whole: dict[str, Any] = form.model_json_schema()
-    schema = whole
-    for name in place:
-        inside = str(schema.get("properties", {}).get(name))
-        if reference := re.search(r"#/\$defs/(\w+)", inside):
-            schema = whole["$defs"][reference[1]]
-    return schema
+    quotes = ", without quotes" if error["type"] == "date_type" else ""
+    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}{quotes}", member
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:
@@ -496,28 +438,6 @@ def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") 
             lines = path.read_text(encoding="utf-8").splitlines()
             line = next((at for at, one in enumerate(lines, 1) if begin.match(one)), None)
     return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
-
-
-_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-
-def not_toml(path: Path, exc: ValueError) -> UsageFault:
-    """The error for a settings file that is no TOML: what was expected, and where."""
-    said = str(exc)
-    place = _TOML_PLACE.search(said)
-    line = column = None
-    if place is not None:
-        said = said[: place.start()]
-        if place[1]:
-            line, column = int(place[1]), int(place[2])
-        else:
-            said += " before the end of the file"
-    if said == r"Illegal character '\n'":
-        said = "a text is not closed by its quote"
-    if isinstance(exc, UnicodeDecodeError):
-        said = "the file must be UTF-8"
-    problem = f"this is not TOML: {said[:1].lower()}{said[1:]}"
-    return UsageFault("config.malformed", problem, path=str(path), line=line, column=column)
 
 
 # Where the files of a project may lie: in its folder, or where the user has allowed it.

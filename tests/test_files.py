@@ -35,7 +35,7 @@ def leftovers(directory: Path) -> list[str]:
 
 
 read_plain = functools.partial(files.read_bytes, plain=True)
-READERS = [files.read_bytes, files.read_secret, files.read_private, read_plain]
+READERS = [files.read_bytes, files.read_secret, read_plain]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -65,8 +65,7 @@ def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
     """Each obstacle has its code, and the path is in the error."""
     path = tmp_path / "file"
     prepare(path)
-    refused = {files.read_private: "file.permissions", read_plain: "file.not_plain"}
-    code = code or refused.get(read, "file.not_found")
+    code = code or ("file.not_plain" if read is read_plain else "file.not_found")
 
     with pytest.raises(FileFault) as caught:
         read(path, max_bytes=10)
@@ -92,55 +91,51 @@ def test_an_impossible_path_is_a_fault_like_any_other(read, path, code):
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize(
-    ("read", "module", "call"),
-    [*((read, os, "open") for read in READERS), (files.read_private, Path, "is_symlink")],
-)
-def test_a_denied_file_is_unreadable(read, module, call, tmp_path, monkeypatch):
+@pytest.mark.parametrize("read", READERS)
+def test_a_denied_file_is_unreadable(read, tmp_path, monkeypatch):
     """The system's words are passed on (by patch: a test run by root is denied nothing)."""
-    monkeypatch.setattr(module, call, fail_with(13))
+    monkeypatch.setattr(os, "open", fail_with(13))
 
     with pytest.raises(FileFault, match=r"file\.unreadable: .*Permission denied"):
         read(tmp_path / "file", max_bytes=10)
 
 
-@pytest.mark.parametrize("read", [files.read_secret, files.read_private])
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
-def test_a_secret_that_others_can_touch_is_refused(read, mode, tmp_path):
+def test_a_secret_that_others_can_touch_is_refused(mode, tmp_path):
     """Any bit of group or others is one too many."""
     path = tmp_path / "file"
     files.create_private(path, b"secret")
     path.chmod(mode)
 
     with pytest.raises(FileFault, match=rf"file\.permissions: .*{mode:04o}"):
-        read(path, max_bytes=10)
+        files.read_secret(path, max_bytes=10)
 
 
-@pytest.mark.parametrize(
-    ("prepare", "fault"),
-    [
-        pytest.param(lambda path, real: path.symlink_to(real), "symbolic link", id="a link"),
-        pytest.param(lambda path, real: os.mkfifo(path, 0o600), "not a plain file", id="a pipe"),
-    ],
-)
-def test_a_private_file_is_a_plain_file(prepare, fault, tmp_path):
-    """A link could lead anywhere, a pipe could come from anybody; neither blocks."""
-    path, real = tmp_path / "file", tmp_path / "real"
-    files.create_private(real, b"secret")
-    prepare(path, real)
-
-    with pytest.raises(FileFault, match=rf"file\.permissions: .*{fault}"):
-        files.read_private(path, max_bytes=10)
-
-
-def test_a_private_file_is_the_users_own(tmp_path, monkeypatch):
-    """Another user's file is refused even where it could be read."""
+def test_a_secret_is_the_users_own_or_roots(tmp_path, monkeypatch):
+    """Another user's file is refused even where it could be read; a container's are root's."""
     path = tmp_path / "file"
     files.create_private(path, b"secret")
-    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    owner = path.stat().st_uid
+    for status_uid, is_read in ((owner, True), (0, True), (owner + 1, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fstat", owned_by(os.fstat, status_uid))
+            patch.setattr(os, "geteuid", lambda: owner)
+            if is_read:
+                assert files.read_secret(path, max_bytes=10) == b"secret"
+                continue
+            with pytest.raises(FileFault, match=r"file\.permissions: .*another user"):
+                files.read_secret(path, max_bytes=10)
 
-    with pytest.raises(FileFault, match=r"file\.permissions: .*another user"):
-        files.read_private(path, max_bytes=10)
+
+def owned_by(fstat, uid):
+    """`os.fstat` that says of every file that it is this user's."""
+
+    def status(descriptor):
+        members = list(fstat(descriptor))
+        members[4] = uid
+        return os.stat_result(members)
+
+    return status
 
 
 def test_a_secret_may_come_through_a_link_or_pipe(tmp_path):

@@ -33,7 +33,7 @@ from cardsign.errors import (
     FileFault,
     JsonRefused,
 )
-from cardsign.files import read_private
+from cardsign.files import read_secret
 from cardsign.net.endpoints import Endpoint, is_outside
 from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.trust.policy import Policy, TrustedIssuer
@@ -193,7 +193,7 @@ class Credential:
         scheme, _, path = self._uri.partition(":")
         try:
             if scheme == "file":
-                data = read_private(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
+                data = read_secret(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
                 text = data.decode("utf-8", "replace")
             else:
                 text = self.environment.get(path, "")

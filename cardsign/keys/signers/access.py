@@ -17,7 +17,6 @@ from typing import Final, Literal, TypeAlias
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import (
     read_descriptor,
-    read_private,
     read_secret,
     read_settings,
 )
@@ -287,11 +286,11 @@ def read_signer_policy(path: Path) -> SignerPolicy:
 
     Raises:
         UsageFault: ``config.malformed``.
-        FileFault: ``file.permissions``: others have access to it, or it is a link;
+        FileFault: ``file.permissions``: others have access to it;
             ``file.unreadable``.
     """
     try:
-        data = read_private(path, max_bytes=MAX_BYTES)
+        data = read_secret(path, max_bytes=MAX_BYTES)
     except FileMissing:
         return NOTHING_ALLOWED
     from cardsign.keys.signers.settings import SignersFile  # pydantic, for those who have the file
