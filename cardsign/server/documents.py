@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from typing import Final, TypeAlias
@@ -25,15 +26,7 @@ from cardsign.errors import CardRefused
 from cardsign.publish.generation import ANY_ORIGIN, Generation, PublicFile, public_files
 from cardsign.server.a2a import NO_SNIFF, PRIVATE
 from cardsign.server.settings import ServerSettings
-from cardsign.urls import (
-    CARD_PATH,
-    EXTENDED_PATH,
-    JWKS_PATH,
-    LEGACY_CARD_PATH,
-    STATEMENTS_PATH,
-    Headers,
-    parse_url,
-)
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH, Headers, parse_url
 
 #: Paths, and the hosts that a card names with each; none where any will do.
 Paths: TypeAlias = dict[str, set[str]]
@@ -67,7 +60,8 @@ class Document:
         """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
         response = Response(self.body, headers=list(self.headers))
         response.headers["Cache-Control"] = self.cache_control(now)
-        response.make_conditional(request)
+        with suppress(OverflowError):  # of werkzeug, where If-Modified-Since has a year without end
+            response.make_conditional(request)
         return response
 
 
@@ -110,24 +104,18 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         deprecated=_midnight(settings.deprecated) if settings.deprecated else None,
         sunset=sunset,
     )
-    if settings.metadata:
-        issuers = [provider.issuer for provider in settings.providers if provider.issuer]
-        for path, body in resource_metadata(parse_object(generation.card), issuers).items():
-            files[path] = PublicFile(body, "application/json", generation.max_age)
-    documents = {
-        path: public_document(file, generation.published_at)
-        for path, file in files.items()
-        if (settings.keys or path != JWKS_PATH)
-        and (settings.statements or not path.startswith(STATEMENTS_PATH))
-    }
+    issuers = [provider.issuer for provider in settings.providers if provider.issuer]
+    for path, body in resource_metadata(parse_object(generation.card), issuers).items():
+        files[path] = PublicFile(body, "application/json", generation.max_age)
+    published = generation.published_at
+    documents = {path: public_document(file, published) for path, file in files.items()}
     if sunset and LEGACY_CARD_PATH in documents:
         legacy = documents[LEGACY_CARD_PATH]
         documents[LEGACY_CARD_PATH] = replace(legacy, gone_at=sunset.timestamp())
     if generation.legacy_card is not None:
         card = replace(files[CARD_PATH], headers=(("Vary", "A2A-Version"),))
-        older = public_document(replace(card, body=generation.legacy_card), generation.published_at)
-        newer = public_document(card, generation.published_at)
-        documents[CARD_PATH] = replace(newer, older=older)
+        older = public_document(replace(card, body=generation.legacy_card), published)
+        documents[CARD_PATH] = replace(public_document(card, published), older=older)
     return documents
 
 
