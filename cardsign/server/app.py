@@ -29,7 +29,7 @@ from cardsign.server.documents import Document, public_document
 from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Agent, Publications
-from cardsign.server.traffic import HEALTH_PATH, READY_PATH, count_requests, limit_rate
+from cardsign.server.traffic import count_requests, limit_rate
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -88,7 +88,7 @@ def create_app(
     if settings.rate:
         limit_rate(app, settings)
     if settings.metrics:
-        count_requests(app, find_publications)
+        count_requests(app, publication)
     return app
 
 
@@ -99,9 +99,8 @@ def add_rules(app: Flask, settings: ServerSettings) -> None:
         app.add_url_rule(rule, view_func=view, methods=METHODS, provide_automatic_options=False)
 
     below = settings.agent_path.rstrip("/").replace("{name}", "<agent_name>")
-    if settings.health:
-        add(HEALTH_PATH, show_health)
-        add(READY_PATH, show_readiness)
+    add("/healthz", show_health)
+    add("/readyz", show_readiness)
     if settings.catalogue:
         add(settings.catalogue, show_catalogue)
     add("/.well-known/<path:name>", show_document)
@@ -280,10 +279,8 @@ def read_body() -> bytes:
     """
     if (request.content_length or 0) > a2a.MAX_CALL_BYTES:
         raise a2a.A2AError(a2a.TOO_LARGE, a2a.TOO_LONG)
-    with find_publications().places.read_body():
-        body = request.stream.read(
-            a2a.MAX_CALL_BYTES + 1
-        )  # one byte more, to be told from the limit
+    with find_publications().bodies:
+        body = request.stream.read(a2a.MAX_CALL_BYTES + 1)  # one more, to be told from the limit
     if len(body) <= a2a.MAX_CALL_BYTES:
         request.environ["cardsign.body_was_read"] = True
     return body

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 #: The realm where the card declares no scheme that a provider takes.
 FALLBACK_REALM: Final = "extended-agent-card"
+MAX_NAMED: Final = 10  # audiences in one line for the operator
 #: A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = ("", "0.3", "1.0")
 
@@ -142,7 +143,7 @@ class ExtendedCards:
                 denied.append(exc)
                 continue
             except (Unreachable, Busy) as exc:
-                log.info("could not check a credential (%s): %s", provider.name, exc)
+                log.warning("could not check a credential (%s): %s", provider.name, exc)
                 is_unreachable = True
                 continue
             if audience is None:
@@ -204,21 +205,19 @@ class ExtendedCards:
                 yield f"the extended card of audience {audience} has expired and is not served"
         if not self.are_published:
             yield "the public card declares an extended card, but none was published"
-        if not self._providers:
+        if not any(provider.audiences for provider in self._providers):
             yield "there is no token, so the extended card cannot be asked for"
         elif not any(self._taken.values()):
             yield (
                 "the public card declares no security scheme that the server takes, "
                 "so clients cannot know how to ask for the extended card"
             )
-        if not is_alone:
-            return
-        audiences = sorted([*self._cards, *self._broken])
-        for provider in self._providers:
-            if provider.tokens is not None and (problem := provider.tokens.problem(audiences)):
-                yield problem
-            for audience in sorted(provider.settings.audiences.difference(audiences)):
+        published = {*self._cards, *self._broken}
+        for provider in self._providers if is_alone else ():
+            if missing := sorted(provider.audiences - published):
+                more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
                 yield (
-                    f"provider {provider.settings.type} opens the card of {audience!r}, which is "
-                    f"not published; the audiences are {', '.join(audiences) or 'none'}"
+                    f"provider {provider.name} opens the cards of {', '.join(missing[:MAX_NAMED])}"
+                    f"{more}, which are not published; the audiences are "
+                    f"{', '.join(sorted(published)) or 'none'}"
                 )

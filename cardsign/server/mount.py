@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint, request
 from flask.blueprints import BlueprintSetupState
-from werkzeug.exceptions import RequestEntityTooLarge, UnsupportedMediaType
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, UnsupportedMediaType
 from werkzeug.wrappers import Response
 
 from cardsign.card.strictjson import parse_object
@@ -38,15 +37,11 @@ from cardsign.urls import EXTENDED_PATH
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-log = logging.getLogger(__name__)
-
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-#: Settings of a server, which what stands before an application is not.
-_OF_SERVE: Final = ("access_log", "metrics", "workers")
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
@@ -75,8 +70,6 @@ def mount_cards(app: Any, publication: Path, settings: ServerSettings = DEFAULT_
     Raises:
         ServeFault, FileFault, JsonRefused, UsageFault: As :func:`cardsign.server.create_app`.
     """
-    if not settings.enabled:
-        return app
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
     gate = Gate(publication, settings)
@@ -96,17 +89,8 @@ class Gate:
     """
 
     def __init__(self, publication: Path, settings: ServerSettings) -> None:
-        idle = [
-            name for name in _OF_SERVE if getattr(settings, name) != getattr(DEFAULT_SETTINGS, name)
-        ]
-        if idle:
-            log.warning(
-                "%s: `cardsign serve` alone does this; in front of an application, its own server "
-                "has to",
-                ", ".join(idle),
-            )
-        settings = settings.model_copy(update={"metrics": False})
-        self.cards = create_app(publication, settings)
+        # `cardsign serve` counts; in front of an application its own server does.
+        self.cards = create_app(publication, settings.model_copy(update={"metrics": False}))
         self.publications = cast(Publications, self.cards.extensions["cardsign"])
 
     def is_for_cards(self, method: str, script: str, path: str) -> bool | None:
@@ -142,25 +126,21 @@ def _may_ask_for_card(body: bytes) -> bool:
     return any(isinstance(value, str) and value in CARD_METHODS for value in members.values())
 
 
-def _is_encoded(content_encoding: str, content_type: str) -> bool:
-    """Return whether a body's bytes are not what a reader of JSON would get."""
-    charsets = _CHARSET.findall(content_type.lower())
-    return content_encoding.strip().lower() not in ("", "identity") or any(
-        charset.strip('"') not in ("utf-8", "utf8", "us-ascii") for charset in charsets
-    )
+def _check_encoding(content_encoding: str, content_type: str) -> None:
+    """Check that a body's bytes are what a reader of JSON would get.
+
+    Raises:
+        UnsupportedMediaType: It is compressed, or in another charset than UTF-8.
+    """
+    charsets = {charset.strip('"') for charset in _CHARSET.findall(content_type.lower())}
+    is_plain = content_encoding.strip().lower() in ("", "identity")
+    if not is_plain or charsets - {"utf-8", "utf8", "us-ascii"}:
+        raise UnsupportedMediaType("send the request uncompressed, in UTF-8")
 
 
-def _refuse_long() -> Response:
-    return _close(answer_http_error(RequestEntityTooLarge(TOO_LONG)))
-
-
-def _refuse_encoded() -> Response:
-    message = "send the request uncompressed, in UTF-8"
-    return _close(answer_http_error(UnsupportedMediaType(message)))
-
-
-def _close(response: Response) -> Response:
-    """End the connection after an answer to a request whose body was not read."""
+def _refuse(error: HTTPException | Busy) -> Response:
+    """Return the answer to a request whose body was not read, which ends its connection."""
+    response = answer_busy(error) if isinstance(error, Busy) else answer_http_error(error)
     response.headers["Connection"] = "close"
     return response
 
@@ -223,8 +203,6 @@ def card_blueprint(publication: Path, settings: ServerSettings = DEFAULT_SETTING
         ServeFault, FileFault, JsonRefused, UsageFault: As :func:`cardsign.server.create_app`.
     """
     blueprint = Blueprint("cardsign", __name__)
-    if not settings.enabled:
-        return blueprint
     gate = Gate(publication, settings)
 
     def answer() -> Response | None:
@@ -250,8 +228,8 @@ class WsgiMount:
         try:
             chosen = _choose_application(self.gate, environ) or self._app
             return chosen(environ, start_response)
-        except _CardMethodInLongBody:
-            refusal = _refuse_long()
+        except _CardMethodInLongBody as error:
+            refusal = _refuse(error)
             start_response(refusal.status, [*refusal.headers], sys.exc_info())
             return [refusal.get_data()]
 
@@ -268,72 +246,53 @@ def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication
     is_for_cards = gate.is_for_cards(environ["REQUEST_METHOD"].upper(), script, path)
     if is_for_cards is not None:
         return gate.cards if is_for_cards else None
-    if _is_encoded(environ.get("HTTP_CONTENT_ENCODING", ""), environ.get("CONTENT_TYPE", "")):
-        return _refuse_encoded()
     length, stream = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
-    limit = 0  # a body whose end nobody knows is not read, nor one that is too long for a request
-    if length.isdecimal():
-        limit = int(length) if int(length) <= MAX_CALL_BYTES else 0
-    elif environ.get("wsgi.input_terminated"):
-        limit = MAX_CALL_BYTES + 1
+    left = int(length) if length.isdecimal() else None
+    has_end = left is not None or environ.get("wsgi.input_terminated")
+    limit = MAX_CALL_BYTES + 1 if left is None else left
+    if not has_end or limit > MAX_CALL_BYTES + 1:
+        limit = 0  # nor is a body read that is too long for a request
     body = b""
     try:
-        with gate.publications.places.read_body():
+        _check_encoding(environ.get("HTTP_CONTENT_ENCODING", ""), environ.get("CONTENT_TYPE", ""))
+        with gate.publications.bodies:
             while len(body) < limit and (piece := stream.read(limit - len(body))):
                 body += piece
-    except Busy as busy:
-        return _close(answer_busy(busy))
+    except (Busy, UnsupportedMediaType) as error:
+        return _refuse(error)
     if limit and len(body) <= MAX_CALL_BYTES:
         environ["wsgi.input"] = BytesIO(body)
         environ["cardsign.body_was_read"] = True
         return gate.cards if _may_ask_for_card(body) else None
-    environ["wsgi.input"] = _ScannedInput(body, stream)
+    scanned = _ScannedInput(body, stream, None if left is None else left - len(body))
+    # Nothing is read ahead of a stream of which nobody knows the end.
+    environ["wsgi.input"] = BufferedReader(scanned, 8192 if has_end else 1)
     return None
 
 
-class _ScannedInput:
+class _ScannedInput(RawIOBase):
     """A stream of which the beginning was read; it gives nothing that may name a card method.
 
-    Each of its methods raises :class:`_CardMethodInLongBody` instead, and does so from then on.
+    It raises :class:`_CardMethodInLongBody` instead, and does so from then on.
     """
 
-    def __init__(self, beginning: bytes, rest: Any) -> None:
-        self._beginning = BytesIO(beginning)
-        self._rest = rest
+    def __init__(self, beginning: bytes, rest: Any, left: int | None) -> None:
+        self._beginning, self._rest = BytesIO(beginning), rest
+        self._left = left
         self._scanner = _CardMethodScanner()
 
-    def read(self, size: int | None = -1) -> bytes:
-        data = self._beginning.read(size)
-        if size is None or size < 0:
-            data += self._rest.read()
-        elif len(data) < size:
-            data += self._rest.read(size - len(data))
-        return self._checked(data)
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, size: int | None = -1) -> bytes:
-        data = self._beginning.readline(size)
-        if not data.endswith(b"\n"):
-            if size is None or size < 0:
-                data += self._rest.readline()
-            elif len(data) < size:
-                data += self._rest.readline(size - len(data))
-        return self._checked(data)
-
-    def readlines(self, hint: int | None = -1) -> list[bytes]:
-        return list(self)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readline, b"")
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _checked(self, data: bytes) -> bytes:
+    def readinto(self, buffer: Any) -> int:
+        data = self._beginning.read(len(buffer))
+        if not data and self._left != 0:
+            data = self._rest.read(min(len(buffer), self._left or len(buffer)))
+            self._left = self._left and self._left - len(data)
         if self._scanner.feed(data):
             raise _CardMethodInLongBody
-        return data
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class AsgiMount:
@@ -353,8 +312,12 @@ class AsgiMount:
         decoded = (text.decode(errors="replace") for text in (script, path))
         is_for_cards = self.gate.is_for_cards(method, *decoded)
         if is_for_cards is None:
-            if _is_encoded(*(_header(scope, n) for n in (b"content-encoding", b"content-type"))):
-                await _send_response(send, _refuse_encoded())
+            try:
+                _check_encoding(
+                    *(_header(scope, n) for n in (b"content-encoding", b"content-type"))
+                )
+            except UnsupportedMediaType as error:
+                await _send_response(send, _refuse(error))
                 return
             body, receive, is_whole = await _read_ahead(receive)
             if not is_whole:
@@ -443,7 +406,7 @@ async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) ->
         if not is_refused:
             raise
     if is_refused and not has_begun:
-        await _send_response(send, _refuse_long())
+        await _send_response(send, _refuse(_CardMethodInLongBody()))
 
 
 def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGIEnvironment:
@@ -458,9 +421,7 @@ def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGI
         "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "0",
-        "SERVER_PROTOCOL": "HTTP/1.1",
         "REMOTE_ADDR": (scope.get("client") or ("",))[0],
-        "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
         "wsgi.input": BytesIO(body),
         "wsgi.input_terminated": True,
@@ -468,15 +429,11 @@ def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGI
         "cardsign.body_was_read": True,
     }
     for raw_name, raw_value in scope["headers"]:
-        if b"_" in raw_name:
-            continue
-        name, value = (
-            raw_name.decode("latin-1").upper().replace("-", "_"),
-            raw_value.decode("latin-1"),
-        )
-        if name in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
+        name = raw_name.decode("latin-1").upper().replace("-", "_")
+        if b"_" in raw_name or name in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
             continue
         key = name if name == "CONTENT_TYPE" else f"HTTP_{name}"
+        value = raw_value.decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
     environ["CONTENT_LENGTH"] = str(len(body))
     return environ

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import Final
 
@@ -15,44 +13,21 @@ class Busy(Exception):
 
 
 class Places:
-    """How many requests may wait at a time: a quarter of the threads for bodies, and for hosts.
+    """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
 
-    Nobody waits for a place: who finds none is told to come back.
+    That is a quarter of the threads. Nobody waits for a place: who finds none gets
+    :class:`Busy`, and is told to come back.
 
     Args:
         threads: Requests that are answered at a time.
     """
 
     def __init__(self, threads: int) -> None:
-        self._bodies = BoundedSemaphore(max(1, threads // 4))
-        self._hosts = BoundedSemaphore(max(1, threads // 4))
+        self._free = BoundedSemaphore(max(1, threads // 4))
 
-    @contextmanager
-    def read_body(self) -> Iterator[None]:
-        """Hold a place while a body is read, which its sender may do slowly.
+    def __enter__(self) -> None:
+        if not self._free.acquire(blocking=False):
+            raise Busy("too many requests wait already")
 
-        Raises:
-            Busy: There is none.
-        """
-        with _take(self._bodies):
-            yield
-
-    @contextmanager
-    def ask_host(self) -> Iterator[None]:
-        """Hold a place while another host is asked, or while waiting for its answer.
-
-        Raises:
-            Busy: There is none.
-        """
-        with _take(self._hosts):
-            yield
-
-
-@contextmanager
-def _take(semaphore: BoundedSemaphore) -> Iterator[None]:
-    if not semaphore.acquire(blocking=False):
-        raise Busy("too many requests wait already")
-    try:
-        yield
-    finally:
-        semaphore.release()
+    def __exit__(self, *_: object) -> None:
+        self._free.release()

@@ -15,7 +15,7 @@ import hmac
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -56,19 +56,16 @@ class Provider:
 
     Args:
         settings: What the operator says of it.
-        places: For who waits for another host.
+        hosts: Places for who waits for another host.
         now: Unix seconds.
 
     Attributes:
         settings: As given.
         scheme: What it wants from a caller, by the table from which cards are built.
-        tokens: The token file that it looks credentials up in, if it does.
     """
 
-    tokens: TokenFile | None = None
-
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
-        self.settings, self._places, self._now = settings, places, now
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        self.settings, self._hosts, self._now = settings, hosts, now
         told: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
         told |= {"in": settings.location, "name": settings.key}
         derived: Json = {settings.type: dict(PROVIDERS[settings.type](told))}
@@ -78,6 +75,12 @@ class Provider:
     def name(self) -> str:
         """What the log calls it."""
         return f"{self.settings.type} {self.settings.issuer}".rstrip()
+
+    @property
+    def audiences(self) -> Set[str]:
+        """Whose cards it opens."""
+        opens = [self.settings.opens, *(rule.opens for rule in self.settings.rules)]
+        return {audience for audience in opens if audience is not None}
 
     def gives(self, scheme: Scheme) -> bool:
         """Return whether a caller who does what a scheme of the card says is known here."""
@@ -120,18 +123,23 @@ class Provider:
 class StaticTokens(Provider):
     """Bearer tokens (RFC 6750) whose digests stand in a file, with the audience of each."""
 
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
-        super().__init__(settings, places, now)
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
         if settings.token_file is None:
             raise TypeError("this provider needs a token file")
-        self.tokens: TokenFile = TokenFile(settings.token_file, now)
+        self._tokens = TokenFile(settings.token_file, now)
+
+    @property
+    def audiences(self) -> Set[str]:
+        """As :attr:`Provider.audiences`."""
+        return self._tokens.audiences
 
     def find_audience(self, request: Request) -> str | None:
         """As :meth:`Provider.find_audience`."""
         credential = self.read_credential(request)
         if credential is None:
             return None
-        token = self.tokens.find(credential)
+        token = self._tokens.find(credential)
         if token is None:
             raise Denied("the token is unknown, revoked or expired")
         return token.audience
@@ -194,8 +202,8 @@ class MutualTls(Provider):
     address of the connection. NOT checked here: the chain and revocation, which are the proxy's.
     """
 
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
-        super().__init__(settings, places, now)
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
         self._secret = read_secret(settings.secret)
 
     def find_audience(self, request: Request) -> str | None:
@@ -264,7 +272,7 @@ def _read_claims(certificate: x509.Certificate) -> Claims:
     }
 
 
-def make_providers(settings: ServerSettings, places: Places, now: Now) -> tuple[Provider, ...]:
+def make_providers(settings: ServerSettings, hosts: Places, now: Now) -> tuple[Provider, ...]:
     """Return the providers of a server; its own token file comes before all others.
 
     Raises:
@@ -286,7 +294,7 @@ def make_providers(settings: ServerSettings, places: Places, now: Now) -> tuple[
     chosen = list(settings.providers)
     if settings.token_file is not None:
         chosen.insert(0, ProviderSettings(type="static_token", token_file=settings.token_file))
-    return tuple(classes[provider.type](provider, places, now) for provider in chosen)
+    return tuple(classes[provider.type](provider, hosts, now) for provider in chosen)
 
 
 def bearer_token(request: Request) -> str | None:

@@ -14,7 +14,9 @@ import ipaddress
 import logging
 import math
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Final
@@ -47,7 +49,6 @@ log = logging.getLogger(__name__)
 ASK_SECONDS: Final = 3.0  # for one request: a caller waits for it
 KEYS_SECONDS: Final = 600  # for which an issuer's keys are used without asking again
 REFRESH_SECONDS: Final = 60  # between two looks for an unknown key
-SAY_SECONDS: Final = 60  # between two lines about one host that fails
 MAX_KNOWN: Final = 4096  # introspected tokens
 ANSWER_SECONDS: Final = 30  # for which an introspected token counts: revocation comes through
 MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -68,11 +69,9 @@ _UNREADABLE: Final = frozenset({"fetch.content_type", "fetch.encoding", "fetch.t
 class RemoteProvider(Provider):
     """A provider that asks another host, and remembers for a while that it could not connect."""
 
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
-        super().__init__(settings, places, now)
-        #: When each host could not be reached last, and when that was said last.
-        self._failed: dict[Origin, float] = {}
-        self._said: dict[Origin, float] = {}
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
+        self._failed: dict[Origin, float] = {}  # when each host could not be reached last
 
     def ask(
         self, url: str, *, form: bytes | None = None, authorization: str | None = None
@@ -93,7 +92,7 @@ class RemoteProvider(Provider):
         # Callers must not queue up behind a host that does not answer.
         if 0 <= self._now() - self._failed.get(origin, -math.inf) < RETRY_SECONDS:
             raise Unreachable(f"{origin} gave no answer a moment ago")
-        networks = tuple(ipaddress.ip_network(one) for one in self.settings.networks)
+        networks = tuple(map(ipaddress.ip_network, self.settings.networks))
         reach = FetchSettings(
             connect_timeout=ASK_SECONDS,
             total_timeout=ASK_SECONDS,
@@ -131,45 +130,36 @@ class RemoteProvider(Provider):
             Busy: Too many others wait for an answer.
         """
         try:
-            with self._places.ask_host():
+            with self._hosts:
                 return self.ask(url, form=form, authorization=authorization)
         except OtherStatus as exc:
+            problem = f"{parse_url(url).origin} answers {exc.status}"
             if 400 <= exc.status < 500 and exc.status not in (*own, 408, 429):
-                raise Denied(f"the server that was asked answers {exc.status}") from exc
-            self.report(url, exc, "the caller gets 503")
-            raise Unreachable(f"the server that was asked answers {exc.status}") from exc
+                raise Denied(problem) from exc
+            raise Unreachable(problem) from exc
         except (FetchFailed, JsonRefused) as exc:
-            self.report(url, exc, "the caller gets 401")
             raise Denied(f"the answer about it cannot be read ({exc.code})") from exc
 
     def fail(self, url: str, cause: CardsignError | str) -> Unreachable:
         """Return what is raised where a host gave no answer; it is not asked for a while."""
-        self._failed[parse_url(url).origin] = self._now()
-        return Unreachable(self.report(url, cause, "callers get 503"))
-
-    def report(self, url: str, cause: CardsignError | str, outcome: str) -> str:
-        """Log what is wrong with a host, once in a minute, and return it."""
         asked = parse_url(url)
+        self._failed[asked.origin] = self._now()
         shown = str(replace(asked, query=""))  # a query may hold a secret
         why = cause if isinstance(cause, str) else f"{cause.code}: {cause.message}"
-        line = f"asking {shown}: {why.replace(str(asked), shown)}"
-        if not 0 <= self._now() - self._said.get(asked.origin, -math.inf) < SAY_SECONDS:
-            self._said[asked.origin] = self._now()
-            log.warning("provider %s: %s; %s", self.name, line, outcome)
-        return line
+        return Unreachable(f"asking {shown}: {why.replace(str(asked), shown)}")
 
 
 class Jwt(RemoteProvider):
     """Tokens that their issuer signed: ``oidc``, ``azure_ad``, ``gcp_iap``."""
 
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         update: dict[str, str] = {}
         if settings.type == "azure_ad":
             update["issuer"] = azure_issuer({"tenant": settings.tenant})
         elif settings.type == "gcp_iap":
             update["issuer"] = settings.issuer or IAP_ISSUER
             update["url"] = settings.url or IAP_KEYS
-        super().__init__(settings.model_copy(update=update), places, now)
+        super().__init__(settings.model_copy(update=update), hosts, now)
         self._lock = Lock()
         self._keys: dict[str, PublicKey] = {}
         self._asked_at = self._hurried_at = -math.inf
@@ -192,23 +182,16 @@ class Jwt(RemoteProvider):
     def _find_key(self, kid: str) -> PublicKey | None:
         """Return the key of a kid; an unknown one may be new, which is asked once a minute."""
         if self._is_due(kid):
-            with self._places.ask_host(), self._lock:  # who waits for the other has a place too
+            with self._hosts, self._lock:  # who waits for the other has a place too
                 if self._is_due(kid):
                     self._refresh_keys()
-        elif self._now() - self._asked_at >= KEYS_SECONDS - REFRESH_SECONDS:
-            self._refresh_early()
+        elif (
+            self._now() - self._asked_at >= KEYS_SECONDS - REFRESH_SECONDS
+            and not self._lock.locked()
+        ):  # one caller asks before the keys end, so that none must wait; they are good till then
+            with suppress(Busy, Unreachable), self._hosts, self._lock:
+                self._refresh_keys()
         return self._keys.get(kid)
-
-    def _refresh_early(self) -> None:
-        """Let one caller ask for newer keys before the present ones end, so that none must wait."""
-        if self._lock.acquire(blocking=False):
-            try:
-                with self._places.ask_host():
-                    self._refresh_keys()
-            except (Busy, Unreachable):
-                pass  # the keys are good for a while
-            finally:
-                self._lock.release()
 
     def _is_due(self, kid: str) -> bool:
         """Return whether the issuer has to be asked before a kid can be looked up."""
@@ -221,13 +204,17 @@ class Jwt(RemoteProvider):
         """Ask the issuer for its keys."""
         if 0 <= self._now() - self._asked_at < KEYS_SECONDS:  # it is asked for an unknown kid
             self._hurried_at = self._now()
-        self._keys = self._read_keys(self._ask_issuer(self.settings.url or self._find_url()))
+        url = self.settings.url or str(self.scheme.members.get("openIdConnectUrl"))
+        try:
+            if not self.settings.url:
+                url = self._find_url(url, self.ask(url))
+            self._keys = self._read_keys(self.ask(url))
+        except (FetchFailed, JsonRefused) as exc:
+            raise self.fail(url, exc) from exc
         self._asked_at = self._now()
 
-    def _find_url(self) -> str:
+    def _find_url(self, url: str, configuration: Mapping[str, Json]) -> str:
         """Return the URL of the keys, as the issuer's configuration says it."""
-        url = str(self.scheme.members.get("openIdConnectUrl"))
-        configuration = self._ask_issuer(url)
         keys_url = configuration.get("jwks_uri")
         # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
         if configuration.get("issuer") != self.settings.issuer or not isinstance(keys_url, str):
@@ -240,12 +227,6 @@ class Jwt(RemoteProvider):
             raise self.fail(url, "its keys are on another host than the issuer")
         return keys_url
 
-    def _ask_issuer(self, url: str) -> dict[str, Json]:
-        try:
-            return self.ask(url)
-        except (FetchFailed, JsonRefused) as exc:
-            raise self.fail(url, exc) from exc
-
     def _read_keys(self, document: dict[str, Json]) -> dict[str, PublicKey]:
         """Return the usable keys of an issuer by kid; odd ones are skipped and logged.
 
@@ -254,30 +235,27 @@ class Jwt(RemoteProvider):
         """
         entries = document.get("keys")
         keys: dict[str, PublicKey] = {}
-        repeated: set[str] = set()
+        kids = Counter[Json]()
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            members = entry if isinstance(entry, dict) else {}
+            kid = members.get("kid")
             try:
-                members = entry if isinstance(entry, dict) else {}
-                kid = members.get("kid")
                 if not isinstance(kid, str):
                     raise KeyRefused("key.malformed", "it has no kid")
-                if kid in keys:
-                    repeated.add(kid)
+                kids[kid] += 1
+                if kids[kid] > 1:
                     raise KeyRefused("jwks.duplicate_kid", "its kid is there twice")
                 keys[kid] = PublicKey.from_jwk(members)
             except KeyRefused as exc:
-                log.warning(
-                    "provider %s: skipped key %d of the issuer: %s: %s",
-                    *(self.name, index, exc.code, exc.message),
-                )
-        return {kid: key for kid, key in keys.items() if kid not in repeated}
+                log.warning("provider %s: skipped key %d of the issuer: %s", self.name, index, exc)
+        return {kid: key for kid, key in keys.items() if kids[kid] == 1}
 
 
 class Introspection(RemoteProvider):
     """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
 
-    def __init__(self, settings: ProviderSettings, places: Places, now: Now) -> None:
-        super().__init__(settings, places, now)
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
         self._secret = read_secret(settings.client)
         #: What was said of tokens, by the digest of each, and until when that counts.
         self._known: dict[bytes, tuple[Claims, float]] = {}

@@ -24,9 +24,8 @@ from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import ServerSettings
-from cardsign.server.site import Publications
+from cardsign.server.site import EXCHANGE_SECONDS, Publications
 from cardsign.server.tokens import read_tokens
-from cardsign.server.traffic import ACCESS_FORMAT, PROBES
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -89,15 +88,17 @@ def serve(
             )
         reloads: Synchronized[int] = multiprocessing.Value("L", 0)
         is_loaded = multiprocessing.Event()
-        worker = partial(Worker, location, read_settings, time.time(), reloads, is_loaded)
+        worker = partial(Worker, location, read_settings, reloads, is_loaded)
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
             try:
-                check_settings(read_settings(), is_running=True)
+                newer = read_settings()
+                check_settings(newer, is_running=True)
             except CardsignError as exc:
                 log.error("the settings stay as they were: %s", exc)
                 return
+            publications.settings = newer  # which say what events are logged
             with reloads.get_lock():
                 reloads.value += 1
             log.info("reading settings and tokens again")
@@ -105,8 +106,8 @@ def serve(
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
-            said = (publications, address, is_loaded, as_json)
-            threading.Thread(target=_announce, args=said, daemon=True).start()
+            given = (publications, address, as_json)
+            threading.Thread(target=_announce, args=given, daemon=True).start()
 
         try:
             server.serve(target_loader=worker, wrap_loader=False)
@@ -145,8 +146,6 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
     from granian.log import LogLevels
 
     stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
-    access = {"()": "cardsign.server.traffic.AccessLine", "proxies": settings.proxies}
-    probes = (*PROBES[: 2 * settings.health], *PROBES[2 : 2 + settings.metrics])
     return Granian(
         "cardsign",
         address=address[0],
@@ -163,14 +162,9 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
         workers_kill_timeout=SHUTDOWN_SECONDS,
         log_level=LogLevels.error,
         log_access=settings.access_log,
-        log_access_format=ACCESS_FORMAT,
         log_dictconfig={  # granian would talk on stdout, which is for data
-            "formatters": {"access": access},
-            "filters": {"probes": {"()": "cardsign.server.traffic.WithoutProbes", "paths": probes}},
-            "handlers": {
-                "console": stderr,
-                "access": {**stderr, "formatter": "access", "filters": ["probes"]},
-            },
+            "formatters": {"access": {"()": "cardsign.server.traffic.AccessLine"}},
+            "handlers": {"console": stderr, "access": {**stderr, "formatter": "access"}},
         },
     )
 
@@ -183,7 +177,6 @@ class Worker:
     Args:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
         read_settings: Reads the settings anew; raises what is wrong.
-        began: When the server did, in Unix seconds.
         reloads: Counts the signals to read settings and tokens again.
         is_loaded: Set once requests can be answered.
     """
@@ -192,13 +185,14 @@ class Worker:
         self,
         location: Path,
         read_settings: Callable[[], ServerSettings],
-        began: float,
         reloads: Synchronized[int],
         is_loaded: Event,
     ) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
-        self._location, self._read_settings, self._began = location, read_settings, began
+        for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
+            logging.getLogger(name).disabled = True
+        self._location, self._read_settings, self._is_loaded = location, read_settings, is_loaded
         self._reloads, self._reloaded, self._parent = reloads, reloads.value, os.getppid()
         self._publications, self._app = self._load()
         threading.Thread(target=self._watch, name="cardsign-reload", daemon=True).start()
@@ -210,9 +204,10 @@ class Worker:
 
     def _load(self) -> tuple[Publications, Flask]:
         settings = self._read_settings()
-        publications = Publications(self._location, settings, is_quiet=True)
+        publications = Publications(self._location, settings)
         app = create_app(publications, settings)
-        publications.wait_after(self._began)
+        if self._is_loaded.is_set():  # others serve what is older until this has passed
+            time.sleep(EXCHANGE_SECONDS)
         publications.start_watching()
         return publications, app
 
@@ -238,16 +233,11 @@ class Worker:
         before.stop_watching()
 
 
-def _announce(
-    publications: Publications, address: tuple[str, int], is_loaded: Event, as_json: bool
-) -> None:
+def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
     """Say what is served and where, once requests are answered; then follow the publications."""
-    is_loaded.wait()
-    while True:
-        with contextlib.suppress(OSError):
-            socket.create_connection(address, timeout=1).close()
-            break
-        time.sleep(0.02)
+    with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as client:
+        while client.connect_ex(address):
+            time.sleep(0.02)
     agents, url = publications.site.agents, _make_url(address)
     number = agents[""].generation.number if "" in agents else 0
     if as_json:
@@ -292,18 +282,18 @@ def _reserve_address(host: str, port: int, stack: contextlib.ExitStack) -> tuple
         # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(wanted)
-        address, free_port, *_ = reserved.getsockname()
-        if sys.platform == "linux":
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        else:
-            reserved.close()  # elsewhere granian's socket would not be let in
-        return address, free_port
     except (OSError, UnicodeError) as exc:
+        is_used = getattr(exc, "errno", None) == errno.EADDRINUSE
+        problem = "is in use" if is_used else f"is no address to listen on: {exc}"
+        hint = "Stop the other server or choose another port with --bind." if is_used else ""
         where = _make_url((host, port)).removeprefix("http://")
-        if isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE:
-            hint = "Stop the other server or choose another port with --bind."
-            raise ServeFault("serve.bind", f"{where} is in use", hint=hint) from exc
-        raise ServeFault("serve.bind", f"{where} is no address to listen on: {exc}") from exc
+        raise ServeFault("serve.bind", f"{where} {problem}", hint=hint) from exc
+    address, free_port, *_ = reserved.getsockname()
+    if sys.platform == "linux":
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    else:
+        reserved.close()  # elsewhere granian's socket would not be let in
+    return address, free_port
 
 
 def _make_url(address: tuple[str, int]) -> str:

@@ -129,11 +129,6 @@ class ProviderSettings(_Table):
                 hint = "Use https; to try a server on this machine: insecure_loopback_http = true."
                 raise _bad_provider(self.type, problem, hint)
 
-    @property
-    def audiences(self) -> frozenset[str]:
-        """Whose cards it opens, but for those that tokens name."""
-        return frozenset([*([self.opens] if self.opens else []), *(r.opens for r in self.rules)])
-
 
 class ServerSettings(_Table):
     """How a publication is served. Holds no secret; can be pickled for a worker process.
@@ -150,10 +145,6 @@ class ServerSettings(_Table):
         agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
         catalogue: Where all cards are listed; empty for nowhere.
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
-        keys: Whether the key set is served; without it, it has to be served elsewhere.
-        statements: Whether the issuer's statements are, likewise.
-        health: Whether ``/healthz`` and ``/readyz`` answer.
-        metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
         page: Whether ``/`` answers a page for people to who asks for HTML.
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
@@ -178,10 +169,6 @@ class ServerSettings(_Table):
     )
     catalogue: _Path | Literal[""] = "/a2a/agents"
     placeholder: bool = False
-    keys: bool = True
-    statements: bool = True
-    health: bool = True
-    metadata: bool = True
     page: bool = True
     rate: str = ""
     rate_storage: str = "memory://"

@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.2  # between two looks at the one stamp
 LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
-BROKEN_SECONDS: Final = 1.0  # between two looks at what is broken
+BROKEN_SECONDS: Final = 5.0  # the same while anything is broken, which may be mended
 #: Seconds after which a generation is served; by then every process has looked.
 EXCHANGE_SECONDS: Final = 1.0
 #: Stands among the agents for their folder, where that cannot be read.
@@ -128,10 +128,9 @@ class Publications:
         location: A publication directory, or a folder of them, each named after its agent.
         settings: To whom they are served, and how.
         now: Unix seconds.
-        is_quiet: Another process of this server says what is taken up, and what is wrong.
 
     Attributes:
-        places: For requests that may wait.
+        bodies: Places for requests whose bodies are read.
 
     Raises:
         ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`, for one
@@ -146,20 +145,17 @@ class Publications:
         settings: ServerSettings,
         *,
         now: Callable[[], float] = time.time,
-        is_quiet: bool = False,
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
-        self.places = Places(settings.threads)
-        self._is_quiet = is_quiet
-        self._providers = make_providers(settings, self.places, now)
+        self.bodies, hosts = Places(settings.threads), Places(settings.threads)
+        self._providers = make_providers(settings, hosts, now)
         self._site = Site()
         #: By name: what is served from a moment on, in Unix seconds; None for nothing.
         self._due: dict[str, tuple[Agent | None, float]] = {}
-        self._moment = math.inf  # the first of these
         self._stamps: dict[str, FileStamp | None] = {}
         self._complaints: dict[str, str] = {}
         self._absent: frozenset[str] = frozenset()
-        self._looked_at_all = self._looked_at_broken = time.monotonic()
+        self._looked_at_all = time.monotonic()
         self._exchanging = threading.Lock()
         self._started, self._stopped = threading.Lock(), threading.Event()
         self.is_single = (location / CURRENT_FILE).exists() or not any(_list_agents(location))
@@ -174,14 +170,9 @@ class Publications:
     @property
     def site(self) -> Site:
         """What is served now; at the moment of a newer generation whoever asks exchanges it."""
-        if time.time() >= self._moment:
+        if self._due:
             self._exchange(time.time())
         return self._site
-
-    @property
-    def complaints(self) -> Mapping[str, str]:
-        """What is wrong with which agent."""
-        return self._complaints
 
     def start_watching(self) -> None:
         """Start the thread that follows the publications, once in each process."""
@@ -200,27 +191,19 @@ class Publications:
                 log.exception("the publications could not be looked at")
 
     def look(self) -> None:
-        """Take up what is new: look at one stamp, and once a minute at every agent."""
+        """Take up what is new: look at one stamp, and now and then at every agent."""
         self._exchange(time.time())  # what is due before anything newer takes its place
         now, stamp = time.monotonic(), file_stamp(self._stamp_path)
-        if stamp != self._stamp or now - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
+        seconds = BROKEN_SECONDS if self._complaints else LOOK_AT_ALL_SECONDS
+        if stamp != self._stamp or now - self._looked_at_all >= seconds:
             self._stamp, self._looked_at_all = stamp, now
             self._find_newest()
-        elif self._complaints and now - self._looked_at_broken >= BROKEN_SECONDS:
-            self._looked_at_broken = now
-            self._find_newer([name for name in self._complaints if name != _FOLDER])
         self._exchange(time.time())
 
     def look_at_all(self) -> None:
         """Take up what is new at once, whatever other processes do."""
         self._find_newest()
         self._exchange(math.inf)
-
-    def wait_after(self, began: float) -> None:
-        """Wait until other processes have exchanged what was published after a Unix time."""
-        changes = [stamp[1] / 1e9 for stamp in self._stamps.values() if stamp]
-        moment = EXCHANGE_SECONDS + max((one for one in changes if one > began), default=0.0)
-        time.sleep(min(max(0.0, moment - time.time()), EXCHANGE_SECONDS))
 
     def _find_newest(self) -> None:
         """Find the newest good state of every agent that there is."""
@@ -230,23 +213,20 @@ class Publications:
             self._complain(_FOLDER, f"still serving the agents that were there: {exc}")
             return
         self._complaints.pop(_FOLDER, None)
-        self._name_absent(names)
+        # A misspelt agent is on its routes still.
+        absent = self.settings.disabled.union(filter(None, [self.settings.root])).difference(names)
+        for name in sorted(absent - self._absent):
+            log.warning("the settings name agent %s, which is not here", name)
+        self._absent = absent
         served = set(names) - self.settings.disabled if self.settings.enabled else set[str]()
         for name in self._stamps.keys() - served:
             self._stamps.pop(name)
             self._complaints.pop(name, None)
             self._set_due(name, None, 0.0)
-        self._find_newer(sorted(served))
-
-    def _find_newer(self, names: Iterable[str]) -> None:
-        """Find the newest good state of these agents, where it is another one."""
-        for name in names:
+        for name in sorted(served):
             stamp = file_stamp(self.location / name / CURRENT_FILE)
-            if (
-                name in self._stamps
-                and stamp == self._stamps[name]
-                and name not in self._complaints
-            ):
+            is_known = name in self._stamps and stamp == self._stamps[name]
+            if is_known and name not in self._complaints:
                 continue
             self._stamps[name], agent = stamp, self._site.agents.get(name)
             try:
@@ -263,7 +243,6 @@ class Publications:
     def _set_due(self, name: str, agent: Agent | None, moment: float) -> None:
         with self._exchanging:
             self._due[name] = agent, moment
-            self._moment = min(one for _, one in self._due.values())
 
     def _exchange(self, now: float) -> None:
         """Serve what is due at a time, in Unix seconds, and say what is new."""
@@ -275,8 +254,7 @@ class Publications:
             }
             if not due:
                 return
-            self._due = {name: one for name, one in self._due.items() if name not in due}
-            self._moment = min((one for _, one in self._due.values()), default=math.inf)
+            self._due = {name: change for name, change in self._due.items() if name not in due}
             found = {**self._site.agents, **due}
             agents = {name: agent for name, agent in sorted(found.items()) if agent is not None}
             root = agents.get("") or agents.get(self.settings.root or "")
@@ -292,8 +270,6 @@ class Publications:
 
     def _report(self, before: Site) -> None:
         """Log what is served from now on, and what of it does not fit together."""
-        if self._is_quiet:
-            return
         for name, agent in self._site.agents.items():
             if agent is before.agents.get(name):
                 continue
@@ -301,14 +277,20 @@ class Publications:
             log_publication(agent.generation, card, name, self.now())
             if name in before.agents:
                 log.info("%sserving generation %d", _prefix(name), agent.generation.number)
-            for problem in self.find_problems(agent):
+            for problem in agent.extended.find_problems(is_alone=self.is_single):
                 log.warning("%s%s", _prefix(name), problem)
         for conflict in sorted({*self._site.find_conflicts()} - {*before.find_conflicts()}):
             log.warning("%s", conflict)
 
-    def find_problems(self, agent: Agent) -> list[str]:
-        """Return what is wrong with an agent that is served, a line each."""
-        return [*agent.extended.find_problems(is_alone=self.is_single)]
+    def find_problems(self) -> dict[str, list[str]]:
+        """Return what is wrong with each agent, a line each."""
+        problems = {
+            name: [*agent.extended.find_problems(is_alone=self.is_single)]
+            for name, agent in self.site.agents.items()
+        }
+        for name, complaint in self._complaints.items():
+            problems.setdefault(name, []).append(complaint)
+        return problems
 
     def _load(self, name: str, agent: Agent | None) -> Agent:
         """Return an agent's newest generation; what is served, where it is still the newest."""
@@ -328,23 +310,11 @@ class Publications:
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
 
-    def _name_absent(self, names: Iterable[str]) -> None:
-        """Name the agents that only the settings know: a misspelt one is on its routes still."""
-        root = {self.settings.root} if self.settings.root else set()
-        absent = (self.settings.disabled | root).difference(names)
-        for name in sorted(absent - self._absent):
-            self._say(logging.WARNING, f"the settings name agent {name}, which is not here")
-        self._absent = absent
-
     def _complain(self, subject: str, message: str) -> None:
         """Log what is wrong, once."""
         if self._complaints.get(subject) != message:
             self._complaints[subject] = message
-            self._say(logging.ERROR, message)
-
-    def _say(self, level: int, message: str) -> None:
-        if not self._is_quiet:
-            log.log(level, "%s", message)
+            log.error("%s", message)
 
 
 class _Unservable(Exception):

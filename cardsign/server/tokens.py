@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens
-MAX_NAMED: Final = 10  # tokens that one line for the operator names
 LOCK_SECONDS: Final = 10.0
 _LINE: Final = re.compile(
     rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
@@ -135,20 +134,10 @@ class TokenFile:
             return None
         return token
 
-    def problem(self, audiences: Collection[str]) -> str:
-        """Return which tokens open nothing since their audience has no card, as one line."""
-        tokens = [token for token in self._tokens.values() if token.audience not in audiences]
-        if not self._tokens:
-            return "there is no token, so the extended card cannot be asked for"
-        if not tokens:
-            return ""
-        known = ", ".join(sorted(audiences)) or "none"
-        shown = ", ".join(f"line {token.line} ({token.audience})" for token in tokens[:MAX_NAMED])
-        more = f" and {len(tokens) - MAX_NAMED} more" if len(tokens) > MAX_NAMED else ""
-        return (
-            f"no extended card is published for the audience of the tokens in {shown}{more}; "
-            f"the audiences that have one: {known}"
-        )
+    @property
+    def audiences(self) -> frozenset[str]:
+        """Whose cards the tokens open."""
+        return frozenset(token.audience for token in self._tokens.values())
 
 
 def create_token(audience: str, expires: datetime | None = None) -> tuple[str, str]:

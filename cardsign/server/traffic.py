@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from flask import Flask, Response, request
@@ -23,17 +23,12 @@ from cardsign.errors import UsageFault
 from cardsign.server.a2a import NO_STORE, answer_http_error
 from cardsign.server.providers import in_networks, parse_address
 from cardsign.server.settings import ServerSettings
-from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
     from cardsign.server.site import Publications
 
 log = logging.getLogger(__name__)
 
-HEALTH_PATH: Final = "/healthz"
-READY_PATH: Final = "/readyz"
-METRICS_PATH: Final = "/metrics"
-PROBES: Final = (HEALTH_PATH, READY_PATH, METRICS_PATH)
 MAX_SHOWN: Final = 256  # characters of a path in the log
 STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
 #: Counters in this process, one for each client and rate.
@@ -138,57 +133,26 @@ def find_address(peer: str, forwarded: str, proxies: tuple[str, ...]) -> str:
 
 
 class AccessLine(logging.Formatter):
-    """Writes a line of granian's access log as JSON: no header, no query, no body."""
-
-    def __init__(self, proxies: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._proxies = proxies
+    """Writes a line of granian's access log as JSON, which no path can forge; without the query."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one request."""
-        told: Any = record.args
-        forwarded = "" if told["_h0"] == "-" else told["_h0"]
+        request: Any = record.args
         line = {
-            "time": told["time"],
-            "client": find_address(told["addr"], forwarded, self._proxies),
-            "method": told["method"],
-            "path": str(told["path"])[:MAX_SHOWN],
-            "status": told["status"],
-            "ms": round(told["dt_ms"], 1),
+            "time": request["time"],
+            "client": request["addr"],
+            "method": request["method"],
+            "path": str(request["path"])[:MAX_SHOWN],
+            "status": request["status"],
+            "ms": round(request["dt_ms"], 1),
         }
         return json.dumps(line, separators=(",", ":"))
 
 
-class WithoutProbes(logging.Filter):
-    """Leaves out the requests of an operator's machines, which ask all the time."""
-
-    def __init__(self, paths: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._paths = paths
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line of a request is written."""
-        told: Any = record.args
-        return told["path"] not in self._paths or told["method"] not in ("GET", "HEAD")
-
-
-#: What granian hands to :class:`AccessLine`; it reads headers only if the format names them.
-ACCESS_FORMAT: Final = "%(header{x-forwarded-for})s"
-_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
-_ROUTES: Final = {
-    CARD_PATH: "card",
-    LEGACY_CARD_PATH: "card",
-    JWKS_PATH: "keys",
-    HEALTH_PATH: "probe",
-    READY_PATH: "probe",
-    "/": "page",
-}
-
-
-def count_requests(app: Flask, publications: Callable[[], Publications]) -> None:
+def count_requests(app: Flask, publications: Publications) -> None:
     """Count the answers of an application, and tell the counts of all workers at ``/metrics``.
 
-    No label holds what a client chose: a route is one of eight names, and agents are the host's.
+    No label holds what a client chose: the endpoint is the view that answered.
     """
     from prometheus_client import (
         CONTENT_TYPE_LATEST,
@@ -200,31 +164,38 @@ def count_requests(app: Flask, publications: Callable[[], Publications]) -> None
     from prometheus_client.multiprocess import MultiProcessCollector
 
     own = CollectorRegistry()
-    requests = Counter("cardsign_requests", "Requests answered.", ("route", "status"), registry=own)
-    duration = Histogram(
-        "cardsign_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=own
+    requests = Counter(
+        "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
     )
+    duration = Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
 
     def begin() -> None:
         request.environ["cardsign.began"] = time.perf_counter()
 
     def count(response: Response) -> Response:
-        if request.path != METRICS_PATH:
-            requests.labels(_name_route(request.method, request.path), response.status_code).inc()
+        if request.endpoint != "show_metrics":
+            requests.labels(request.endpoint or "none", response.status_code).inc()
             duration.observe(time.perf_counter() - request.environ["cardsign.began"])
         return response
 
     def show_metrics() -> Response:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
-        registry.register(_Served(publications()))
+        registry.register(_Served(publications))
         return Response(
             generate_latest(registry), content_type=CONTENT_TYPE_LATEST, headers=NO_STORE
         )
 
     app.before_request_funcs.setdefault(None, []).insert(0, begin)
     app.after_request(count)
-    app.add_url_rule(METRICS_PATH, view_func=show_metrics, provide_automatic_options=False)
+    app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
+
+
+_GAUGES: Final = {
+    "generation": "The generation that is served.",
+    "published_timestamp_seconds": "When it was published.",
+    "problems": "What the log says is wrong with it.",
+}
 
 
 class _Served:
@@ -237,30 +208,15 @@ class _Served:
         """Yield the gauges."""
         from prometheus_client.core import GaugeMetricFamily
 
-        def gauge(name: str, text: str) -> Any:
-            return GaugeMetricFamily(f"cardsign_{name}", text, labels=["agent"])
-
-        number = gauge("generation", "The generation that is served.")
-        published = gauge("published_timestamp_seconds", "When it was published.")
-        problems = gauge("problems", "What the log says is wrong with it.")
-        complaints = dict(self._publications.complaints)
-        for name, agent in self._publications.site.agents.items():
-            number.add_metric([name], agent.generation.number)
-            published.add_metric([name], agent.generation.published_at.timestamp())
-            count = len(self._publications.find_problems(agent)) + (name in complaints)
-            problems.add_metric([name], count)
-            complaints.pop(name, None)
-        for name in complaints:
-            problems.add_metric([name], 1)
-        yield from (number, published, problems)
-
-
-def _name_route(method: str, path: str) -> str:
-    _, well_known, name = path.partition("/.well-known/")
-    path = well_known + name or path
-    if path.startswith(STATEMENTS_PATH):
-        return "statement"
-    if method == "POST":
-        return "rpc"
-    is_extended = path.endswith(("/extendedAgentCard", "/authenticatedExtendedCard", "/v1/card"))
-    return "extended" if is_extended else _ROUTES.get(path, "other")
+        agents = self._publications.site.agents
+        times = {name: one.generation.published_at.timestamp() for name, one in agents.items()}
+        gauges: dict[str, dict[str, float]] = {
+            "generation": {name: agent.generation.number for name, agent in agents.items()},
+            "published_timestamp_seconds": times,
+            "problems": {n: len(lines) for n, lines in self._publications.find_problems().items()},
+        }
+        for name, values in gauges.items():
+            gauge = GaugeMetricFamily(f"cardsign_{name}", _GAUGES[name], labels=["agent"])
+            for agent, value in values.items():
+                gauge.add_metric([agent], value)
+            yield gauge

@@ -312,17 +312,13 @@ def test_a_broken_agent_harms_no_other(serve: Callable[..., Served], tmp_path: P
 # ------------------------------------------------------------------ probes, metadata, spellings
 
 
-def test_O12_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: Path) -> None:
-    """Of one agent, and of several."""
+def test_a_probe_counts_agents(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """Of one agent it says which generation is served."""
     several = serve("tides", "waves")
     assert several.client.get("/healthz").json == {"status": "ok", "agents": 2}
     assert several.client.get("/readyz").json == {"status": "ready", "agents": 2}
     one = Served(tmp_path / "all/tides", ServerSettings())
     assert one.client.get("/readyz").json == {"status": "ready", "generation": 1}
-    off = ServerSettings(health=False)
-    for directory in (tmp_path / "all", tmp_path / "all/tides"):
-        served = Served(directory, off)
-        assert [served.status(path) for path in ("/healthz", "/readyz")] == [404, 404]
 
 
 def test_a_line_of_the_log_names_the_agent(
@@ -494,8 +490,6 @@ def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKe
         "scopes_supported": ["card.read"],
         "resource_name": "tides",
     }
-    off = Served(tmp_path / "pub", ServerSettings(metadata=False))
-    assert off.status(path) == 404
 
 
 def test_a_card_without_oauth_has_no_metadata(serve: Callable[..., Served]) -> None:

@@ -555,22 +555,6 @@ def test_a_blueprint_answers_every_spelling_and_the_metadata(
         assert client.get(f"/{path}", headers=bearer).text == f"agent: {path}"
 
 
-IDLE = ServerSettings(access_log=True, workers=2)
-
-
-@pytest.mark.parametrize("put", [card_blueprint, lambda *given: mount_cards(agent, *given)])
-def test_what_only_serve_can_do_is_told(site: Site, put: Callable[..., Any]) -> None:
-    """An operator who wants a log would rely on it; nothing is said where nothing is set."""
-    site.log.clear()
-    put(site.directory, IDLE)
-    put(site.directory, ServerSettings())
-    (line,) = (text for text in site.log if "serve" in text)
-    assert line == (
-        "warning: access_log, workers: `cardsign serve` alone does this; "
-        "in front of an application, its own server has to"
-    )
-
-
 def test_L19_a_disabled_agent_has_no_card_in_front_of_it(site: Site) -> None:
     """Everything is the agent's."""
     off = ServerSettings(enabled=False)

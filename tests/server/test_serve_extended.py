@@ -347,14 +347,21 @@ def test_a_token_for_nobody_is_one_line_at_the_start(make_site: Callable[..., Si
     site = make_site(tokens=("staff", "crwe"))
 
     assert site.log == [
-        "warning: no extended card is published for the audience of the tokens in line 2 (crwe); "
-        "the audiences that have one: staff"
+        "warning: provider static_token opens the cards of crwe, which are not published; "
+        "the audiences are staff"
     ]
     assert site.client.get("/.well-known/agent-card.json").status_code == 200
     assert site.client.get(EXTENDED, headers=site.bearer("staff")).status_code == 200
     refused = site.client.get(EXTENDED, headers=site.bearer("crwe"))
     assert refused.status_code == 400
     assert b"no extended card for the audience of this caller" in refused.data
+
+
+def test_many_tokens_for_nobody_are_still_one_short_line(make_site: Callable[..., Site]) -> None:
+    """Cards that were withdrawn may have had thousands of readers."""
+    (line,) = make_site(tokens=tuple(f"a{number}" for number in range(500))).log
+    assert "and 490 more" in line
+    assert len(line) < 300
 
 
 def test_tokens_that_all_have_a_card_are_no_line(site: Site) -> None:

@@ -154,8 +154,8 @@ def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: Priva
     assert b"NOT_CONFIGURED" in answer.data
     assert site.log == [
         "serving generation 2",
-        "warning: no extended card is published for the audience of the tokens in line 1 (staff); "
-        "the audiences that have one: crew",
+        "warning: provider static_token opens the cards of staff, which are not published; "
+        "the audiences are crew",
     ]
     assert _served(site) == "2.0.0"
 

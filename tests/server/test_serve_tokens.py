@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,39 +119,6 @@ def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
     assert DIGEST in read_tokens(path)
     with pytest.raises(FileFault):
         read_tokens(tmp_path / "absent")
-
-
-@pytest.mark.parametrize(
-    ("lines", "audiences", "words"),
-    [
-        pytest.param(f"{DIGEST} crew", {"staff"}, ["line 1 (crew)", ": staff"], id="another's"),
-        pytest.param(f"{DIGEST} crew", set(), ["line 1 (crew)", ": none"], id="no card at all"),
-        pytest.param(
-            f"{DIGEST} a\n{OTHER} b", {"c"}, ["line 1 (a), line 2 (b)"], id="all of them at once"
-        ),
-    ],
-)
-def test_tokens_without_a_card_are_one_line(
-    tmp_path: Path, lines: str, audiences: set[str], words: list[str]
-) -> None:
-    """For the operator, by line of the token file."""
-    problem = TokenFile(write_tokens(tmp_path, lines), time.time).problem(audiences)
-    assert all(word in problem for word in words)
-    assert "\n" not in problem
-
-
-def test_many_tokens_without_a_card_are_still_one_short_line(tmp_path: Path) -> None:
-    """A card that was withdrawn may have had thousands of readers."""
-    lines = "\n".join(f"{number:064x} crew" for number in range(5000))
-    problem = TokenFile(write_tokens(tmp_path, lines), time.time).problem({"staff"})
-    assert "and 4990 more" in problem
-    assert len(problem) < 500
-
-
-def test_tokens_with_a_card_are_no_problem(tmp_path: Path) -> None:
-    """The twin of the two above; another audience's card is nothing to them."""
-    tokens = TokenFile(write_tokens(tmp_path, f"{DIGEST} staff", f"{OTHER} staff"), time.time)
-    assert tokens.problem({"staff", "crew"}) == ""
 
 
 def test_a_token_ends_with_its_time(tmp_path: Path) -> None:

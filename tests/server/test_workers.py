@@ -219,8 +219,8 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
         server.get("/nothing?x=1")
         said = server.get("/metrics")
         assert said.headers["Content-Type"].startswith("text/plain")
-        assert 'cardsign_requests_total{route="card",status="200"} 30.0' in said.text
-        assert 'cardsign_requests_total{route="other",status="404"} 1.0' in said.text
+        assert 'cardsign_requests_total{endpoint="show_document",status="200"} 30.0' in said.text
+        assert 'cardsign_requests_total{endpoint="answer_interface",status="404"} 1.0' in said.text
         assert server.count("cardsign_request_seconds_count") == 31
         assert 'cardsign_generation{agent=""} 1.0' in said.text
         assert "nothing" not in said.text
