@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import begin_dry_run, done, dry_run_option, to_change
+from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     GuidedOptions,
@@ -32,7 +31,7 @@ from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import read_input
 from cardsign.cli.views import members, say_progress, say_withheld
 from cardsign.config import ProjectConfig
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import (
@@ -44,7 +43,6 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.store import KeyStore
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -60,19 +58,15 @@ from cardsign.times import minute
     help="An extended card that was signed for the audience NAME. May be repeated.",
 )
 @click.option(
-    "--drop-extended",
-    metavar="NAME",
-    multiple=True,
-    help="Publish no extended card for the audience NAME any longer. May be repeated.",
-)
-@click.option(
     "--legacy-card",
     metavar="FILE",
     help="The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
     "published].",
 )
 @click.option(
-    "--drop-legacy-card", is_flag=True, help="Publish no card of A2A 0.3 for older clients."
+    "--drop-others",
+    is_flag=True,
+    help="Publish no longer the extended cards, and the card of A2A 0.3, that are not named.",
 )
 @click.option(
     "-o",
@@ -110,12 +104,6 @@ from cardsign.times import minute
     help="Also write the public files for a static host or nginx.",
 )
 @click.option(
-    "--check",
-    is_flag=True,
-    callback=begin_dry_run,
-    help="Change nothing; say what would change, with exit status 1 if anything would.",
-)
-@click.option(
     "--watch",
     is_flag=True,
     help="Go on, and follow the cards of cardsign.toml: build, sign, list and publish what "
@@ -134,9 +122,8 @@ from cardsign.times import minute
 def publish(
     card: str | None,
     extended: tuple[str, ...],
-    drop_extended: tuple[str, ...],
     legacy_card: str | None,
-    drop_legacy_card: bool,
+    drop_others: bool,
     output: Path | None,
     max_age: int | None,
     jwks: str | None,
@@ -144,7 +131,6 @@ def publish(
     kid: str | None,
     not_live: bool,
     export_to: Path | None,
-    check: bool,
     **options: Any,
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
@@ -169,65 +155,34 @@ def publish(
         return _watch(watching, output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
-    others: dict[str, bytes] = {}
-    older = None
+    ready = replace(config, publish=to_change(directory))
+    named: dict[str, Any] = {
+        "extended": dict(_extended(option) for option in extended),
+        "legacy_card": None if legacy_card is None else read_input(legacy_card),
+        "max_age": max_age,
+        "drops_others": drop_others,
+    }
+    now = moment()
     if jwks is not None or uris or kid is not None:
         if card is None or (jwks is not None and (uris or kid)):
             raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
-        now = moment()
-        published = publish_by_keys(
-            read_input(card),
-            JwkSet.of(keystore.list_keys(uris, kid)) if jwks is None else read_jwks(jwks),
-            replace(config, publish=to_change(directory)),
-            now=now,
-            extended=dict(_extended(one) for one in extended),
-            max_age=max_age,
-            drop_extended=drop_extended,
-            legacy_card=None if legacy_card is None else read_input(legacy_card),
-            drop_legacy=drop_legacy_card,
-        )
-        return _finish(published, directory, export_to, now=now, check=check)
-    if card is not None:  # nothing is signed, so nothing of a signer is looked at
-        work = Work(_open_store(keystore), moment(), replace(config, publish=to_change(directory)))
-        public = read_input(card)
+        keys = JwkSet.of(keystore.list_keys(uris, kid)) if jwks is None else read_jwks(jwks)
+        published = publish_by_keys(read_input(card), keys, ready, now=now, **named)
+    elif card is not None:  # nothing is signed, so nothing of a signer is looked at
+        work = Work(keystore.open(), now, ready)
+        published = publish_cards(work, read_input(card), is_live=not not_live, **named)
     else:
         check_cards(config)
         work = keystore.work(config)
         public, others, older = prepare_cards(work)
         _say_lint(work.config)
-    published = publish_cards(
-        work,
-        public,
-        extended=others | dict(_extended(one) for one in extended),
-        max_age=max_age,
-        is_live=not not_live,
-        drop_extended=drop_extended,
-        legacy_card=older if legacy_card is None else read_input(legacy_card),
-        drop_legacy=drop_legacy_card,
-    )
-    return _finish(published, directory, export_to, now=work.now, check=check)
-
-
-def _open_store(keystore: UnlockOptions) -> KeyStore:
-    try:
-        return keystore.open()
-    except StoreFault as fault:
-        if fault.code != "keystore.missing" or keystore.place is not None:
-            raise
-        hint = (
-            "Without a key store name the key that has signed the card: --key URI; or the JWK Set "
-            "of its keys: --jwks FILE."
-        )
-        raise StoreFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
-
-
-def _finish(
-    published: Published, directory: Path, export_to: Path | None, *, now: datetime, check: bool
-) -> int:
+        named["extended"] = others | named["extended"]
+        named["legacy_card"] = named["legacy_card"] or older
+        published = publish_cards(work, public, is_live=not not_live, **named)
     if export_to is not None:
         export_files(published.generation, to_change(export_to), now=now)
     _tell(published, directory, export_to)
-    return EXIT_NOT_TRUSTED if check and published.generation.created else EXIT_OK
+    return EXIT_OK
 
 
 def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:

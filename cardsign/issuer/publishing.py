@@ -98,9 +98,8 @@ def publish_cards(
     extended: Mapping[str, bytes] | None = None,
     max_age: int | None = None,
     is_live: bool = True,
-    drop_extended: Collection[str] = (),
     legacy_card: bytes | None = None,
-    drop_legacy: bool = False,
+    drops_others: bool = False,
     signs_legacy: bool = False,
     writes: bool = True,
 ) -> Published:
@@ -114,10 +113,8 @@ def publish_cards(
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
         is_live: Note the publication in the key store. False where it is deployed later.
-        drop_extended: Audiences whose extended card is published no longer, though the public card
-            declares one.
-        legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published,
-            unless `drop_legacy`.
+        legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published.
+        drops_others: Publish no longer what is published and not named here.
         signs_legacy: Sign the one that is published again, with the card keys that sign now.
         writes: False to compare alone; nothing is written, and no key is opened.
 
@@ -131,8 +128,8 @@ def publish_cards(
     store, now, config = work.store, work.now, work.config
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    _check_extended(card, {*(extended or ()), *drop_extended}, newest)
-    if legacy_card is None and newest and newest.legacy_card and not drop_legacy:
+    _check_extended(card, extended or {}, newest, drops_others)
+    if legacy_card is None and newest and newest.legacy_card and not drops_others:
         legacy_card = newest.legacy_card
         if signs_legacy:
             access = work.access if writes else None
@@ -163,10 +160,9 @@ def publish_by_keys(
     *,
     now: datetime,
     extended: Mapping[str, bytes],
-    drop_extended: Collection[str] = (),
     max_age: int | None = None,
     legacy_card: bytes | None = None,
-    drop_legacy: bool = False,
+    drops_others: bool = False,
 ) -> Published:
     """Publish signed cards with these keys, by whom no key store is kept.
 
@@ -176,18 +172,17 @@ def publish_by_keys(
         config: Names the publication directory. One of a key store is refused.
         now: The time, with its zone.
         extended: As for :func:`publish_cards`, like what follows.
-        drop_extended: Likewise.
         max_age: Likewise.
         legacy_card: Likewise.
-        drop_legacy: Likewise.
+        drops_others: Likewise.
 
     Raises:
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
     """
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    _check_extended(card, {*extended, *drop_extended}, newest)
-    if legacy_card is None and newest and not drop_legacy:
+    _check_extended(card, extended, newest, drops_others)
+    if legacy_card is None and newest and not drops_others:
         legacy_card = newest.legacy_card
     generation = publish_generation(
         card,
@@ -201,16 +196,18 @@ def publish_by_keys(
     return Published(generation, "", (), (), _list_changes(generation, newest))
 
 
-def _check_extended(card: bytes, named: Collection[str], newest: Generation | None) -> None:
+def _check_extended(
+    card: bytes, named: Collection[str], newest: Generation | None, drops_others: bool
+) -> None:
     """Refuse to drop an extended card silently, while the public card declares one."""
-    published = newest.extended if newest else {}
+    published = newest.extended if newest and not drops_others else {}
     missing = [audience for audience in published if audience not in named]
     if missing and declares_extended_card(Card.from_bytes(card).document):
         raise PublishRefused(
             "publish.extended",
             f"the extended card of audience {missing[0]} is published, and is not named now",
-            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop it: "
-            "--drop-extended NAME.",
+            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
+            "named: --drop-others.",
         )
 
 

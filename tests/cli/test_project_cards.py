@@ -133,12 +133,12 @@ def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
 
 
 def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
-    """It is refused, unless it is asked for by name; the twin publishes."""
+    """It is refused, unless it is asked for; the twin publishes."""
     publish(issuer)
     refused = issuer("publish", "signed.json")
     assert (refused.status, "publish.extended" in refused.err) == (1, True)
     assert list(load_current(Path("public")).extended) == ["partners"]
-    run(issuer("publish", "signed.json", "--drop-extended", "partners"))
+    run(issuer("publish", "signed.json", "--drop-others"))
     assert not load_current(Path("public")).extended
 
 
@@ -269,7 +269,7 @@ def test_F2_the_card_of_0_3_goes_along_until_it_is_dropped(issuer: Cardsign) -> 
     run(issuer("release", "renew"))
     refused = issuer("publish")
     assert (refused.status, "publish.legacy" in refused.err) == (1, True)
-    run(issuer("publish", "--drop-legacy-card"))
+    run(issuer("publish", "--drop-others"))
     assert load_current(Path("public")).legacy_card is None
 
 

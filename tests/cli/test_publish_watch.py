@@ -70,7 +70,7 @@ def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsig
     assert tells() == "Says when the water comes."
     run(issuer("sign"))
     assert run(issuer("publish", "--json")).json["created"] is False
-    assert run(issuer("publish", "--check")).status == 0
+    assert run(issuer("publish", "--dry-run", "--json")).json["created"] is False
     run(issuer("keys", "rotate"))  # which makes the successors of all keys once
     before = tree()
     run(issuer("sign"))
@@ -78,7 +78,7 @@ def test_L4_a_computed_card_is_built_signed_listed_and_published(issuer: Cardsig
     assert tree() == before
 
     write("Says when it goes.")
-    assert issuer("publish", "--check").status == 1
+    assert run(issuer("publish", "--dry-run", "--json")).json["created"] is True
     assert tree() == before
     run(issuer("publish"))
     assert tells() == "Says when it goes."
@@ -140,7 +140,7 @@ def test_a_watcher_follows_the_settings(issuer: Cardsign) -> None:
             watcher.terminate()
 
 
-@pytest.mark.parametrize("option", ["--check", "--dry-run", "--json", "--not-live"])
+@pytest.mark.parametrize("option", ["--drop-others", "--dry-run", "--json", "--not-live"])
 def test_watching_takes_no_other_option(issuer: Cardsign, option: str) -> None:
     """Nor a card."""
     for words in ((option,), ("signed.json",)):

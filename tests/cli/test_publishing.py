@@ -470,15 +470,16 @@ def test_forty_releases_are_renewed_without_a_root(
 # ------------------------------------------------------------------ checking and exporting
 
 
-def test_a_check_names_what_would_change(issuer: Cardsign) -> None:
-    """Exit status 1; neither the publication nor the key store changes."""
+def test_a_dry_run_names_what_would_change(issuer: Cardsign) -> None:
+    """Neither the publication nor the key store changes."""
     Path("card.json").write_text(json.dumps({**PORTABLE, "description": "Another."}))
     run(issuer("sign", "card.json", "-o", "newer.json"))
     run(issuer("release", "renew", "--card", "newer.json"))
     number, log = published().number, log_events()
-    ended = issuer("publish", "newer.json", "--check", "--json")
-    assert ended.status == 1
-    assert json.loads(ended.out)["changes"] == {"agent-card.json": "changed"}
+    ended = issuer("publish", "newer.json", "--dry-run", "--json")
+    assert ended.status == 0
+    told = json.loads(ended.out)
+    assert (told["created"], told["changes"]) == (True, {"agent-card.json": "changed"})
     assert (published().number, log_events()) == (number, log)
     assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
 
@@ -512,8 +513,8 @@ def test_verify_names_the_newest_card_of_a_publication(issuer: Cardsign) -> None
 
 
 def test_publish_exports_what_it_published(issuer: Cardsign) -> None:
-    """Also where nothing changed, and not in a check."""
-    issuer("publish", "signed.json", "--export", "out", "--check")
+    """Also where nothing changed, and not in a dry run."""
+    issuer("publish", "signed.json", "--export", "out", "--dry-run")
     assert not Path("out").exists()
     assert "exported" in run(issuer("publish", "signed.json", "--export", "out")).err
     card = Path("out/site/.well-known/agent-card.json").read_bytes()
