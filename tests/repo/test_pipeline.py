@@ -39,7 +39,7 @@ class Runner:
 
     def __init__(self, root: Path, trial: Trial) -> None:
         self.action: dict[str, Any] = yaml.safe_load((root / ACTION).read_text("utf-8"))
-        self.trial = trial
+        self.trial, self.root = trial, root
 
     def runs(self, environment: dict[str, str], **inputs: str) -> str:
         """All that its steps print; a step that fails ends the test as it ends a job."""
@@ -59,6 +59,7 @@ class Runner:
                 name: INPUT.sub(lambda found: known[found[1]], value)
                 for name, value in step.get("env", {}).items()
             }
+            variables["GITHUB_ACTION_PATH"] = str((self.root / ACTION).parent)
             assert "${{" not in step["run"], "a script takes inputs by variables only"
             said += self.trial.runs(step["run"], **environment, **variables)
         return said
@@ -134,7 +135,7 @@ def test_the_action_signs_by_a_kms(root: Path, trial: Trial, secrets: dict[str, 
             key=f"awskms:///{KMS_KEY}",
             public="jwks.json",
             publish="public",
-            install="cardsign[aws]",
+            extras="aws",
         )
         assert trial.signed()
 

@@ -1,8 +1,9 @@
 """docs/guides/sign-in-ci.md runs: each pipeline in an empty folder, with secrets of a trial.
 
 Of a YAML block the shell steps and their variables are read, and nothing else. What a CI system
-does itself is done here: `${{ secrets.X }}` and `$X` are replaced, and `pip install cardsign` is
-a program that checks the extra and installs nothing, as `cardsign` is on the PATH already.
+does itself is done here: `${{ secrets.X }}` and `$X` are replaced, and `pip install` is a
+program that installs nothing, as `cardsign` is on the PATH already: it checks that a commit is
+named, or the checkout of the action, and that each extra exists.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class Trial:
         programs.mkdir()
         with (root / "pyproject.toml").open("rb") as file:
             extras = tomllib.load(file)["project"]["optional-dependencies"]
-        known = "|".join(["cardsign", *(f"cardsign[[]{name}]" for name in extras)])
+        named = ["", *(f"[[]{name}]" for name in extras)]
+        commit = " @ git+https://github.com/OWNER/cardsign@COMMIT"
+        checkout = root / ".github/actions/cardsign/../../.."
+        known = "|".join(f"cardsign{name}'{commit}'|{checkout}{name}" for name in named)
         pip = '#!/bin/sh\ncase "$1 $2" in "install "*) ;; *) exit 1;; esac\n'
         (programs / "pip").write_text(f'{pip}case "$2" in {known}) ;; *) exit 1;; esac\n')
         (programs / "pip").chmod(0o700)
