@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cardsign.api import build_card as build_card
     from cardsign.api import discover as discover
     from cardsign.api import examine_card as examine_card
-    from cardsign.api import explain_card as explain_card
+    from cardsign.api import inspect_card as inspect_card
     from cardsign.api import lint_card as lint_card
     from cardsign.api import sign_card as sign_card
     from cardsign.api import verify_card as verify_card
@@ -52,7 +52,7 @@ _MODULES: Final = {
     "build_card": "cardsign.api",
     "discover": "cardsign.api",
     "examine_card": "cardsign.api",
-    "explain_card": "cardsign.api",
+    "inspect_card": "cardsign.api",
     "lint_card": "cardsign.api",
     "sign_card": "cardsign.api",
     "verify_card": "cardsign.api",

@@ -33,8 +33,8 @@ from cardsign.verify.verdict import reach_verdict
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
     from cardsign.build.reading import SourceDocument
-    from cardsign.explain.report import Explanation
     from cardsign.findings import Finding
+    from cardsign.inspect.report import Inspection
     from cardsign.jose.jws import Signer
     from cardsign.keys.store import KeyStore
     from cardsign.lint.rules import LintSettings
@@ -241,12 +241,14 @@ def sign_card(
     return sign_document(card, signers, options)
 
 
-def explain_card(
+def inspect_card(
     data: bytes,
     *,
     jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-) -> Explanation:
-    """Say what the signatures of a card cover, and why one does not fit. No verdict is given.
+) -> Inspection:
+    """Say what a card is, what its signatures cover, and why one does not fit.
+
+    No verdict is given.
 
     Args:
         data: The card as received.
@@ -257,10 +259,10 @@ def explain_card(
         KeyRefused: `jwks` is no sound JWK Set.
         TypeError: `data` is not bytes.
     """
-    from cardsign.explain.explanation import explain_card as explain
+    from cardsign.inspect.card import inspect_card as inspect
 
-    _check_data("explain_card(Path('card.json').read_bytes(), jwks=...)", data)
-    return explain(data, jwks=None if jwks is None else JwkSet.read(jwks))
+    _check_data("inspect_card(Path('card.json').read_bytes(), jwks=...)", data)
+    return inspect(data, jwks=None if jwks is None else JwkSet.read(jwks))
 
 
 def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 _STYLE: Final = """
@@ -50,10 +50,6 @@ ul.items,ol.items{list-style:none;padding:0}
 .items>li>h3{margin-top:0}.items>li:first-child{border-top:0;padding-top:.2rem}.items>li:last-child{padding-bottom:0}
 .tag{display:inline-block;border:1px solid;border-radius:1rem;padding:0 .6rem;font-size:.82rem;
 font-weight:600;margin-left:.4rem;white-space:nowrap}
-table{border-collapse:collapse;width:100%}th{color:var(--soft);font-weight:600;font-size:.9rem}
-th,td{text-align:left;vertical-align:top;padding:.4rem .6rem .4rem 0;
-border-bottom:1px solid var(--line)}
-tr:last-child td{border-bottom:0}
 svg.bar{display:block;width:100%;height:1rem;margin:.35rem 0}
 .bar .rail{fill:var(--rail)}.bar .span{fill:var(--bar)}.bar .ended{fill:var(--soft)}
 .bar .coming{fill:var(--bar);fill-opacity:.4}
@@ -134,14 +130,6 @@ def bar(label: str, spans: Iterable[tuple[float, float, str]], mark: float) -> H
         drawn.append(Html(f'<rect class="{text(kind)}" {place} height="100%" rx="4"/>'))
     drawn.append(Html(f'<line x1="{mark:.2%}" x2="{mark:.2%}" y1="0" y2="100%"/>'))
     return element("svg", *drawn, kind="bar", role="img", aria_label=label)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    """A table of texts."""
-    cells = [element("th" if one else "td", one, scope="col" if one else "") for one in head]
-    lines = [element("tr", *(element("td", one) for one in row)) for row in rows]
-    heads = element("thead", element("tr", *cells))
-    return element("table", heads, element("tbody", *lines))
 
 
 def page(title: str, sections: Iterable[tuple[str, Html]], foot: str = "") -> str:

@@ -61,15 +61,13 @@ TASK: Final[dict[str, Any]] = {
 #: By command: its forms.
 TEXT_AND_JSON: Final = ((), ("--json",))
 COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
-    "inspect": (("inspect", "card.json"), (*TEXT_AND_JSON, ("--html", "-"))),
-    "explain": (("explain", "card.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
+    "inspect": (
+        ("inspect", "card.json", "--jwks", "jwks.json"),
+        (*TEXT_AND_JSON, ("--format", "sarif"), ("--html", "-")),
+    ),
     "lint": (("lint", "card.json"), (*TEXT_AND_JSON, ("--format", "sarif"))),
     "lint --group contract": (("lint", "card.json", "--group", "contract"), (("--json",),)),
     "lint --fix": (("lint", "card.json", "--fix", "-o", "fixed.json"), TEXT_AND_JSON),
-    "check": (
-        ("check", "card.json", "--jwks", "jwks.json"),
-        (*TEXT_AND_JSON, ("--format", "sarif"), ("--format", "html")),
-    ),
     "verify": (
         ("verify", "card.json", "--jwks", "jwks.json"),
         (*TEXT_AND_JSON, ("--format", "sarif")),
@@ -104,8 +102,8 @@ COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
         ),
         TEXT_AND_JSON,
     ),
-    "check URL": (
-        ("check", "--insecure-loopback-http", "{origin}/card.json"),
+    "inspect URL": (
+        ("inspect", "--insecure-loopback-http", "{origin}/card.json"),
         (("--format", "text"), ("--format", "json"), ("--format", "sarif")),
     ),
 }

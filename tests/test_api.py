@@ -145,7 +145,7 @@ def test_signing_and_explaining_in_one_line(tmp_path: Path) -> None:
     both = cardsign.sign_card(data, [key, other])
     assert cardsign.verify_card(signed, jwks=JwkSet.of([key.public]))
     assert len(json.loads(both)["signatures"]) == 2 * len(json.loads(signed)["signatures"])
-    assert cardsign.explain_card(signed, jwks=JwkSet.of([key.public])).signatures
+    assert cardsign.inspect_card(signed, jwks=JwkSet.of([key.public])).signatures
     portable = {**CARD, "capabilities": {"streaming": True}}
     assert cardsign.lint_card(json.dumps(portable).encode()) == ()
     assert cardsign.lint_card(json.dumps({**CARD, "capabilities": None}).encode())
@@ -286,7 +286,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: cardsign.sign_card(CARD, TIDES.key("card")),
         "sign_card(json.dumps(card).encode(), key)",
     ),
-    "a dict to explain": (lambda: cardsign.explain_card(CARD), "explain_card(Path("),
+    "a dict to explain": (lambda: cardsign.inspect_card(CARD), "inspect_card(Path("),
     "a str to lint": (lambda: cardsign.lint_card("{}"), "lint_card(Path("),
     "a policy that is no path": (lambda: DOOR.Policy.load({}), "Policy.load('trust.toml')"),
     "a path for a signer": (

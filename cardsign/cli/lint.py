@@ -1,4 +1,4 @@
-"""``cardsign lint``, ``check`` and ``contract check``: what is wrong with a card, and why."""
+"""``cardsign lint`` and ``contract check``: what is wrong with a card, and why."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.options import NetworkOptions, format_option, network_option, take
-from cardsign.cli.printer import asked_form, counted, render, safe, say, show
+from cardsign.cli.printer import asked_form, counted, safe, say, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
 from cardsign.findings import MAX_TEXT, SEVERITIES, Severity, cap_findings
 from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
-from cardsign.urls import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,57 +154,6 @@ def _say_fixed(result: FixResult) -> None:
         say(
             f"{done('removed', 'remove')} the signatures, since the card has changed; sign it again"
         )
-
-
-@click.command(
-    cls=Command,
-    example="cardsign check https://agent.example\ncardsign check card.json --jwks jwks.json",
-)
-@click.argument("card", metavar="CARD")
-@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
-@click.option(
-    "--other-hosts",
-    is_flag=True,
-    help="Also ask the card's interfaces on other hosts for the extended card.",
-)
-@format_option("json", "sarif", "html", text="; html: one page without scripts")
-@click.option("-o", "--output", metavar="OUT", default=STDIO, help="Where the report goes.")
-@network_option
-def check(
-    card: str,
-    jwks: str | None,
-    other_hosts: bool,
-    output: str,
-    **options: Any,
-) -> int:
-    """Say what anyone can see of a card: a file, a URL, or '-' for stdin.
-
-    For a URL, only its own origin is asked, without credentials: the card, its key set, and
-    whether the extended card is given to anyone. A report without findings is no reason to
-    trust a card.
-
-    Exit status 1: there is an error.
-    """
-    network = take(NetworkOptions, options)
-    from cardsign.check import check_card, check_url
-    from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-
-    if is_url(card):
-        if jwks is not None:
-            raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
-        fetch = network.settings()
-        report = check_url(card, fetch=fetch, now=moment(), other_hosts=other_hosts)
-    else:
-        path = None if jwks is None else Path(jwks)
-        keys = path and JwkSet.read(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-        report = check_card(read_input(card), name=card, jwks=keys or None)
-    if output == STDIO and asked_form() != "html":
-        return show(report)
-    text = report.to_html() if asked_form() == "html" else render(report)
-    write_output(output, text.encode())
-    if output != STDIO:
-        say(f"wrote {output}")
-    return report.exit_status
 
 
 @click.group(cls=Group)

@@ -28,9 +28,7 @@ _SECTIONS: Final = {
     "Verify others": {
         "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
         "peers": ("peers:peers", "Verify the cards of all issuers, and show their state."),
-        "inspect": ("explain:inspect", "Show what a card holds."),
-        "explain": ("explain:explain", "Explain what each signature covers, and why one fails."),
-        "check": ("lint:check", "Say what anyone can see of a card."),
+        "inspect": ("inspect:inspect", "Show a card, what its signatures cover, its service."),
         "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
         "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
     },
@@ -59,6 +57,8 @@ _SECTIONS: Final = {
 }
 #: Commands and options that went before the first release, and what to do instead.
 _INSTEAD: Final = {
+    "check": "Run: cardsign inspect CARD",
+    "explain": "Run: cardsign inspect CARD --jwks FILE",
     "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
     "keys audit": "Run: cardsign keys log",
     "keys activate": "Run: cardsign keys rotate; it activates what is due",

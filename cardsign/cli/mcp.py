@@ -16,8 +16,6 @@ import click
 from pydantic import Field
 
 from cardsign import __version__
-from cardsign.card.document import Card
-from cardsign.check import check_card, check_url
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.options import (
     NetworkOptions,
@@ -31,9 +29,9 @@ from cardsign.cli.printer import say
 from cardsign.cli.verifier import TrustOptions, VerifierOptions, keep_lock
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
-from cardsign.explain.explanation import explain_card
-from cardsign.explain.report import describe_card
 from cardsign.inputs import load_card
+from cardsign.inspect.card import inspect_card
+from cardsign.inspect.service import inspect_url
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding
@@ -60,7 +58,7 @@ _INSTRUCTIONS = (
     help="Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
 )
 def mcp(port: int | None, **options: Any) -> None:
-    """Serve verify, check, lint, diff, explain and inspect as MCP tools, over stdio or HTTP.
+    """Serve verify, inspect, lint and diff as MCP tools, over stdio or HTTP.
 
     Without --port a program that speaks MCP starts it. Trust comes from your own policy alone: no
     trust.toml of the working directory is read unless --trust names it. A tool takes the text or
@@ -97,7 +95,7 @@ def mcp(port: int | None, **options: Any) -> None:
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     is_safe = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=True)
-    for one in (tools.verify, tools.check, tools.lint, tools.diff, tools.explain, tools.inspect):
+    for one in (tools.verify, tools.inspect, tools.lint, tools.diff):
         server.add_tool(answering(one), annotations=is_safe)
     if port is None:
         server.run("stdio")
@@ -138,12 +136,6 @@ class _Tools:
         policy = str(verifier.file.path) if verifier.file is not None else None
         return {**outcome.to_json(), "policy": policy}
 
-    def check(self, card: CardText) -> dict[str, Any]:
-        """Say what a stranger can see of a card. That is no trust."""
-        if is_url(card):
-            return check_url(card, fetch=self.network.settings(), now=moment()).to_json()
-        return check_card(self._bytes(card), name="(text)").to_json()
-
     def lint(self, card: CardText) -> dict[str, Any]:
         """List what is wrong with a card, with the reason and the fix of each finding."""
         report = lint_card(self._bytes(card))
@@ -153,11 +145,13 @@ class _Tools:
         """Say what changed between two cards, what breaks callers, and the version it needs."""
         return diff_cards(self._bytes(old), self._bytes(new)).to_json()
 
-    def explain(self, card: CardText, jwks: Keys = "") -> dict[str, Any]:
-        """Say what each signature covers and, with keys, why one does not fit. No verdict."""
-        keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
-        return explain_card(self._bytes(card), jwks=keys).to_json()
+    def inspect(self, card: CardText, jwks: Keys = "") -> dict[str, Any]:
+        """Show a card's own words and what each signature covers. Nothing of it is verified.
 
-    def inspect(self, card: CardText) -> dict[str, Any]:
-        """Show a card's own words: skills, interfaces, security. Nothing of it is verified."""
-        return {**describe_card(Card.from_bytes(self._bytes(card))).to_json()}
+        With keys it says why a signature does not fit. For a URL the origin's keys are asked for,
+        and what is wrong with the service is said.
+        """
+        if is_url(card):
+            return inspect_url(card, fetch=self.network.settings(), now=moment()).to_json()
+        keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
+        return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from cardsign import html
-from cardsign.explain.page import Published, card_page
+from cardsign.inspect.page import Published, card_page
 from cardsign.publish.generation import MAX_STATEMENT_AGE, Generation, PublicFile
 from cardsign.server.documents import Document, public_document
 from cardsign.times import utc

@@ -113,7 +113,7 @@ def examine_signature(
         reason = refusal.finding.at(path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if payload is None:
-        # Which of the three it is, `explain` searches for: a verdict does not depend on it.
+        # Which of the three it is, `inspect` searches for: a verdict does not depend on it.
         unfit = (
             "the signature does not fit this card: changed after signing, or signed by a rule "
             "that is not known here (a2a-sdk before 1.1.4, crewAI)"

@@ -39,7 +39,7 @@ _OF_ANOTHER_KIND: Final = frozenset(
     {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
 )
 _NO_CARD: Final = "the card could not be fetched"
-_EXPLAIN: Final = "cardsign explain CARD --jwks FILE"
+_INSPECT: Final = "cardsign inspect CARD --jwks FILE"
 _MAX_DECISIVE: Final = 3  # reasons of a short verdict
 _MAX_REASONS: Final = 12  # of a long one; --json has them all
 
@@ -58,7 +58,7 @@ def verdict_lines(
     """
     yield first_line(name, report, policy)
     for line in _every_line(report) if verbose else _deciding_lines(report):
-        if _EXPLAIN not in line:
+        if _INSPECT not in line:
             yield line
             continue
         import shlex  # a trusted card needs no command
@@ -69,7 +69,7 @@ def verdict_lines(
             by = f"--jwks {shlex.quote(keys)}"
         elif keys is None and report.issuer is not None:
             by = f"--issuer {shlex.quote(report.issuer)}"
-        yield line.replace(_EXPLAIN, f"cardsign explain {card} {by}")
+        yield line.replace(_INSPECT, f"cardsign inspect {card} {by}")
 
 
 def first_line(name: str, report: Report, policy: str) -> str:

@@ -13,8 +13,8 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from cardsign.explain.page import Published, card_page
 from cardsign.html import POLICY
+from cardsign.inspect.page import Published, card_page
 from cardsign.testing import FakeIssuer
 from tests.support import NOW
 

@@ -21,7 +21,7 @@ from cardsign import lint_card, sign_card, verify_card
 from cardsign.contract import check_envelope
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, JsonRefused
-from cardsign.explain.explanation import explain_card
+from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.rules import LintSettings
@@ -170,7 +170,7 @@ def test_no_card_breaks_a_reader(at: tuple[str, int], blocks: dict[tuple[str, in
     """Each as it stands in the page: lint, explain and diff answer, or say that it is no JSON."""
     given = blocks[at].text.encode()
     rules = {one.code for one in lint_card(given, LintSettings(groups=("json", "members")))}
-    assert explain_card(given, jwks=None).to_json()
+    assert inspect_card(given, jwks=None).to_json()
     is_json = not BLOCKS[at][1].startswith(NOT_JSON)
     assert ("json.syntax" in rules) is not is_json
     if is_json:

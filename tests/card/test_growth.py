@@ -19,7 +19,7 @@ from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
-from cardsign.explain.explanation import explain_card
+from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Holder, Policy
@@ -49,7 +49,7 @@ def sign(data: bytes) -> object:
 
 def explain(data: bytes) -> object:
     """With the keys, so that signatures that fit nothing are tried on other spellings."""
-    return explain_card(data, jwks=JWKS)
+    return inspect_card(data, jwks=JWKS)
 
 
 def lint(data: bytes) -> object:

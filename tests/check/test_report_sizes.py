@@ -9,14 +9,11 @@ from typing import Any, Final
 import pytest
 
 from cardsign import examine_card
-from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.check import check_card
 from cardsign.contract import EnvelopeReport, card_drift, tools_drift
 from cardsign.diff.cards import diff_cards
-from cardsign.explain.explanation import explain_card
-from cardsign.explain.report import describe_card
 from cardsign.findings import Finding, Place, cap_findings
+from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import LintReport, fix, lint_card
@@ -49,9 +46,7 @@ def _tools(data: bytes) -> Any:
 REPORTS: Final[dict[str, Callable[[bytes], Any]]] = {
     "lint": lambda data: LintReport([lint_card(data)]),
     "lint after a fix": lambda data: LintReport([lint_card(data)], fixed=fix(data)),
-    "check": lambda data: check_card(data, jwks=KEYS),
-    "explain": lambda data: explain_card(data, jwks=KEYS),
-    "inspect": lambda data: describe_card(Card.from_bytes(data)),
+    "inspect": lambda data: inspect_card(data, jwks=KEYS),
     "diff": lambda data: diff_cards(data, SMALL),
     "diff, the other way": lambda data: diff_cards(SMALL, data),
     "drift": lambda data: card_drift(data, SMALL),

@@ -102,10 +102,8 @@ WORDS: dict[str, str] = {
 }
 #: Commands that read a stranger's card, with their forms.
 READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "inspect": (("inspect", "card.json"), ("text", "json")),
-    "explain": (("explain", "card.json", "--jwks", "jwks.json"), ("text", "json")),
+    "inspect": (("inspect", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
-    "check": (("check", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "verify": (("verify", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
     "diff from it": (("diff", "card.json", "honest.json", "--github"), ("text",)),
@@ -182,8 +180,7 @@ def test_a_file_s_name_deceives_neither(cardsign: Cardsign, signed: Path) -> Non
             for words in (
                 ("lint", path),
                 ("lint", path, "--format", "sarif"),
-                ("check", path),
-                ("explain", path),
+                ("inspect", path),
                 ("verify", path, "--jwks", "jwks.json"),
                 ("verify", path, "--jwks", "jwks.json", "--json"),
             ):
@@ -279,7 +276,6 @@ NARROW = {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
     [
         (("inspect", "card.json"), 0),
         (("inspect", "card.json", "--json"), 0),
-        (("explain", "card.json"), 0),
         (("lint", "card.json"), 1),
         (("lint", "card.json", "--format", "sarif"), 1),
         (("lint", "card.json", "--format", "github"), 1),
@@ -434,7 +430,6 @@ LONG = f"https://me:{'TOPSECRET' * 150}@tides.example/"
         ("verify", "card.json", "--issuer", "SECRET"),
         ("verify", "card.json", "--jwks", "jwks.json", "--at", "SECRET"),
         ("inspect", "SECRET"),
-        ("explain", "SECRET"),
         ("help", "SECRET"),
         ("SECRET",),
     ],
@@ -449,7 +444,7 @@ def test_no_secret_that_was_typed_in_a_wrong_place_is_repeated(
     typed = [secret if word == "SECRET" else word for word in words]
     for form in ((), ("--json",), ("--format", "sarif")):
         ended = cardsign(*typed, *form)
-        assert ended.status in (1, 2)
+        assert ended.status in (1, 2, 3)
         assert "TOPSECRET" not in ended.text + ended.err
 
 
@@ -460,7 +455,7 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
 
 
-@pytest.mark.parametrize("command", ["lint", "verify", "inspect", "explain", "check"])
+@pytest.mark.parametrize("command", ["lint", "verify", "inspect"])
 def test_a_name_of_60_000_characters_is_a_missing_file(command: str, cardsign: Cardsign) -> None:
     """And what is said of it stays short."""
     ended = cardsign(command, "a" * 60_000)

@@ -51,8 +51,7 @@ def _card_of_secrets() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("inspect", "card.json"),
-        ("explain", "card.json", *JWKS),
+        ("inspect", "card.json", *JWKS),
         ("lint", "card.json"),
         ("diff", "card.json", "other.json"),
         ("verify", "card.json", *JWKS),

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.card.document import Card
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
@@ -187,13 +187,13 @@ def test_without_keys_nobody_is_trusted(cardsign: Cardsign, signed: Path) -> Non
 def test_inspect_shows_a_card_without_believing_it(cardsign: Cardsign, signed: Path) -> None:
     """Interfaces, signatures and what each profile leaves open."""
     described = cardsign("inspect", signed, "--json").json
-    assert described["interfaces"][0]["url"] == "https://tides.example/a2a"
-    first = described["signatures"][0]
+    assert described["agent"]["interfaces"][0]["url"] == "https://tides.example/a2a"
+    first = described["signatures"][0]["header"]
     assert (first["alg"], first["typ"]) == ("ES256", "cardsign-compat+jws")
-    assert len(described["profiles"]) == len(DEFAULT_PROFILES)
-    lines = cardsign("inspect", signed).text.splitlines()
-    assert "not" in lines[0]
-    assert "  A2A version     1.0" in lines
+    assert len(described["profiles"]) == len(PROFILES)
+    text = cardsign("inspect", signed).text
+    assert "A2A 1.0" in text
+    assert "of which nothing is verified" in text
 
 
 def test_inspect_shows_no_password(cardsign: Cardsign) -> None:
@@ -225,16 +225,16 @@ def test_every_spelling_of_the_extended_flag_is_read(
     """Three spellings are in use."""
     for card, declared in (({**PORTABLE, **flag}, True), (PORTABLE, False)):
         ended = cardsign("inspect", "-", "--json", stdin=json.dumps(card).encode())
-        assert ended.json["extended_card"] is declared
+        assert ended.json["agent"]["extended_card"] is declared
 
 
 def test_a_client_sees_capabilities_skills_and_security(cardsign: Cardsign) -> None:
     """What a developer looks at before calling a peer."""
-    described = cardsign("inspect", "-", "--json", stdin=json.dumps(PORTABLE).encode()).json
+    ended = cardsign("inspect", "-", "--json", stdin=json.dumps(PORTABLE).encode())
+    described = ended.json["agent"]
     assert [one["id"] for one in described["skills"]] == ["tides"]
     assert [one["name"] for one in described["schemes"]] == ["harbour"]
     assert [list(one) for one in described["requirements"]] == [["harbour"]]
-    assert not described["signature_block"]
     text = cardsign("inspect", "-", stdin=json.dumps(PORTABLE).encode()).text
     for shown in ("name=Tides", "type=http", "harbour (read)"):
         assert shown in text
@@ -244,8 +244,8 @@ def test_a_signature_block_is_named(cardsign: Cardsign) -> None:
     """It is no signature, and what to do is said first."""
     block = {"algorithm": "ES256", "keyId": "k", "value": "x"}
     card = json.dumps({**PORTABLE, "signature": block}).encode()
-    assert cardsign("inspect", "-", "--json", stdin=card).json["signature_block"] is True
-    assert "sign the card again" in cardsign("inspect", "-", stdin=card).text.splitlines()[1]
+    ended = cardsign("inspect", "-", stdin=card)
+    assert (ended.status, "card.single_signature_block" in ended.text) == (1, True)
 
 
 def test_keys_are_imported_and_listed(cardsign: Cardsign, keystore: FolderStore) -> None:
@@ -367,12 +367,11 @@ def test_a_token_without_an_audience_is_not_made(cardsign: Cardsign) -> None:
 def test_a_card_that_reads_two_ways_is_refused_by_every_command(
     cardsign: Cardsign, signed: Path
 ) -> None:
-    """sign, inspect and canonicalize read what verify reads."""
+    """sign and canonicalize read what verify reads; `inspect` says what is wrong."""
     doubled = signed.read_bytes().replace(b'"name"', b'"name": "other", "name"', 1)
     Path("doubled.json").write_bytes(doubled)
     for command in (
         ("sign", "doubled.json", "-o", "x.json"),
-        ("inspect", "doubled.json"),
         ("canonicalize", "doubled.json", "--profile", "served-as-is"),
     ):
         ended = cardsign(*command)

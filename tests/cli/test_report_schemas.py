@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs_sarif_schema
 COMMANDS = {
     "lint": ("lint", "bad.json", "half.json", "signed.json"),
     "lint of a clean card": ("lint", "signed.json"),
-    "check": ("check", "bad.json"),
+    "inspect": ("inspect", "signed.json", "--jwks", "jwks.json"),
     "verify": (
         "verify",
         "signed.json",

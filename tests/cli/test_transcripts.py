@@ -233,7 +233,7 @@ ADVICE = {
     "an option that is not there": ("Run: cardsign verify CARD --key FILE", False),
     "a command that is mentioned": ("`cardsign diff` cannot tell.", True),
     "a mention of none": ("`cardsign differ` cannot tell.", False),
-    "a command that its line breaks off": ("see why: cardsign explain --jwks", False),
+    "a command that its line breaks off": ("see why: cardsign inspect --jwks", False),
 }
 
 

@@ -71,7 +71,7 @@ def test_inspect_and_lint_say_that_it_cannot_be_read(
     shown = cardsign("inspect", "card.json").text
     assert "anybody may call" not in shown
     assert "  problem=" in shown
-    described = cardsign("inspect", "card.json", "--json").json
+    described = cardsign("inspect", "card.json", "--json").json["agent"]
     assert described["security_problems"]
     assert {} not in described["requirements"]
     linted = cardsign("lint", "card.json", "--json")
@@ -135,4 +135,5 @@ def test_what_a2a_go_wrote_is_trusted(cardsign: Cardsign, sign: Any) -> None:
     card = {**GUARDED, "securityRequirements": [{"schemes": {"b": ["read"]}}]}
     assert sign(card, "--force").status == 0
     assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
-    assert cardsign("inspect", "card.json", "--json").json["requirements"] == [{"b": ["read"]}]
+    inspected = cardsign("inspect", "card.json", "--json").json["agent"]
+    assert inspected["requirements"] == [{"b": ["read"]}]

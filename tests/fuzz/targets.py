@@ -133,8 +133,8 @@ TARGETS: Final[dict[str, Target]] = {
         seeds.refreshes,
         seeds.published_refreshes,
     ),
-    "explain": Target(
-        verdicts.check_explain, (), change.mutate_card, seeds.cards, seeds.published_cards
+    "inspect": Target(
+        verdicts.check_inspection, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),
     "source": Target(readers.check_source, (BuildRefused,), change.mutate_lines, seeds.sources),
 }

@@ -23,7 +23,7 @@ REACHED = {
     "state": ("statement.members", "statement.format"),
     "verify": ("trusted", "untrusted", "invalid"),
     "evidence": ("trusted", "untrusted", "invalid", "indeterminate"),
-    "explain": ("accepted",),
+    "inspect": ("accepted",),
     "source": ("accepted", "build.syntax", "build.missing", "build.type"),
 }
 

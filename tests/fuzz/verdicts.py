@@ -1,4 +1,4 @@
-"""Whole verdicts, walks and explanations, and what must hold of them whatever the input is.
+"""Whole verdicts, walks and reports, and what must hold of them whatever the input is.
 
 The oracles know nothing of how a verdict is reached: what is trusted must have been signed by a
 key that may, what is remembered only rises, and what is reported serializes.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from cardsign.card.values import jcs
 from cardsign.errors import SignatureRefused
-from cardsign.explain.explanation import explain_card
 from cardsign.findings import Finding, list_codes
+from cardsign.inspect.card import inspect_card
 from cardsign.jose import base64url
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.trust.keyset_choice import Walk, receive
@@ -145,10 +145,10 @@ def check_walk(data: bytes) -> str:
     return f"{len(kept)} steps"
 
 
-def check_explain(data: bytes) -> None:
-    """An explanation comes of anything, and serializes."""
-    explanation = explain_card(data, jwks=_BY_RIGHT)
-    json.dumps(explanation.to_json(), allow_nan=False).encode()
+def check_inspection(data: bytes) -> None:
+    """A report comes of anything, and serializes."""
+    report = inspect_card(data, jwks=_BY_RIGHT)
+    json.dumps(report.to_json(), allow_nan=False).encode()
 
 
 # ------------------------------------------------------------------ oracles

@@ -17,7 +17,7 @@ import anyio
 import httpx
 import pytest
 
-from cardsign import JwkSet, PrivateKey, explain_card, lint_card, sign_card
+from cardsign import JwkSet, PrivateKey, inspect_card, lint_card, sign_card
 from cardsign.cli.main import run_words
 from tests.cli.local_site import local_site
 from tests.support import PORTABLE, put
@@ -78,24 +78,20 @@ def test_O21_a_model_asks_what_the_commands_answer(
         ("verify", {"card": signed}),
         ("verify", {"card": changed, "issuer": "tides"}),
         ("lint", {"card": signed}),
-        ("explain", {"card": changed, "jwks": keys.to_bytes().decode()}),
-        ("inspect", {"card": signed}),
-        ("check", {"card": signed}),
+        ("inspect", {"card": changed, "jwks": keys.to_bytes().decode()}),
         ("diff", {"old": signed, "new": changed}),
     ]
     tools, answers = asked(tmp_path, *calls)
     assert {one.name for one in tools} == {name for name, _ in calls}
     assert all(one.annotations.read_only_hint for one in tools)
     assert [one.content[0].text for one in answers if one.is_error] == []
-    good, bad, lint, explained, inspected, check, diff = (one.structured_content for one in answers)
+    good, bad, lint, inspected, diff = (one.structured_content for one in answers)
     assert (good["verdict"], good["subject"]) == ("trusted", "tides")
     assert good["policy"] == "trust.toml"
     assert bad["verdict"] != "trusted"
     assert lint["findings"] == [one.to_json() for one in lint_card(signed.encode())]
-    same = explain_card(changed.encode(), jwks=keys).to_json()
-    assert explained == json.loads(json.dumps(same))
-    assert inspected["name"] == PORTABLE["name"]
-    assert check["schema"] == "cardsign.check/1"
+    same = inspect_card(changed.encode(), jwks=keys).to_json()
+    assert inspected == json.loads(json.dumps({**same, "name": "(text)"}))
     assert any("iconUrl" in one["path"] for one in diff["changes"])
 
 
@@ -108,18 +104,17 @@ def test_O21_what_a_tool_may_not_do(signed: str, tmp_path: Path) -> None:
         url = f"{site.origin}/card.json"
         _, answers = asked(
             tmp_path,
-            ("inspect", {"card": "card.json"}),
+            ("lint", {"card": "card.json"}),
             ("lint", {"card": "https://192.168.1.1/card.json"}),
             ("inspect", {"card": url}),
             ("verify", {"card": url}),
             ("verify", {"card": signed, "issuer": "nobody"}),
         )
     file, private, here, stranger, unknown = answers
-    assert file.is_error
-    assert "json." in file.content[0].text
+    assert [one["code"] for one in file.structured_content["findings"]] == ["json.syntax"]
     assert private.is_error
     assert "fetch.forbidden_address" in private.content[0].text
-    assert here.structured_content["name"] == PORTABLE["name"]
+    assert here.structured_content["agent"]["name"] == PORTABLE["name"]
     assert stranger.structured_content["verdict"] != "trusted"
     assert unknown.is_error
     assert "nobody" in unknown.content[0].text

@@ -1,6 +1,6 @@
 """Which SDK verifies by which profile, with the versions that were checked; data.
 
-``sign`` reads here whom a signature serves, ``explain`` predicts from it what each SDK says. The
+``sign`` reads here whom a signature serves, ``inspect`` predicts from it what each SDK says. The
 tests hold every row against the SDK itself. A new release that differs is a failing test.
 """
 
@@ -72,7 +72,7 @@ VERIFIERS: Final = (
     ),
 )
 
-#: The Rust SDK, which the tests ask as well, and of which `explain` predicts nothing.
+#: The Rust SDK, which the tests ask as well, and of which `inspect` predicts nothing.
 RUST: Final = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
 RUST_PROFILE: Final[ProfileName] = "rule-1-as-written"
 RUST_ALG: Final = "ES256"  # it verifies no other

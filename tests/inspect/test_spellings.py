@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 import pytest
-from explaining import explained, only, over
+from inspecting import inspected, only, over
 
 from cardsign.card.canonical import canonicalize
-from cardsign.explain.spellings import SPELLINGS
+from cardsign.inspect.spellings import SPELLINGS
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.support import LAX, OLD, PORTABLE, put
@@ -85,7 +85,7 @@ def test_a_known_spelling_is_named(
     card: dict[str, Any], text: str, name: str, alice: PrivateKey
 ) -> None:
     """With what its signer should change; the signature fits nothing all the same."""
-    signature = only(explained(over(card, text.encode(), alice), alice))
+    signature = only(inspected(over(card, text.encode(), alice), alice))
     assert (signature.verdict, signature.profiles) == ("invalid", ())
     assert signature.spelling == name
     assert signature.advice in {one.advice for one in SPELLINGS}
@@ -98,7 +98,7 @@ def test_a_card_that_was_changed_since_fits_none(
 ) -> None:
     """The twin, of the same signer: one value is another one."""
     signed = over(card, text.encode(), alice)
-    signature = only(explained({**signed, "version": "9"}, alice))
+    signature = only(inspected({**signed, "version": "9"}, alice))
     assert (signature.verdict, signature.spelling, signature.advice) == ("invalid", "", "")
     assert signature.spellings_tried == len(SPELLINGS) == 5
 
@@ -116,21 +116,21 @@ def test_a_signature_that_is_refused_for_its_header_is_searched_for(
     """CrewAI writes typ JWS and the kid twice. It stays refused; its changed twin fits nothing."""
     card, text, spelling = SPELT[name]
     entry = {**sign_payload(text.encode(), alice, typ=typ), "header": {"kid": "alice"}}
-    signature = only(explained({**card, "signatures": [entry]}, alice))
+    signature = only(inspected({**card, "signatures": [entry]}, alice))
     code = "sig.typ_forbidden" if typ == "JWS" else "sig.header_overlap"
     assert (signature.verdict, signature.reasons[0].code) == ("refused", code)
     assert signature.spelling == spelling
-    changed = only(explained({**card, "version": "9", "signatures": [entry]}, alice))
+    changed = only(inspected({**card, "version": "9", "signatures": [entry]}, alice))
     assert (changed.verdict, changed.spelling, changed.spellings_tried) == ("refused", "", 0)
 
 
 def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: PrivateKey) -> None:
     """Nor is one by a key that nobody named."""
     good = only(
-        explained(over(PORTABLE, canonicalize(PORTABLE, "served-as-is").data, alice), alice)
+        inspected(over(PORTABLE, canonicalize(PORTABLE, "served-as-is").data, alice), alice)
     )
     assert (good.verdict, good.spelling, good.spellings_tried) == ("valid", "", 0)
-    foreign = only(explained(over(ODD, json.dumps(ODD).encode(), bob), alice))
+    foreign = only(inspected(over(ODD, json.dumps(ODD).encode(), bob), alice))
     assert (foreign.verdict, foreign.spelling, foreign.spellings_tried) == ("unknown-key", "", 0)
 
 
@@ -138,6 +138,6 @@ def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) ->
     """No payload could fix a signature in DER; its length is named instead."""
     card = over(LAX, b"x", alice)
     card["signatures"][0]["signature"] += "AAAA"
-    signature = only(explained(card, alice))
+    signature = only(inspected(card, alice))
     assert (signature.spelling, signature.spellings_tried) == ("", 0)
     assert "67 bytes, expected 64" in signature.reasons[0].message

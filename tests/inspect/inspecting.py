@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardsign.explain.explanation import explain_card
-from cardsign.explain.report import Explanation, SignatureExplanation
+from cardsign.inspect.card import inspect_card
+from cardsign.inspect.report import InspectedSignature, Inspection
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.support import dump
 
 
-def explained(card: Mapping[str, Any] | bytes, *keys: PrivateKey) -> Explanation:
+def inspected(card: Mapping[str, Any] | bytes, *keys: PrivateKey) -> Inspection:
     """The explanation for somebody who has these keys."""
     document = card if isinstance(card, bytes) else dump(card)
     jwks = JwkSet.of(key.public for key in keys)
-    return explain_card(document, jwks=jwks)
+    return inspect_card(document, jwks=jwks)
 
 
 def over(card: Mapping[str, Any], payload: bytes, key: PrivateKey) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def over(card: Mapping[str, Any], payload: bytes, key: PrivateKey) -> dict[str, 
     return {**card, "signatures": [sign_payload(payload, key, typ="JOSE")]}
 
 
-def only(explanation: Explanation) -> SignatureExplanation:
+def only(explanation: Inspection) -> InspectedSignature:
     """The one signature of an explanation."""
     (signature,) = explanation.signatures
     return signature

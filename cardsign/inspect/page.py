@@ -17,8 +17,8 @@ from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
 from cardsign.errors import CardsignError, InputRefused
-from cardsign.explain.report import describe_card
 from cardsign.html import Html
+from cardsign.inspect.description import describe_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
 from cardsign.jose.keys import short_kid
@@ -79,7 +79,7 @@ def card_page(
     report = issuer.verdict(untrusted_bytes, now)
     try:
         card = Card.from_bytes(untrusted_bytes)
-        said = {**describe_card(card).members, "description": card.document.get("description")}
+        said = {**describe_card(card), "a2a_version": card.a2a_version}
     except InputRefused:
         said = {}
     facts = [

@@ -1,4 +1,4 @@
-"""Each signature explained, whatever the card is: never a verdict, never an exception."""
+"""Each signature inspected, whatever the card is: never a verdict, never an exception."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from explaining import explained, only, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inspecting import inspected, only, over
 
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.document import Card as AgentCard
-from cardsign.explain.explanation import MAX_LISTED, explain_card
-from cardsign.explain.report import describe_card
 from cardsign.findings import list_codes
+from cardsign.inspect.card import MAX_LISTED, inspect_card
+from cardsign.inspect.description import describe_card
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -38,7 +38,7 @@ from tests.support import (
 
 def test_each_of_our_signatures_names_its_profiles(alice: PrivateKey) -> None:
     """Also those that share the bytes."""
-    signatures = explained(signed(LAX, alice), alice).signatures
+    signatures = inspected(signed(LAX, alice), alice).signatures
     assert [one.profiles for one in signatures] == [
         ("prune-empty", "prune-empty-upgraded"),
         ("rule-1-as-written",),
@@ -52,7 +52,7 @@ def test_each_of_our_signatures_names_its_profiles(alice: PrivateKey) -> None:
 @pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL], ids=["portable", "lax", "0.3", "both"])
 def test_each_payload_is_described(card: dict[str, Any], alice: PrivateKey) -> None:
     """Its digest and size, whose bytes it has, what it leaves open; or why there is none."""
-    described = {one.profile: one for one in explained(card).profiles}
+    described = {one.profile: one for one in inspected(card).profiles}
     assert list(described) == list(PROFILES)
     for name, one in described.items():
         if one.refusal is not None:
@@ -82,21 +82,21 @@ def test_a_signature_by_another_profile_is_no_complaint(
     card: dict[str, Any], profile: str, alice: PrivateKey
 ) -> None:
     """It is named, nothing is searched, and the status is 0."""
-    explanation = explained(by_another_sdk(card, alice, profile), alice)
-    signature = only(explanation)
+    report = inspected(by_another_sdk(card, alice, profile), alice)
+    signature = only(report)
     assert profile in signature.profiles
     assert (signature.verdict, signature.spellings_tried) == ("other-profile", 0)
-    assert explanation.exit_status == 0
+    assert report.exit_status == 0
 
 
 def test_without_keys_nothing_is_claimed(alice: PrivateKey) -> None:
     """Headers and payloads are shown; what fits, and what others would say, is not known."""
-    explanation = explain_card(dump(signed(LAX, alice)), jwks=None)
-    assert {one.verdict for one in explanation.signatures} == {"unknown-key"}
-    assert {one.profiles for one in explanation.signatures} == {()}
-    assert explanation.predictions == ()
-    assert len(explanation.partings) > 1
-    assert explanation.exit_status == 0
+    report = inspect_card(dump(signed(LAX, alice)), jwks=None)
+    assert {one.verdict for one in report.signatures} == {"unknown-key"}
+    assert {one.profiles for one in report.signatures} == {()}
+    assert report.predictions == ()
+    assert report.portable is False
+    assert report.exit_status == 0
 
 
 def test_a_good_signature_is_no_worse_for_a_bad_one_beside_it(
@@ -106,11 +106,11 @@ def test_a_good_signature_is_no_worse_for_a_bad_one_beside_it(
     good = one_signature(LAX, alice, "served-as-is")
     bad = one_signature(put(LAX, "/name", "Other"), alice, "served-as-is")
     foreign = one_signature(LAX, bob, "served-as-is")
-    explanation = explained({**LAX, "signatures": [good, bad, foreign]}, alice)
-    verdicts = [one.verdict for one in explanation.signatures]
+    report = inspected({**LAX, "signatures": [good, bad, foreign]}, alice)
+    verdicts = [one.verdict for one in report.signatures]
     assert verdicts == ["valid", "invalid", "unknown-key"]
-    assert explanation.exit_status == 1
-    alone = explained({**LAX, "signatures": [good, foreign]}, alice)
+    assert report.exit_status == 1
+    alone = inspected({**LAX, "signatures": [good, foreign]}, alice)
     assert alone.exit_status == 0
 
 
@@ -153,13 +153,13 @@ def test_a_malformed_signature_is_named_and_the_rest_explained(
     entry: Any, code: str, alice: PrivateKey
 ) -> None:
     """A stable code with its place; the good signature beside it is as good as ever."""
-    explanation = explained(_entries(entry)(alice), alice)
-    bad, good = explanation.signatures
+    report = inspected(_entries(entry)(alice), alice)
+    bad, good = report.signatures
     assert (bad.verdict, bad.profiles, bad.reasons[0].code) == ("refused", (), code)
     assert bad.reasons[0].path.startswith("/signatures/0")
     assert good.profiles == ("served-as-is",)
-    assert explanation.problems == ()
-    assert explanation.exit_status == 1
+    assert report.problems == ()
+    assert report.exit_status == 1
 
 
 def test_an_entry_that_cannot_be_read_spoils_no_good_one(alice: PrivateKey) -> None:
@@ -168,7 +168,7 @@ def test_an_entry_that_cannot_be_read_spoils_no_good_one(alice: PrivateKey) -> N
     before, after = (
         {
             prediction.verifier
-            for prediction in explained({**PORTABLE, "signatures": entries}, alice).predictions
+            for prediction in inspected({**PORTABLE, "signatures": entries}, alice).predictions
             if prediction.outcome == "accepted"
         }
         for entries in ([good], [_protected(b"{}"), good])
@@ -180,36 +180,36 @@ def test_a_header_is_shown_even_where_it_is_refused(alice: PrivateKey) -> None:
     """A person wants to see what is wrong with it."""
     header = {"alg": "none", "kid": "alice", "typ": "x"}
     card = under_header(LAX, alice, header, profile="served-as-is")
-    assert only(explained(card, alice)).header == header
+    assert only(inspected(card, alice)).header == header
 
 
 def test_seventeen_signatures_are_all_explained(alice: PrivateKey) -> None:
     """verify refuses them; here each is looked at, and the code is the same."""
     entry = one_signature(LAX, alice, "served-as-is")
     card = {**LAX, "signatures": [entry] * 17}
-    explanation = explained(card, alice)
-    assert [one.code for one in explanation.problems] == ["card.signatures_too_many"]
+    report = inspected(card, alice)
+    assert [one.code for one in report.problems] == ["card.signatures_too_many"]
     assert examine(card, alice).reasons[0].code == "card.signatures_too_many"
-    assert [one.profiles for one in explanation.signatures] == [("served-as-is",)] * 17
-    assert (explanation.a2a_version, explanation.exit_status) == ("1.0", 1)
+    assert [one.profiles for one in report.signatures] == [("served-as-is",)] * 17
+    assert (report.a2a_version, report.exit_status) == ("1.0", 1)
 
 
 def test_a_thousand_signatures_are_counted(alice: PrivateKey) -> None:
     """Only so many are looked at, and nothing is predicted from them alone."""
     entry = one_signature(put(LAX, "/name", "x"), alice, "served-as-is")
-    explanation = explained({**LAX, "signatures": [entry] * 1000}, alice)
-    assert len(explanation.signatures) == MAX_LISTED
-    assert explanation.signatures_left_out == 1000 - MAX_LISTED
-    assert sum(bool(one.spellings_tried) for one in explanation.signatures) == MAX_SIGNATURES
-    assert "refused" not in {one.outcome for one in explanation.predictions}
+    report = inspected({**LAX, "signatures": [entry] * 1000}, alice)
+    assert len(report.signatures) == MAX_LISTED
+    assert report.signatures_left_out == 1000 - MAX_LISTED
+    assert sum(bool(one.spellings_tried) for one in report.signatures) == MAX_SIGNATURES
+    assert "refused" not in {one.outcome for one in report.predictions}
 
 
 def test_one_payload_under_many_profiles_and_a_signature_under_none(alice: PrivateKey) -> None:
     """The profiles are said to be the same; the signature is said to fit none of them."""
-    explanation = explained(over(PORTABLE, b"something else", alice), alice)
-    same = [one for one in explanation.profiles if one.same_as == "served-as-is"]
+    report = inspected(over(PORTABLE, b"something else", alice), alice)
+    same = [one for one in report.profiles if one.same_as == "served-as-is"]
     assert len(same) >= len(DEFAULT_PROFILES) - 1
-    signature = only(explanation)
+    signature = only(report)
     assert (signature.verdict, signature.reasons[0].code) == ("invalid", "sig.bad")
     assert (signature.spelling, signature.spellings_tried) == ("", 5)
 
@@ -239,23 +239,23 @@ def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
     data: bytes, code: str, read_on: bool, alice: PrivateKey
 ) -> None:
     """The code, the place and the lines around it; nothing is predicted."""
-    explanation = explained(data, alice)
-    problem = explanation.problems[0]
+    report = inspected(data, alice)
+    problem = report.problems[0]
     assert (problem.code, bool(problem.hint)) == (code, True)
     assert (problem.place.line is problem.place.column is None) == (
         code in ("json.too_large", "json.too_many_values")
     )
-    assert bool([line for line in explanation.context if line.startswith("> ")]) == bool(
+    assert bool([line for line in report.context if line.startswith("> ")]) == bool(
         data and problem.place.line
     )
-    assert explanation.read_on is read_on
-    assert bool(explanation.profiles) is read_on
-    assert (explanation.predictions, explanation.exit_status) == ((), 1)
+    assert report.read_on is read_on
+    assert bool(report.profiles) is read_on
+    assert (report.predictions, report.exit_status) == ((), 1)
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
     """What is at fault is seen, and not the whole of a card in one line."""
-    (line,) = explained(b'{"a": "' + b"x" * 300 + b'", "name": }').context
+    (line,) = inspected(b'{"a": "' + b"x" * 300 + b'", "name": }').context
     assert len(line) <= 82
     assert line.startswith("> x")
     assert line.endswith('", "name": }')
@@ -267,22 +267,22 @@ def test_a_card_without_any_payload_still_shows_its_signatures(
 ) -> None:
     """No profile can canonicalize it: a code for the card, one for each profile, each header."""
     card = dump({**signed(LAX, alice), "x": "HERE"}).replace(b'"HERE"', text.encode())
-    explanation = explained(card, alice)
-    assert len(explanation.problems) == 1
-    refusals = {one.refusal.code for one in explanation.profiles if one.refusal}
+    report = inspected(card, alice)
+    assert len(report.problems) == 1
+    refusals = {one.refusal.code for one in report.profiles if one.refusal}
     assert refusals == {"canonical.no_form"}
-    assert len(explanation.profiles) == len(PROFILES)
-    assert [one.verdict for one in explanation.signatures] == ["invalid"] * 3
-    assert {(one.header or {}).get("kid") for one in explanation.signatures} == {"alice"}
-    assert {one.spellings_tried for one in explanation.signatures} == {0}
+    assert len(report.profiles) == len(PROFILES)
+    assert [one.verdict for one in report.signatures] == ["invalid"] * 3
+    assert {(one.header or {}).get("kid") for one in report.signatures} == {"alice"}
+    assert {one.spellings_tried for one in report.signatures} == {0}
 
 
 def test_a_name_that_is_there_twice_is_read_as_others_read_it(alice: PrivateKey) -> None:
     """The last one counts for most readers, so signatures may fit; the card is refused still."""
     doubled = dump(signed(PORTABLE, alice)).replace(b'"name"', b'"name": "x", "name"', 1)
-    explanation = explained(doubled, alice)
-    assert "served-as-is" in only(explanation).profiles
-    assert (explanation.read_on, explanation.exit_status) == (True, 1)
+    report = inspected(doubled, alice)
+    assert "served-as-is" in only(report).profiles
+    assert (report.read_on, report.exit_status) == (True, 1)
     assert examine(doubled, alice).verdict == "invalid"
 
 
@@ -306,12 +306,12 @@ def test_what_is_wrong_with_the_card_comes_first(
     card: dict[str, Any], codes: list[str], a2a_version: str | None
 ) -> None:
     """Its payloads are shown all the same."""
-    explanation = explained(card)
-    assert [one.code for one in explanation.problems] == codes
-    assert explanation.a2a_version == a2a_version
-    assert (explanation.signatures, explanation.read_on) == ((), False)
-    assert explanation.profiles[0].size is not None
-    assert explanation.exit_status == (1 if codes else 0)
+    report = inspected(card)
+    assert [one.code for one in report.problems] == codes
+    assert report.a2a_version == a2a_version
+    assert (report.signatures, report.read_on) == ((), False)
+    assert report.profiles[0].size is not None
+    assert report.exit_status == (1 if codes else 0)
 
 
 # ------------------------------------------------------------------ as JSON
@@ -319,25 +319,28 @@ def test_what_is_wrong_with_the_card_comes_first(
 
 def test_the_json_is_plain_and_complete(alice: PrivateKey) -> None:
     """What a program reads; every member is there whatever the card."""
-    found = explained(over({**LAX, "x": 1}, canonicalize(LAX, "served-as-is").data, alice), alice)
+    found = inspected(over({**LAX, "x": 1}, canonicalize(LAX, "served-as-is").data, alice), alice)
     shown = json.loads(json.dumps(found.to_json()))
-    nothing = json.loads(json.dumps(explained(b"").to_json()))
-    assert shown["schema"] == nothing["schema"] == "cardsign.explanation/1"
+    nothing = json.loads(json.dumps(inspected(b"").to_json()))
+    assert shown["schema"] == nothing["schema"] == "cardsign.inspection/1"
     assert (
         list(shown)
         == list(nothing)
         == [
             "schema",
+            "name",
             "a2a_version",
             "read_on",
             "portable",
             "problems",
+            "context",
+            "agent",
             "profiles",
-            "partings",
-            "partings_left_out",
             "signatures",
             "signatures_left_out",
             "predictions",
+            "service",
+            "asked",
         ]
     )
     (signature,) = shown["signatures"]
@@ -352,7 +355,6 @@ def test_the_json_is_plain_and_complete(alice: PrivateKey) -> None:
         "spellings_tried",
     ]
     assert signature["reasons"][0]["code"] == "sig.bad"
-    assert list(shown["partings"][0]) == ["pointer", "rule", "why", "places", "context"]
     assert all("outcome" in one for one in shown["predictions"])
 
 
@@ -372,19 +374,19 @@ _SNIPPETS = [
 ]
 
 
-def _explains(data: bytes, key: PrivateKey) -> None:
-    explanation = explain_card(data, jwks=JwkSet.of([key.public]))
-    json.dumps(explanation.to_json())
-    for problem in explanation.problems:
+def _inspects(data: bytes, key: PrivateKey) -> None:
+    report = inspect_card(data, jwks=JwkSet.of([key.public]))
+    json.dumps(report.to_json())
+    for problem in report.problems:
         assert problem.code in list_codes()
-    for signature in explanation.signatures:
+    for signature in report.signatures:
         assert set(signature.profiles) <= set(PROFILES)
 
 
 @given(data=st.binary(max_size=200))
 def test_no_bytes_make_it_raise(data: bytes, alice: PrivateKey) -> None:
     """Whatever they are."""
-    _explains(data, alice)
+    _inspects(data, alice)
 
 
 @settings(max_examples=150)
@@ -399,13 +401,28 @@ def test_no_spoilt_card_makes_it_raise(data: st.DataObject, alice: PrivateKey) -
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 30)))
         text[start:end] = data.draw(st.sampled_from(_SNIPPETS))
-    _explains(bytes(text), alice)
+    _inspects(bytes(text), alice)
+
+
+def test_where_a_token_is_asked_for_is_shown() -> None:
+    """Of each OAuth flow: its URLs and scopes; what cannot be read is left out."""
+    flow = {"tokenUrl": "https://auth.example/token", "scopes": {"read": "Reads"}}
+    flows = {"clientCredentials": flow, "implicit": "?"}
+    scheme = {"oauth2SecurityScheme": {"flows": flows}}
+    card = AgentCard.from_object({**PORTABLE, "securitySchemes": {"harbour": scheme}})
+    (described,) = describe_card(card)["schemes"]
+    assert described["flows"] == [
+        {"flow": "clientCredentials", "token_url": flow["tokenUrl"], "scopes": ["read"]},
+        {"flow": "implicit", "scopes": []},
+    ]
+    shown = "\n".join(inspected({**PORTABLE, "securitySchemes": {"harbour": scheme}}).lines())
+    assert "clientCredentials https://auth.example/token read" in shown
 
 
 def test_a_description_lists_the_first_elements_and_counts_the_others() -> None:
     """A list of a stranger's card may have thousands; the twin of a hundred is whole."""
     for count in (100, 9000):
         card = AgentCard.from_object({**PORTABLE, "skills": [{"id": "a"}] * count})
-        described = describe_card(card).members
+        described = describe_card(card)
         assert len(described["skills"]) == 100
         assert described["left_out"].get("skills", 0) == count - 100

@@ -25,7 +25,7 @@ from cardsign import JwkSet, PrivateKey
 from cardsign.card.canonical import PROFILES
 from cardsign.card.profiles.verifiers import VERIFIERS
 from cardsign.errors import CanonicalizationError
-from cardsign.explain.explanation import explain_card
+from cardsign.inspect.card import inspect_card
 
 RANDOM_CARDS: Final = 60
 
@@ -78,7 +78,7 @@ def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witne
 
 def predict(card: bytes, key: PrivateKey) -> dict[str, str]:
     """The outcomes that are predicted, by verifier."""
-    explanation = explain_card(card, jwks=JwkSet.of([key.public]))
+    explanation = inspect_card(card, jwks=JwkSet.of([key.public]))
     return {one.verifier: one.outcome for one in explanation.predictions}
 
 

@@ -1,4 +1,4 @@
-"""`check`: what is known of a card by its bytes, and of a server that does things wrong."""
+"""`inspect` of a URL: what is said of a server that does things wrong."""
 
 from __future__ import annotations
 
@@ -9,95 +9,31 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardsign import sign_card
 from cardsign.card.values import jcs
-from cardsign.check import CheckReport, check_card, check_url
 from cardsign.errors import FetchFailed
+from cardsign.inspect.report import Inspection
+from cardsign.inspect.service import inspect_url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.net.fetch import FetchSettings
-from tests.support import NOW, PORTABLE, put
+from tests.support import NOW, PORTABLE
 
 SETTINGS = FetchSettings(insecure_loopback_http=True, total_timeout=20.0)
-#: On a loopback server the address itself is a finding, and one SDK's client refuses every card
-#: with security schemes; what is tested is everything else.
-LOCAL = {"secrets.internal-address", "check.sdk-refuses"}
 
 
-def rules(report: CheckReport) -> set[str]:
-    """What was found, but for the address of the test's server."""
-    return {one.code for one in report.findings} - LOCAL
+def rules(report: Inspection) -> set[str]:
+    """What was found of the service."""
+    return {one.code for one in report.service}
 
 
 def signed(card: dict[str, Any], key: PrivateKey) -> bytes:
     """The card with one signature or more."""
     return sign_card(json.dumps(card).encode(), key)
-
-
-def test_nothing_is_found_of_a_sound_signed_card(alice: PrivateKey) -> None:
-    """Each twin below has one thing wrong."""
-    report = check_card(signed(PORTABLE, alice), jwks=JwkSet.of([alice.public]))
-    assert (report.summary, rules(report)) == ("1 note", set())
-    assert report.explanation.predictions
-
-
-def test_findings_are_counted_by_severity(alice: PrivateKey) -> None:
-    """The gravest first."""
-    card = put(
-        put(PORTABLE, "/version", "two"), "/supportedInterfaces/0/url", "http://tides.example/"
-    )
-    report = check_card(json.dumps(card).encode())
-    assert report.summary == "1 error, 2 warnings"
-    assert [finding.severity for finding in report.findings] == ["error", "warning", "warning"]
-    assert check_card(b"{").summary == "1 error"
-
-
-def test_an_unsigned_card_and_an_unknown_key(alice: PrivateKey, bob: PrivateKey) -> None:
-    """Each is named."""
-    keys = JwkSet.of([alice.public])
-    assert rules(check_card(json.dumps(PORTABLE).encode())) == {"check.unsigned"}
-    assert "check.unknown-key" in rules(check_card(signed(PORTABLE, bob), jwks=keys))
-    forged = signed(PORTABLE, alice).replace(b"Tide tables", b"Tide tablet")
-    assert "check.invalid" in rules(check_card(forged, jwks=keys))
-
-
-def test_the_page_runs_nothing_and_obeys_no_text() -> None:
-    """A card's markup is shown."""
-    name = '<script>alert(1)</script><img src=x onerror="x">'
-    card = {**put(PORTABLE, "/version", name), name: 1}
-    page = check_card(json.dumps(card).encode(), name=name).to_html()
-    assert "<script" not in page
-    assert "<img" not in page
-    assert "&lt;script&gt;" in page
-    assert "default-src &#x27;none&#x27;" in page
-
-
-def test_the_page_hides_nothing_behind_control_characters() -> None:
-    """Marks of direction, escapes and bytes of a name that are no text are spelled out."""
-    page = check_card(json.dumps(PORTABLE).encode(), name="\u202e\x1b[31m\udcff").to_html()
-    assert page.encode()
-    assert not {"\u202e", "\x1b", "\udcff"} & set(page)
-    assert "\\u202e\\u001b[31m\\udcff" in page
-
-
-def test_the_report_for_programs_is_json() -> None:
-    """Whatever the card is."""
-    for data in (b"", b"{}", b"[]", json.dumps(PORTABLE).encode(), b'{"signatures": [1]}'):
-        answer = json.loads(json.dumps(check_card(data).to_json()))
-        assert answer["schema"] == "cardsign.check/1"
-        assert answer["findings"]
-
-
-@pytest.mark.needs_shared
-def test_no_card_of_the_corpus_makes_it_fail(shared: Path) -> None:
-    """And they are not all alike."""
-    paths = sorted((shared / "corpus/cards").glob("*.json"))[::7]
-    assert len({check_card(path.read_bytes()).summary for path in paths}) >= 2
 
 
 # ------------------------------------------------------------------ servers
@@ -169,13 +105,13 @@ def serve(server: Server, key: PrivateKey, card: dict[str, Any], **headers: str)
 
 def asked(server: Server) -> set[str]:
     """What is found at the server."""
-    return rules(check_url(server.origin, fetch=SETTINGS, now=NOW))
+    return rules(inspect_url(server.origin, fetch=SETTINGS, now=NOW))
 
 
 def test_a_server_that_does_it_right(server: Server, alice: PrivateKey) -> None:
     """Only the card and its keys are asked for."""
     serve(server, alice, PORTABLE)
-    report = check_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
     assert rules(report) == set()
     assert server.asked == ["/.well-known/agent-card.json", "/.well-known/jwks.json"]
     assert len(report.asked) == 2
@@ -247,9 +183,9 @@ def test_an_extended_card_that_is_given_to_anyone(
     assert asked(server) == set()
     server.posted = body
     server.bodies["/a2a/extendedAgentCard"] = body
-    report = check_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
     assert rules(report) == {"check.extended-open"}
-    assert report.findings[0].severity == "error"
+    assert report.service[0].severity == "error"
 
 
 def test_other_hosts_are_asked_with_a_flag_alone(server: Server, alice: PrivateKey) -> None:
@@ -257,12 +193,23 @@ def test_other_hosts_are_asked_with_a_flag_alone(server: Server, alice: PrivateK
     capabilities = {"streaming": True, "extendedAgentCard": True}
     serve(server, alice, {**PORTABLE, "capabilities": capabilities})
     for flag in (False, True):
-        report = check_url(server.origin, fetch=SETTINGS, now=NOW, other_hosts=flag)
+        report = inspect_url(server.origin, fetch=SETTINGS, now=NOW, other_hosts=flag)
         elsewhere = [one for one in report.asked if not one.startswith(server.origin)]
         assert bool(elsewhere) is flag
 
 
+def test_a_card_at_the_legacy_path_is_inspected(server: Server, alice: PrivateKey) -> None:
+    """It is asked for where there is none at the path of today, and said to be there."""
+    serve(server, alice, PORTABLE)
+    card = server.bodies.pop("/.well-known/agent-card.json")
+    server.bodies["/.well-known/agent.json"] = card
+    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+    assert rules(report) == {"card.legacy_path"}
+    assert [signature.verdict for signature in report.signatures] == ["valid"]
+    assert report.asked[0] != report.asked[1]
+
+
 def test_a_card_that_cannot_be_fetched(server: Server) -> None:
     """No report: nothing is known."""
-    with pytest.raises(FetchFailed):
-        check_url(server.origin, fetch=SETTINGS, now=NOW)
+    with pytest.raises(FetchFailed, match="agent-card.json"):
+        inspect_url(server.origin, fetch=SETTINGS, now=NOW)

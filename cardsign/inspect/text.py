@@ -1,67 +1,70 @@
-"""An explanation for a person, line by line."""
+"""A report on a card for a person, line by line."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from cardsign.explain.report import (
-    Explanation,
-    HeldAt,
-    Parting,
+from cardsign.findings import Finding, cut, list_findings
+from cardsign.inspect.description import description_lines
+from cardsign.inspect.report import (
+    InspectedSignature,
+    Inspection,
     ProfilePayload,
-    SignatureExplanation,
 )
-from cardsign.findings import Finding, cut
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
-_MAX_PARTINGS: Final = 8  # of a text; likewise
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 _MAX_PATH: Final = 120  # characters of a place
 _MAX_SENTENCE: Final = 300  # characters of a message
 
 
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield what a card is, then its problems, signatures, payloads and where these differ."""
-    yield from _summary(explanation)
-    for client in explanation.predictions:
+def inspection_lines(report: Inspection) -> Iterator[str]:
+    """Yield what a card is, its problems, its own words, its signatures, payloads and service."""
+    yield from _summary(report)
+    for client in report.predictions:
         yield f"    {client.outcome:<12} {client.verifier}: {cut(client.because, 160)}"
-    for index, problem in enumerate(explanation.problems):
-        yield from _problem(problem, explanation.context if index == 0 else ())
-    if explanation.read_on:
+    for index, problem in enumerate(report.problems):
+        yield from _problem(problem, report.context if index == 0 else ())
+    if report.read_on:
         yield "  verify goes no further; what follows is how more lenient readers see the card"
+    if report.agent:
+        yield "  the card's own words, of which nothing is verified:"
+        yield from (f"  {line}" for line in description_lines(report.agent))
     hinted: set[str] = set()
-    for signature in explanation.signatures:
+    for signature in report.signatures:
         yield from _signature(signature, hinted)
-    if explanation.signatures_left_out:
-        yield f"  and {explanation.signatures_left_out} more signatures, not looked at"
-    if explanation.profiles:
+    if report.signatures_left_out:
+        yield f"  and {report.signatures_left_out} more signatures, not looked at"
+    if report.profiles:
         yield "  payloads"
-        yield from map(_payload, explanation.profiles)
-    if explanation.partings:
-        yield "  where the default profiles differ"
-        for parting in explanation.partings[:_MAX_PARTINGS]:
-            yield from _parting(parting)
-        more = len(explanation.partings[_MAX_PARTINGS:]) + explanation.partings_left_out
-        if more:
-            yield f"    and at {more} more; see --json"
+        yield from map(_payload, report.profiles)
+    if report.portable is False:
+        yield f"    they differ; see why: cardsign lint {_word(report.name)} --group portable"
+    yield from list_findings(report.service, "the service")
 
 
-def _summary(explanation: Explanation) -> Iterator[str]:
+def _word(name: str) -> str:
+    """The card's name as a word of a command line, where it is a short one."""
+    return shlex.quote(name) if name.isprintable() and 0 < len(name) < 80 else "CARD"
+
+
+def _summary(report: Inspection) -> Iterator[str]:
     """What the card is; then which signatures fit, and what the SDKs would say."""
-    name = cut(explanation.name)
-    if explanation.portable is None:
+    name = cut(report.name)
+    if report.portable is None:
         yield f"{name}: not a card that can be read"
         yield "  No verifier reads this file as a card."
         return
     named = {"mixed": "A2A 1.0 and 0.3", "none": "of no known A2A version", None: "unclear"}
-    kind = named.get(explanation.a2a_version, f"A2A {explanation.a2a_version}")
-    portable = "portable" if explanation.portable else "not portable"
-    count = len(explanation.signatures) + explanation.signatures_left_out
+    kind = named.get(report.a2a_version, f"A2A {report.a2a_version}")
+    portable = "portable" if report.portable else "not portable"
+    count = len(report.signatures) + report.signatures_left_out
     signed = "not signed" if not count else f"{count} signature{'' if count == 1 else 's'}"
     yield f"{name}: {kind}, {portable}, {signed}"
-    clients, signatures = explanation.predictions, explanation.signatures
+    clients, signatures = report.predictions, report.signatures
     fitting = sum(bool(signature.profiles) for signature in signatures)
     fit = f"{fitting} of {len(signatures)} signatures fit this card by the keys given"
     if not signatures:
@@ -70,7 +73,7 @@ def _summary(explanation: Explanation) -> Iterator[str]:
         accepted = sum(client.outcome == "accepted" for client in clients)
         yield f"  {fit}; of {len(clients)} clients {accepted} would accept it (predicted):"
     elif all(signature.verdict == "unknown-key" for signature in signatures):
-        yield "  No signature was checked: give its keys with --jwks FILE or --issuer NAME."
+        yield "  No signature was checked: give its keys with --jwks FILE."
     else:
         yield f"  {fit}."
 
@@ -102,29 +105,7 @@ def _payload(payload: ProfilePayload) -> str:
     return f"    {payload.profile:<24} {described}"
 
 
-def _parting(parting: Parting) -> Iterator[str]:
-    yield f"    {cut(parting.pointer, _MAX_PATH)}"
-    for line in parting.context:
-        yield f"        {cut(line)}"
-    places: dict[str, list[str]] = {}
-    for profile, place in parting.places.items():
-        places.setdefault(_place(parting.pointer, place), []).append(profile)
-    for described, profiles in places.items():
-        yield f"      {described} {', '.join(profiles)}"
-    if parting.rule:
-        yield f"      {parting.rule}: {parting.why}"
-
-
-def _place(pointer: str, place: HeldAt | None) -> str:
-    if place is None:
-        return "not in"
-    if not place.pointers:
-        return "only something inside it in"
-    where = "" if place.pointers[0] == pointer else f"at {cut(place.pointers[0], _MAX_PATH)} "
-    return f"{where}as {cut(place.value)} in"
-
-
-def _signature(signature: SignatureExplanation, hinted: set[str]) -> Iterator[str]:
+def _signature(signature: InspectedSignature, hinted: set[str]) -> Iterator[str]:
     """Yield lines about one signature; `hinted` has the codes whose hint was shown before."""
     yield f"  signature {signature.index}: {_header(signature)}"
     if signature.profiles:
@@ -142,7 +123,7 @@ def _signature(signature: SignatureExplanation, hinted: set[str]) -> Iterator[st
         yield f"    fits none of {signature.spellings_tried} known spellings of this card"
 
 
-def _header(signature: SignatureExplanation) -> str:
+def _header(signature: InspectedSignature) -> str:
     if signature.header is None:
         return "no header that can be read"
     parts, first = [], ("alg", "kid", "typ")

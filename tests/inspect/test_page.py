@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cardsign.explain.page import Published, card_page
+from cardsign.inspect.page import Published, card_page
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import DAY, digest_of
 from tests.support import NOW

@@ -1,4 +1,4 @@
-"""``cardsign explain`` on the command line: what a person reads, and the page that shows it."""
+"""``cardsign inspect`` on the command line: what a person reads, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from cardsign import sign_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.cli.conftest import Cardsign
-from tests.support import LAX, OLD, by_another_sdk, dump, put, signed
+from tests.cli.local_site import local_site
+from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, signed
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "explain.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "inspect.md"
 BLOCK = re.compile(r"^```(json|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -56,14 +58,14 @@ STATUSES: dict[str, tuple[Any, int]] = {
 def test_the_status_says_whether_there_is_something_to_complain_of(
     card: Any, status: int, cardsign: Cardsign, alice: PrivateKey
 ) -> None:
-    """And the explanation is printed all the same, as text and as JSON."""
+    """And the report is printed all the same, as text and as JSON."""
     name = written(card(alice))
-    text = cardsign("explain", name, "--jwks", "jwks.json")
-    data = cardsign("explain", name, "--jwks", "jwks.json", "--json")
+    text = cardsign("inspect", name, "--jwks", "jwks.json")
+    data = cardsign("inspect", name, "--jwks", "jwks.json", "--json")
     assert (text.status, data.status) == (status, status)
     assert text.text.startswith("card.json: ")
     assert (text.err, data.err) == ("", "")
-    assert data.json["schema"] == "cardsign.explanation/1"
+    assert data.json["schema"] == "cardsign.inspection/1"
 
 
 BY_OTHERS = ["prune-empty", "js-instance"]
@@ -77,10 +79,28 @@ def test_no_signature_by_another_profile_is_called_tampered_with(
     card = put(LAX, "/description", "Ebbe für alle")
     accusing = re.compile(r"tamper|changed|sig\.bad|spelling")
     honest = cardsign(
-        "explain", written(by_another_sdk(card, alice, profile)), "--jwks", "jwks.json"
+        "inspect", written(by_another_sdk(card, alice, profile)), "--jwks", "jwks.json"
     )
     assert not accusing.search(honest.text.lower())
     assert f"fits {profile}" in honest.text
     edited = {**by_another_sdk(card, alice, profile), "name": "Other"}
-    told = cardsign("explain", written(edited), "--jwks", "jwks.json")
+    told = cardsign("inspect", written(edited), "--jwks", "jwks.json")
     assert accusing.search(told.text.lower())
+
+
+def test_a_url_is_inspected_by_its_own_keys(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """Of a site on this machine; as a page, too."""
+    Path("card.json").write_bytes(sign_card(dump(PORTABLE), alice))
+    with local_site() as site:
+        site.answers["/.well-known/agent-card.json"] = Path("card.json").read_bytes()
+        site.answers["/.well-known/jwks.json"] = Path("jwks.json").read_bytes()
+        url = (site.origin, "--insecure-loopback-http")
+        ended = cardsign("inspect", *url, "--json")
+        assert ended.status == 0
+        assert [one["verdict"] for one in ended.json["signatures"]] == ["valid"]
+        assert {finding["severity"] for finding in ended.json["service"]} == {"note"}
+        assert f"{site.origin}/.well-known/jwks.json" in ended.json["asked"]
+        assert cardsign("inspect", *url, "--jwks", "jwks.json").status == 2
+        assert cardsign("inspect", site.origin).status == 3  # no plain HTTP
+        page = cardsign("inspect", *url, "--html", "-").text
+        assert "A verifier that trusts the published key set" in page

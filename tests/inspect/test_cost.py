@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from cardsign.card.canonical import canonicalize
-from cardsign.explain.explanation import explain_card
+from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from tests.hostile import KEY, card, entry
 from tests.support import PORTABLE
@@ -49,5 +49,5 @@ def test_js_instance_reads_what_is_there(element: object) -> None:
 def test_the_search_for_a_spelling_is_bounded(shape: str, size: int) -> None:
     """A card that is bad under two signatures is written out a few times for each."""
     data = card(shape, size, signatures=[entry(), entry()])
-    searched = calls(lambda: explain_card(data, jwks=JWKS))
-    assert searched - calls(lambda: explain_card(data, jwks=None)) < 2_000_000
+    searched = calls(lambda: inspect_card(data, jwks=JWKS))
+    assert searched - calls(lambda: inspect_card(data, jwks=None)) < 2_000_000

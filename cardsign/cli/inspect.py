@@ -1,0 +1,93 @@
+"""``cardsign inspect``: what is seen of a card without trusting it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cardsign.cli.frame import Command, moment
+from cardsign.cli.options import NetworkOptions, format_option, network_option, take
+from cardsign.cli.printer import say, show
+from cardsign.cli.streams import STDIO, read_input, write_output
+from cardsign.errors import EXIT_OK, UsageFault, of_the_user
+from cardsign.files import read_bytes
+from cardsign.inspect.card import inspect_card
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.urls import is_url
+
+
+@click.command(
+    cls=Command,
+    example="cardsign inspect card.json --jwks jwks.json\ncardsign inspect https://agent.example",
+)
+@click.argument("card")
+@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
+@click.option(
+    "--other-hosts",
+    is_flag=True,
+    help="Also ask the card's interfaces on other hosts for the extended card.",
+)
+@click.option(
+    "--html",
+    "page",
+    metavar="OUT",
+    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+)
+@format_option("json", "sarif", text="; sarif: for code scanning")
+@network_option
+def inspect(
+    card: str, jwks: str | None, other_hosts: bool, page: str | None, **options: Any
+) -> int:
+    """Show what CARD is, what its signatures cover, and why one does not fit.
+
+    CARD is a file, a URL, or '-' for stdin. Of a URL, its own origin alone is asked, without
+    credentials: for the card, its key set, and whether the extended card is given to anyone. What
+    SDKs would say is predicted. It gives no verdict: for that, use verify.
+
+    With --html, CARD may also be a publication directory, with its issuer's statements. The
+    page shows the verdict of a verifier that trusts the newest of these statements.
+
+    Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
+    service has an error.
+    """
+    network = take(NetworkOptions, options)
+    if is_url(card) and jwks is not None:
+        raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+    keys = None
+    if jwks is not None:
+        with of_the_user(jwks):
+            keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
+    if page is not None:
+        write_output(page, _make_page(card, keys, network).encode())
+        if page != STDIO:
+            say(f"wrote {page}")
+        return EXIT_OK
+    if not is_url(card):
+        return show(inspect_card(read_input(card), jwks=keys, name=card))
+    from cardsign.inspect.service import inspect_url
+
+    fetch = network.settings()
+    return show(inspect_url(card, fetch=fetch, now=moment(), other_hosts=other_hosts))
+
+
+def _make_page(card: str, jwks: JwkSet | None, network: NetworkOptions) -> str:
+    from cardsign.inspect.page import Published, card_page
+    from cardsign.publish.generation import load_current
+
+    if card != STDIO and os.path.isdir(card):
+        generation = load_current(Path(card))
+        keysets = tuple(generation.keysets.values())
+        keys = generation.jwks if jwks is None else jwks.to_bytes()
+        published = Published(keysets, generation.release, keys)
+        return card_page(generation.card, published, now=moment())[0]
+    if is_url(card):
+        from cardsign.inspect.service import fetch_with_keys
+
+        untrusted_bytes, jwks = fetch_with_keys(card, network.settings())
+    else:
+        untrusted_bytes = read_input(card)
+    published = Published(jwks=None if jwks is None else jwks.to_bytes())
+    return card_page(untrusted_bytes, published, now=moment())[0]
