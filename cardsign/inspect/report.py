@@ -107,8 +107,8 @@ class Inspection:
         problems: Why `cardsign verify` would refuse the card before any signature.
         context: A few lines of the text around the place of the first of them; the one at fault
             begins with ``>``.
-        agent: The card's own words (:func:`cardsign.inspect.description.describe_card`); empty where
-            it cannot be read in one way.
+        agent: The card's own words (:func:`cardsign.inspect.description.describe_card`); empty
+            where it cannot be read in one way.
         profiles: One for each profile; empty without a document.
         signatures: One for each entry.
         signatures_left_out: How many more entries there are.

@@ -211,5 +211,5 @@ def test_a_card_at_the_legacy_path_is_inspected(server: Server, alice: PrivateKe
 
 def test_a_card_that_cannot_be_fetched(server: Server) -> None:
     """No report: nothing is known."""
-    with pytest.raises(FetchFailed, match="agent-card.json"):
+    with pytest.raises(FetchFailed, match="agent-card"):
         inspect_url(server.origin, fetch=SETTINGS, now=NOW)
