@@ -9,6 +9,7 @@ behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -226,17 +227,23 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
         LocalFault: `busy`.
         FileFault: ``file.unwritable``.
     """
-    from filelock import lock_descriptor  # most commands lock nothing
+    from filelock import SoftFileLock, Timeout, lock_descriptor  # most commands lock nothing
 
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         with _faults(path, "file.unwritable"):
-            descriptor = held.enter_context(_opened(path, flags))
-            while not lock_descriptor(descriptor, blocking=False):
-                if time.monotonic() >= deadline:
-                    raise busy
-                time.sleep(_LOCK_INTERVAL)
+            if any(map(importlib.util.find_spec, ("fcntl", "msvcrt"))):
+                descriptor = held.enter_context(_opened(path, flags))
+                while not lock_descriptor(descriptor, blocking=False):
+                    if time.monotonic() >= deadline:
+                        raise busy
+                    time.sleep(_LOCK_INTERVAL)
+            else:  # a system without locks
+                try:
+                    held.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
+                except Timeout:
+                    raise busy from None
         yield
 
 
