@@ -502,7 +502,7 @@ def test_an_extended_card_is_not_looked_at_without_its_public_one(
 UNNEEDED = {
     *("flask", "werkzeug", "granian", "httpx", "httpcore", "pydantic"),
     *("tomllib", "multiprocessing", "tempfile"),
-    *("cardsign.keys", "cardsign.net", "cardsign.issuer", "cardsign.explain", "cardsign.lint"),
+    *("cardsign.keys", "cardsign.net", "cardsign.issuer", "cardsign.inspect", "cardsign.lint"),
 }
 
 

@@ -12,7 +12,7 @@ from cardsign.diff.cards import diff_cards
 from cardsign.diff.schemas import MAX_STEPS, Work, compare_schemas
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import LintSettings
-from tests.explain.test_cost import calls
+from tests.inspect.test_cost import calls
 from tests.lint.examples import example_card
 
 Schema: TypeAlias = dict[str, Any]

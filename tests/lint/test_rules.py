@@ -18,7 +18,7 @@ from cardsign.errors import UsageFault
 from cardsign.findings import describe_code
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
 from cardsign.lint.rules import LintSettings, Waiver, group_of
-from tests.explain.test_cost import calls
+from tests.inspect.test_cost import calls
 from tests.lint.examples import UNREADABLE, example_card, read_example
 from tests.support import DUAL, OLD, PORTABLE, put, without
 
