@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
@@ -87,10 +87,14 @@ class CardTable(_Table):
 
 
 _Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
-_TIMELINE: Final[dict[str, Any]] = {
-    setting.name: (_Seconds, setting.default) for setting in fields(TimelineSettings)
-}
-TimelineTable = create_model("TimelineTable", __base__=_Table, **_TIMELINE)
+
+
+class TimelineTable(_Table):
+    max_age: _Seconds = DEFAULT_SETTINGS.max_age
+    worst_cache: _Seconds = DEFAULT_SETTINGS.worst_cache
+    card_max_age: _Seconds = DEFAULT_SETTINGS.card_max_age
+    skew: _Seconds = DEFAULT_SETTINGS.skew
+    rotate_every: _Seconds = DEFAULT_SETTINGS.rotate_every
 
 
 class ConfigFile(_Table):
@@ -98,7 +102,7 @@ class ConfigFile(_Table):
     issuer: str | None = Field(default=None, description="the https origin of the cards")
     keystore: str | None = Field(default=None, description="a folder, or a database's URL")
     publish: str | None = Field(default=None, description="the publication directory")
-    timeline: TimelineTable = TimelineTable()  # type: ignore[valid-type]
+    timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
     card: list[CardTable] = Field(default=[], max_length=MAX_PROJECT_CARDS)
@@ -187,7 +191,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         issuer=file.issuer,
         keystore=None if file.keystore is None else _keystore(file.keystore, path, allowed),
         publish=None if file.publish is None else _inside(file.publish, "publish", path, allowed),
-        timeline=TimelineSettings(**file.timeline.model_dump()),  # type: ignore[attr-defined]
+        timeline=TimelineSettings(**file.timeline.model_dump()),
         cards=_sort_cards(cards, path),
         build=file.build,
         lint=LintSettings(

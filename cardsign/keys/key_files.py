@@ -255,7 +255,10 @@ _MAKE: Final = (
     "If you have none, make one: "
     "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
-_NOT_PEM: Final = "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem."
+_NOT_PEM: Final = (
+    "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem (a public key: with -pubin). "
+    "If it is a public key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE > FILE.pem."
+)
 # Told apart only to say what was given instead; of several, the first listed names it.
 _OTHER_LABELS: Final = {
     "OPENSSH PRIVATE KEY": (
@@ -296,7 +299,7 @@ def import_private_key(
         raise _refused("this file holds several private keys, expected one", "Split it.")
     if not private:
         other = next((why for label, why in _OTHER_LABELS.items() if label in labels), None)
-        raise _refused(*(other or ("this is neither a PEM private key nor a JWK", _NOT_PEM)))
+        raise _refused(*(other or ("this is neither PEM, PKCS #12 nor a JWK", _NOT_PEM)))
     refuse_pss(data)
     try:
         return PrivateKey.from_pem(data, kid=kid)

@@ -6,7 +6,9 @@ import base64
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,26 @@ def test_a_peers_keys_are_taken_as_the_samples_of_a2a_publish_them(
         Path("peer.json").write_text(json.dumps({KID: pem.decode()}))
         done = cardsign("verify", "signed.json", "--jwks", "peer.json")
         assert done.status == status, done.err
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda jwk: {**jwk, "kty": "EC-HSM"}, id="as Azure names a key of an HSM"),
+        pytest.param(lambda jwk: {"keys": [jwk, {"kty": "EC-HSM", "kid": "b"}]}, id="one of two"),
+        pytest.param(lambda jwk: {"keys": []}, id="none"),
+    ],
+)
+def test_no_key_is_left_out_of_a_jwk_set_silently(
+    spoil: Callable[[dict[str, str]], dict[str, Any]], cardsign: Cardsign
+) -> None:
+    """Who hands out the set would not know; the file stays as it was."""
+    Path("public.json").write_text(json.dumps(spoil(KEY.public.jwk())))
+    done = cardsign("keys", "jwks", "--key", "file:public.json", "-o", "jwks.json")
+    assert (done.status, "key.unsupported" in done.err) == (2, True), done.err
+    assert not Path("jwks.json").exists()
+    Path("public.json").write_text(json.dumps(KEY.public.jwk()))
+    assert cardsign("keys", "jwks", "--key", "file:public.json", "-o", "jwks.json").status == 0
 
 
 def test_a_pipeline_publishes_without_a_key_store(card: str, cardsign: Cardsign) -> None:
@@ -222,8 +244,8 @@ WRONG = {
         "lost its line breaks",
     ),
     "encrypted": (SEALED.decode(), "passphrase.none", "no passphrase was given"),
-    "a password": ("hunter2 hunter2", "key.malformed", "neither a PEM private key nor a JWK"),
-    "letters of no key": ("schlüssel", "key.malformed", "neither a PEM private key nor a JWK"),
+    "a password": ("hunter2 hunter2", "key.malformed", "neither PEM, PKCS #12 nor a JWK"),
+    "letters of no key": ("schlüssel", "key.malformed", "neither PEM, PKCS #12 nor a JWK"),
 }
 
 

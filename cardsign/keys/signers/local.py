@@ -103,10 +103,15 @@ def list_local_keys(
     if not _is_public(data):
         return (read_private_key(uri, access, kid=kid, base=base).public,)
     with of_the_user(uri):
-        keys = JwkSet.from_bytes(data).keys
-        if kid is None:
-            return keys
-        return (import_public_key(data, kid=kid),)
+        if kid is not None:
+            return (import_public_key(data, kid=kid),)
+        jwks = JwkSet.from_bytes(data)
+        for key in jwks.skipped:
+            hint = "Of Azure's EC-HSM and RSA-HSM write the kty as EC and RSA."
+            raise KeyRefused(key.code, f"key {key.kid!r}: {key.message}", hint=hint)
+        if not jwks.keys:
+            raise KeyRefused("key.unsupported", "there is no key here")
+        return jwks.keys
 
 
 def _is_public(data: bytes) -> bool:
