@@ -504,6 +504,7 @@ def test_a_0_3_card_publishes_an_extended_one(directory: Path, key: PrivateKey) 
         pytest.param(lambda d: (d / "000001").write_text("x"), id="a file named as a generation"),
         pytest.param(lambda d: (d / "000001").symlink_to(d), id="a link named as a generation"),
         pytest.param(lambda d: (d / "current").symlink_to("000001"), id="a link named current"),
+        pytest.param(lambda d: (d / ".new").symlink_to(d.parent), id="a link where it is prepared"),
         pytest.param(lambda d: (d / "current").mkdir(), id="a folder named current"),
     ],
 )

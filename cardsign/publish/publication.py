@@ -331,9 +331,10 @@ def _newest(directory: Path) -> Generation | None:
 def _refuse_foreign_entries(directory: Path) -> None:
     for name in list_names(directory):
         path = directory / name
-        is_folder = name == _STAGING or FOLDER.fullmatch(name)
-        is_file = name in (CURRENT_FILE, _LOCK) or _LEFTOVER.fullmatch(name)
-        if path.is_symlink() or not (path.is_dir() if is_folder else is_file and path.is_file()):
+        is_passing = name == _STAGING or _LEFTOVER.fullmatch(name)  # it may be gone by now
+        is_file = name in (CURRENT_FILE, _LOCK) and path.is_file()
+        is_ours = is_passing or is_file or (FOLDER.fullmatch(name) and path.is_dir())
+        if path.is_symlink() or not is_ours:
             raise FileFault(
                 "publish.other_publisher",
                 f"the publication directory holds {name!r}, which cardsign did not write",
