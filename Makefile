@@ -268,7 +268,7 @@ $(VENV)/.postgres: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.serving: $(VENV)/.dev
-	@echo "installing Authlib, prometheus-client and redis into $(VENV), once ..."
+	@echo "installing Authlib, gunicorn, prometheus-client, redis, uvicorn and waitress into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' serving > $(VENV)/serving.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/serving.txt
 	@touch $@

@@ -90,6 +90,7 @@ SERVING = (
     ("needs_shells", "zsh and fish", lambda: shutil.which("zsh") and shutil.which("fish")),
     ("needs_systemd", "systemd-analyze", lambda: shutil.which("systemd-analyze")),
     ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
+    ("needs_servers", "gunicorn, waitress and uvicorn", lambda: all(map(_is_importable, SERVERS))),
     ("needs_curl", "curl", lambda: shutil.which("curl")),
     (
         "needs_redis",
@@ -99,6 +100,7 @@ SERVING = (
     ("needs_authlib", "Authlib", lambda: _is_importable("authlib")),
     ("needs_prometheus", "prometheus-client", lambda: _is_importable("prometheus_client")),
 )
+SERVERS = ("gunicorn", "waitress", "uvicorn")
 A2A_MODULES = ("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn")
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.

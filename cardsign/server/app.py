@@ -307,7 +307,7 @@ def finish_response(response: Response) -> Response:
     has_body = environ.get("CONTENT_LENGTH", "0") not in ("", "0")
     has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
     if has_body and not environ.get("cardsign.body_was_read"):
-        response.headers["Connection"] = "close"
+        a2a.close_connection(response, environ)
     return response
 
 

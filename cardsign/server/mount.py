@@ -27,7 +27,13 @@ from werkzeug.wrappers import Response
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
-from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG, answer_http_error
+from cardsign.server.a2a import (
+    CARD_METHODS,
+    MAX_CALL_BYTES,
+    TOO_LONG,
+    answer_http_error,
+    close_connection,
+)
 from cardsign.server.app import answer_busy, create_app
 from cardsign.server.places import Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
@@ -138,10 +144,10 @@ def _check_encoding(content_encoding: str, content_type: str) -> None:
         raise UnsupportedMediaType("send the request uncompressed, in UTF-8")
 
 
-def _refuse(error: HTTPException | Busy) -> Response:
-    """Return the answer to a request whose body was not read, which ends its connection."""
+def _refuse(error: HTTPException | Busy, environ: WSGIEnvironment) -> Response:
+    """Return the answer to a request whose body was not read."""
     response = answer_busy(error) if isinstance(error, Busy) else answer_http_error(error)
-    response.headers["Connection"] = "close"
+    close_connection(response, environ)
     return response
 
 
@@ -229,7 +235,7 @@ class WsgiMount:
             chosen = _choose_application(self.gate, environ) or self._app
             return chosen(environ, start_response)
         except _CardMethodInLongBody as error:
-            refusal = _refuse(error)
+            refusal = _refuse(error, environ)
             start_response(refusal.status, [*refusal.headers], sys.exc_info())
             return [refusal.get_data()]
 
@@ -259,7 +265,7 @@ def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication
             while len(body) < limit and (piece := stream.read(limit - len(body))):
                 body += piece
     except (Busy, UnsupportedMediaType) as error:
-        return _refuse(error)
+        return _refuse(error, environ)
     if limit and len(body) <= MAX_CALL_BYTES:
         environ["wsgi.input"] = BytesIO(body)
         environ["cardsign.body_was_read"] = True
@@ -317,7 +323,7 @@ class AsgiMount:
                     *(_header(scope, n) for n in (b"content-encoding", b"content-type"))
                 )
             except UnsupportedMediaType as error:
-                await _send_response(send, _refuse(error))
+                await _send_response(send, answer_http_error(error), close=True)
                 return
             body, receive, is_whole = await _read_ahead(receive)
             if not is_whole:
@@ -334,8 +340,9 @@ class AsgiMount:
         await _send_response(send, await answer)
 
 
-async def _send_response(send: Send, response: Response) -> None:
+async def _send_response(send: Send, response: Response, *, close: bool = False) -> None:
     raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
+    raw += [(b"connection", b"close")] if close else []
     await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
     await send({"type": "http.response.body", "body": response.get_data()})
 
@@ -406,7 +413,7 @@ async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) ->
         if not is_refused:
             raise
     if is_refused and not has_begun:
-        await _send_response(send, _refuse(_CardMethodInLongBody()))
+        await _send_response(send, answer_http_error(_CardMethodInLongBody()), close=True)
 
 
 def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGIEnvironment:

@@ -42,6 +42,7 @@ SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
 _RESPAWN_SECONDS: Final = 0.5
+SETTLE_TRIES: Final = 10  # a worker starts in any case
 _LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
 
@@ -206,9 +207,13 @@ class Worker:
         settings = self._read_settings()
         publications = Publications(self._location, settings)
         app = create_app(publications, settings)
-        if self._is_loaded.is_set():  # others serve what is older until this has passed
-            time.sleep(EXCHANGE_SECONDS)
         publications.start_watching()
+        # Others serve what is older until their common moment, which a newer one puts off.
+        for _ in range(SETTLE_TRIES if self._is_loaded.is_set() else 0):
+            time.sleep(EXCHANGE_SECONDS)
+            publications.look()
+            if publications.is_settled:
+                break
         return publications, app
 
     def _watch(self) -> None:

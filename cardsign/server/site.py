@@ -174,6 +174,11 @@ class Publications:
             self._exchange(time.time())
         return self._site
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing waits for its moment."""
+        return not self._due
+
     def start_watching(self) -> None:
         """Start the thread that follows the publications, once in each process."""
         if self._started.acquire(blocking=False):

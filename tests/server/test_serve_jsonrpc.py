@@ -204,7 +204,9 @@ def test_without_the_token_http_says_401_and_json_rpc_says_why(
     site: Site, method: str, headers: dict[str, str], challenge: str
 ) -> None:
     """A client of either layer understands it; the body, and so the id, was not read."""
-    answer = site.client.post("/a2a", data=_call(method, id="x"), headers=headers)
+    granian = {"SERVER_SOFTWARE": "Granian"}
+    call = _call(method, id="x")
+    answer = site.client.post("/a2a", data=call, headers=headers, environ_overrides=granian)
 
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == challenge
