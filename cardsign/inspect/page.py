@@ -17,7 +17,6 @@ from cardsign import html
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
 from cardsign.errors import CardsignError, InputRefused
-from cardsign.html import Html
 from cardsign.inspect.description import describe_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
@@ -87,29 +86,24 @@ def card_page(
         f"A2A {said['a2a_version']}" if said.get("a2a_version") else "",
         _count(len(report.signatures), "signature"),
     ]
-    summary = html.joined(
-        html.paragraph(said.get("description") or "", "soft"),
-        html.paragraph(" · ".join(filter(None, facts)), "small"),
+    newest = issuer.chain[-1] if issuer.chain else None
+    page = html.render(
+        "card.html",
+        title=str(said.get("name") or "An Agent Card that cannot be read"),
+        description=said.get("description") or "",
+        facts=" · ".join(filter(None, facts)),
+        verdict=_verdict(report, issuer),
+        refused=issuer.refused,
+        agent=_agent(said) if said else None,
+        signatures=[*map(_signature, report.signatures)],
+        keys=_keys(issuer, now) if issuer.chain else None,
+        jwks=issuer.jwks.keys,
+        keysets=_keysets(issuer) if issuer.chain else None,
+        newest=newest,
+        origin=newest and parse_origin(newest.origins[0]),
+        written=minute(now),
     )
-    signatures = html.paragraph("There is none. Anyone on the way can change this card unseen.")
-    if report.signatures:
-        signatures = html.items(map(_signature, report.signatures), "items", "ol")
-    sections = [
-        ("", summary),
-        ("What a verifier says", _verdict(report, issuer)),
-        *([("The agent", _agent(said))] if said else []),
-        ("Signatures", signatures),
-        ("Keys", _keys(issuer, now)),
-        *([("Keysets", _chain(issuer))] if issuer.chain else []),
-        ("Trust this issuer", _enrol(issuer)),
-    ]
-    title = str(said.get("name") or "An Agent Card that cannot be read")
-    foot = (
-        f"Written at {minute(now)}. This page comes from where the card comes from: "
-        "it is no evidence. Verify the card yourself, with keys that you compared over another "
-        "channel."
-    )
-    return html.page(title, sections, foot), report.valid_until
+    return page, report.valid_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +155,10 @@ class _Shown:
         return reach_verdict(card, expect=None, policy=Policy(), now=now)
 
 
-# ------------------------------------------------------------------ sections
+# ------------------------------------------------------------------ what the template shows
 
 
-def _verdict(report: Report, issuer: _Shown) -> Html:
+def _verdict(report: Report, issuer: _Shown) -> dict[str, Any]:
     trusted = report.verdict == "trusted"
     kind = "good" if trusted else "open" if report.verdict == "indeterminate" else "bad"
     mark = {"good": "✓", "open": "?", "bad": "✗"}[kind]
@@ -176,110 +170,95 @@ def _verdict(report: Report, issuer: _Shown) -> Html:
     else:
         who = "A verifier that has no key of this card"
     until = f" It holds until {minute(report.valid_until)}." if report.valid_until else ""
-    answers = [
-        (_ASKED[name], html.element("span", _MARK[value], kind=_WEIGHT[value]))
-        for name, value in asdict(report.answers).items()
-    ]
-    reasons = [
-        html.joined(
-            html.element("strong", f"{one.severity}: {one.worded}"),
-            f" at {one.path}" if one.path else "",
-            html.paragraph(one.hint, "soft") if one.hint else "",
-        )
-        for one in report.reasons
-    ]
-    checked = report.checked_at or datetime.min
-    box = html.element(
-        "div",
-        html.element("strong", f"{mark} {report.verdict}", kind=kind),
-        html.paragraph(f"{who} said so at {minute(checked)}.{until}"),
-        kind=f"box {kind}",
-    )
-    if issuer.refused:
-        reasons.append(
-            html.joined(f"The statements published with it are refused: {issuer.refused}")
-        )
-    why = (html.element("h3", "Why"), html.items(reasons)) if reasons else ()
-    return html.joined(box, html.terms(answers, "answers"), *why)
+    return {
+        "kind": kind,
+        "mark": f"{mark} {report.verdict}",
+        "sentence": f"{who} said so at {minute(report.checked_at or datetime.min)}.{until}",
+        "answers": [
+            (_ASKED[name], _MARK[value], _WEIGHT[value])
+            for name, value in asdict(report.answers).items()
+        ],
+        "reasons": [
+            (
+                f"{reason.severity}: {reason.worded}",
+                f" at {reason.path}" if reason.path else "",
+                reason.hint,
+            )
+            for reason in report.reasons
+        ],
+    }
 
 
-def _agent(said: dict[str, Any]) -> Html:
-    interfaces = [
-        html.joined(html.element("code", one["url"]), f" {one['binding']} {one['version'] or ''}")
-        for one in said["interfaces"]
-    ]
+def _agent(said: dict[str, Any]) -> dict[str, Any]:
+    told = ("scheme", "in", "parameter", "url")
     schemes = [
-        html.joined(
-            html.element("code", one["name"]),
-            f" {one['type'] or 'of an unknown type'} ",
+        (
+            scheme["name"],
             " ".join(
-                str(one[name]) for name in ("scheme", "in", "parameter", "url") if name in one
+                [
+                    scheme["type"] or "of an unknown type",
+                    *(str(scheme[name]) for name in told if name in scheme),
+                ]
             ),
         )
-        for one in said["schemes"]
-    ]
-    pairs: list[tuple[object, object]] = [
-        ("Interfaces", html.items(interfaces) if interfaces else "none"),
-        ("Capabilities", ", ".join(said["capabilities"]) or "none declared"),
-        ("Callers show", html.items(schemes) if schemes else "nothing: no scheme is declared"),
-        ("Extended card", "yes, for authenticated callers" if said["extended_card"] else "no"),
+        for scheme in said["schemes"]
     ]
     skills = [
-        html.joined(
-            html.element("h3", one["name"] or one["id"] or "a skill without a name"),
-            html.paragraph(one["description"] or ""),
-            html.paragraph(f"{one['id']} · {_words(one['tags'])}", "soft small"),
+        (
+            skill["name"] or skill["id"] or "a skill without a name",
+            skill["description"] or "",
+            f"{skill['id']} · {_words(skill['tags'])}",
         )
-        for one in said["skills"]
+        for skill in said["skills"]
     ]
     more = said["left_out"]
-    if more:
-        pairs.append(("Not shown", ", ".join(f"{count:,} {name}" for name, count in more.items())))
-    heading = html.element("h3", _count(len(skills) + more.get("skills", 0), "skill"))
-    return html.joined(html.terms(pairs), heading, html.items(skills, "items"))
+    return {
+        "interfaces": said["interfaces"],
+        "capabilities": ", ".join(said["capabilities"]) or "none declared",
+        "schemes": schemes,
+        "extended": "yes, for authenticated callers" if said["extended_card"] else "no",
+        "left_out": ", ".join(f"{count:,} {name}" for name, count in more.items()),
+        "heading": _count(len(skills) + more.get("skills", 0), "skill"),
+        "skills": skills,
+    }
 
 
-def _signature(one: SignatureReport) -> Html:
-    kind = "good" if one.counts else "bad" if one.verdict in ("invalid", "revoked") else "open"
-    if one.typ == TYP_COMPAT:
+def _signature(signature: SignatureReport) -> dict[str, Any]:
+    ended = signature.verdict in ("invalid", "revoked")
+    kind = "good" if signature.counts else "bad" if ended else "open"
+    if signature.typ == TYP_COMPAT:
         kind = "open"
         covers = "It is for SDKs that sign less than the card. It never counts here."
-    elif one.profile is None:
+    elif signature.profile is None:
         covers = "It is not known to cover anything."
-    elif one.uncovered_count:
-        places = ", ".join(one.uncovered[:_SHOWN])
-        more = one.uncovered_count - min(one.uncovered_count, _SHOWN)
+    elif signature.uncovered_count:
+        places = ", ".join(signature.uncovered[:_SHOWN])
+        more = signature.uncovered_count - min(signature.uncovered_count, _SHOWN)
         covers = f"All but {places}" + (f" and {more} more" if more else "")
     else:
-        covers = "The whole card" if one.profile in FULL_PROFILES else "All that this card says"
-    pairs: list[tuple[object, object]] = [
-        ("Covers", covers),
-        ("Key", html.element("code", one.kid or "-")),
-        ("Algorithm", one.alg or "-"),
+        is_full = signature.profile in FULL_PROFILES
+        covers = "The whole card" if is_full else "All that this card says"
+    pairs = [
+        ("Algorithm", signature.alg or "-"),
+        ("Held by", signature.holder),
+        ("Payload", f"by the profile {signature.profile}" if signature.profile else ""),
+        ("Because", "; ".join(reason.worded for reason in signature.reasons)),
     ]
-    pairs += [("Held by", one.holder)] if one.holder else []
-    pairs += [("Payload", f"by the profile {one.profile}")] if one.profile else []
-    pairs += [("Because", "; ".join(why.worded for why in one.reasons))] if one.reasons else []
-    heading = html.joined(f"Signature {one.index}", _tag(one.verdict, kind))
-    return html.joined(html.element("h3", heading), html.terms(pairs))
+    return {
+        "heading": f"Signature {signature.index}",
+        "verdict": signature.verdict,
+        "kind": kind,
+        "covers": covers,
+        "kid": signature.kid or "-",
+        "more": [(name, value) for name, value in pairs if value],
+    }
 
 
-def _tag(value: object, kind: str) -> Html:
-    return html.element("span", value, kind=f"tag {kind}")
-
-
-def _keys(issuer: _Shown, now: datetime) -> Html:
-    if not issuer.chain:
-        keys = issuer.jwks.keys
-        if not keys:
-            return html.paragraph("No key is published with this card.")
-        said = "No statement says since when or until when these keys hold."
-        shown = (html.joined(html.element("code", one.kid), f" {one.alg}") for one in keys)
-        return html.joined(html.paragraph(said, "soft"), html.items(shown))
+def _keys(issuer: _Shown, now: datetime) -> dict[str, Any]:
     last = issuer.chain[-1]
     revoked = last.revoked | (issuer.release.revoked if issuer.release else frozenset())
     rows: dict[str, tuple[IssuerKey, int, int]] = {}
-    ends_at = [*(one.iat for one in issuer.chain[1:]), MAX_TIME]
+    ends_at = [*(keyset.iat for keyset in issuer.chain[1:]), MAX_TIME]
     for keyset, left in zip(issuer.chain, ends_at, strict=True):
         for key in keyset.keys:
             start = rows.get(key.public.thumbprint, (key, max(key.nbf, keyset.iat), 0))[1]
@@ -291,29 +270,29 @@ def _keys(issuer: _Shown, now: datetime) -> Html:
     def share(moment: float) -> float:
         return min(max((moment - first) / (end - first), 0.0), 1.0)
 
-    def row(thumbprint: str) -> Html:
+    def row(thumbprint: str) -> dict[str, str]:
         key, start, ends = rows[thumbprint]
-        listed = any(one.public.thumbprint == thumbprint for one in last.keys)
+        listed = any(other.public.thumbprint == thumbprint for other in last.keys)
         state, kind = _state(key, listed, thumbprint in revoked, now.timestamp())
-        span = f"from {_day(start)} until {_day(ends)}"
-        drawn = [(share(start), share(ends), _DRAWN.get(state, "ended"))]
-        heading = html.joined(f"{' and '.join(key.roles)} key, {key.public.alg}", _tag(state, kind))
-        label = f"{' and '.join(key.roles)} key, {state}: {span}"
-        return html.joined(
-            html.element("h3", heading),
-            html.bar(label, drawn, share(now.timestamp())),
-            html.paragraph(html.joined(html.element("code", key.public.kid)), "small"),
-            html.paragraph(f"{span}, held by {key.holder or 'nobody named'}", "soft small"),
-        )
+        span, roles = f"from {_day(start)} until {_day(ends)}", " and ".join(key.roles)
+        return {
+            "heading": f"{roles} key, {key.public.alg}",
+            "state": state,
+            "kind": kind,
+            "label": f"{roles} key, {state}: {span}",
+            "drawn": _DRAWN.get(state, "ended"),
+            "x": f"{share(start):.2%}",
+            "width": f"{max(share(ends) - share(start), 0.004):.2%}",
+            "kid": key.public.kid,
+            "words": f"{span}, held by {key.holder or 'nobody named'}",
+        }
 
-    gone = sorted(revoked - rows.keys())
-    return html.joined(
-        html.paragraph(
-            f"From {_day(first)} to {_day(end)}. The line marks {_day(now.timestamp())}.", "soft"
-        ),
-        html.items(map(row, rows), "items"),
-        html.paragraph(f"Also revoked: {_words(gone)}") if gone else "",
-    )
+    return {
+        "span": f"From {_day(first)} to {_day(end)}. The line marks {_day(now.timestamp())}.",
+        "mark": f"{share(now.timestamp()):.2%}",
+        "rows": [*map(row, rows)],
+        "gone": _words(sorted(revoked - rows.keys())),
+    }
 
 
 def _state(key: IssuerKey, listed: bool, revoked: bool, now: float) -> tuple[str, str]:
@@ -326,38 +305,38 @@ def _state(key: IssuerKey, listed: bool, revoked: bool, now: float) -> tuple[str
     return ("ended", "open") if now >= key.exp else ("valid", "good")
 
 
-def _chain(issuer: _Shown) -> Html:
-    shown = [_keyset(new, old) for old, new in pairwise((None, *issuer.chain)) if new is not None]
-    release = issuer.release
-    told = (
-        html.paragraph("No release says which cards are current.")
-        if release is None
-        else html.paragraph(
+def _keysets(issuer: _Shown) -> dict[str, Any]:
+    rows = [_keyset(new, old) for old, new in pairwise((None, *issuer.chain)) if new is not None]
+    release, told = issuer.release, "No release says which cards are current."
+    if release is not None:
+        told = (
             f"Release {release.seq}, of {_day(release.iat)}, says which cards are current under "
-            f"keyset {release.keyset.label}. It ends on {_day(release.exp)}.",
+            f"keyset {release.keyset.label}. It ends on {_day(release.exp)}."
         )
-    )
-    said = "Each is signed by its roots and names the one before it. The newest comes first."
-    if len(shown) > _SHOWN:
-        said += f" {len(shown) - _SHOWN} older ones are left out."
-    kept = html.items(shown[: -_SHOWN - 1 : -1], "items", "ol")
-    return html.joined(html.paragraph(said, "soft"), told, kept)
+    sentence = "Each is signed by its roots and names the one before it. The newest comes first."
+    if len(rows) > _SHOWN:
+        sentence += f" {len(rows) - _SHOWN} older ones are left out."
+    return {"sentence": sentence, "release": told, "rows": rows[: -_SHOWN - 1 : -1]}
 
 
-def _keyset(keyset: KeysetStatement, before: KeysetStatement | None) -> Html:
-    counted = count(keyset.envelope, (one.public for one in keyset.root.keys))
+def _keyset(keyset: KeysetStatement, before: KeysetStatement | None) -> dict[str, Any]:
+    counted = count(keyset.envelope, (key.public for key in keyset.root.keys))
     signed = ", ".join(sorted(keyset.root.holders(counted))) or "nobody"
-    holders = len({one.holder for one in keyset.root.keys})
-    pairs: list[tuple[object, object]] = [
-        ("Issued", _day(keyset.iat)),
-        ("Ends", _day(keyset.exp)),
-        ("Signed by", f"{signed} ({keyset.root.threshold} of {holders} root holders are needed)"),
-        ("Changes", "; ".join(_changes(keyset, before)) or "nothing but its times"),
-        ("Digest", html.element("code", keyset.digest)),
-    ]
+    holders = len({key.holder for key in keyset.root.keys})
     is_recovery = before is not None and before.epoch != keyset.epoch
-    heading = f"Keyset {keyset.label}" + (", a new epoch" if is_recovery else "")
-    return html.joined(html.element("h3", heading), html.terms(pairs))
+    return {
+        "heading": f"Keyset {keyset.label}" + (", a new epoch" if is_recovery else ""),
+        "pairs": [
+            ("Issued", _day(keyset.iat)),
+            ("Ends", _day(keyset.exp)),
+            (
+                "Signed by",
+                f"{signed} ({keyset.root.threshold} of {holders} root holders are needed)",
+            ),
+            ("Changes", "; ".join(_changes(keyset, before)) or "nothing but its times"),
+        ],
+        "digest": keyset.digest,
+    }
 
 
 def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterator[str]:
@@ -375,34 +354,6 @@ def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterato
         yield f"revokes {_words(fresh)}"
     if before is not None and before.root != keyset.root:
         yield "has other roots"
-
-
-def _enrol(issuer: _Shown) -> Html:
-    if not issuer.chain and not issuer.jwks.keys:
-        said = "This issuer publishes no key, so its cards cannot be verified. "
-        return html.paragraph(said + "Ask it for a keyset statement or a key set.")
-    if not issuer.chain:
-        said = "This issuer publishes no keyset statement, so its cards can be verified, but "
-        said += "neither revocation nor rollback can be seen. Save its key set and card:"
-        command = "cardsign verify agent-card.json --jwks jwks.json"
-        return html.joined(html.paragraph(said), html.element("pre", command))
-    last = issuer.chain[-1]
-    origin = parse_origin(last.origins[0])
-    steps = (
-        html.joined(
-            f"Ask {last.issuer} for the digest of keyset {last.label}, by telephone or in person. "
-            "Compare it with all digits of this one:",
-            html.element("pre", last.digest),
-        ),
-        html.joined(
-            "If they are the same, take it up. Another keyset is then refused:",
-            html.element("pre", f"cardsign trust add {origin} --digest {last.digest}"),
-        ),
-        html.joined(
-            "From then on, verify its cards:", html.element("pre", f"cardsign verify {origin}")
-        ),
-    )
-    return html.items(steps, name="ol")
 
 
 # ------------------------------------------------------------------ words

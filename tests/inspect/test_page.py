@@ -23,6 +23,7 @@ class Read(HTMLParser):
         self.attributes: set[str] = set()
         self.text = ""
         self.feed(page)
+        self.text = re.sub(r"\s*\n\s*", " ", self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
@@ -58,7 +59,7 @@ def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIs
     assert f"{until:%Y-%m-%d %H:%M}" in text
     assert "The whole card" in text
     assert "Says when the tide is high." in text
-    assert "CapabilitiesstreamingCallers shownothing: no scheme is declared" in text
+    assert "Capabilitiesstreaming Callers shownothing: no scheme is declared" in text
     assert f"cardsign trust add {issuer.origin} --digest {digest_of(newest)}" in text
     assert "ann, bob (2 of 3 root holders are needed)" in text
     assert text.index("Keyset 1.2") < text.index("Keyset 1.1")
@@ -129,7 +130,7 @@ def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:
     assert "✓ trusted" in text
     assert "neither revocation nor rollback can be seen" in text
     assert "cardsign verify agent-card.json --jwks jwks.json" in text
-    assert f"until when these keys hold.{issuer.thumbprint('card')} ES256" in text
+    assert f"until when these keys hold. {issuer.thumbprint('card')} ES256" in text
     assert "None" not in text
 
 
