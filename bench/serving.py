@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,11 @@ from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 
 NGINX: Final = "nginx, a file"
+BARE: Final = "a bare Flask view of the card, under granian"
+SDK: Final = "a2a-sdk's own route, under uvicorn"
 PUBLIC: Final = "the public card"
+UNCHANGED: Final = "the public card, 304"
+LIMITED: Final = "the public card, with a limit"
 TOKEN: Final = "the extended card, by a static token"
 JWT: Final = "the extended card, by a JWT"
 EXTENDED_PATH: Final = "/a2a/extendedAgentCard"
@@ -58,6 +63,29 @@ http {{
 """
 
 
+#: Both answer the card that was published, the first with the headers that we send.
+_BARE: Final = """
+import json
+from pathlib import Path
+from flask import Flask, Response, request
+BODY, HEADERS = Path("card").read_bytes(), json.loads(Path("headers").read_text())
+app = Flask("bare", static_folder=None)
+
+@app.get("/.well-known/agent-card.json")
+def card():
+    return Response(BODY, headers=HEADERS).make_conditional(request)
+"""
+_SDK: Final = """
+from pathlib import Path
+from a2a.server.routes import create_agent_card_routes
+from a2a.types import AgentCard
+from google.protobuf.json_format import Parse
+from starlette.applications import Starlette
+card = Parse(Path("card").read_bytes(), AgentCard(), ignore_unknown_fields=True)
+app = Starlette(routes=create_agent_card_routes(agent_card=card))
+"""
+
+
 def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
     """Return the table `serving`: seconds and CPU seconds of a request, by who answers."""
     if not (shutil.which("nginx") and shutil.which("wrk")):
@@ -75,13 +103,26 @@ def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
             "insecure_loopback_http = true\n"
         )
         ours = stack.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
+        (folder / "limited.toml").write_text('format = 1\nrate = "1000000000/minute"\n')
+        limited = stack.enter_context(_cardsign(folder, "public", "--settings", "limited.toml"))
         theirs = stack.enter_context(_nginx(folder))
+        headers = _ask_once(ours, CARD_PATH, token)
+        (folder / "card").write_bytes(generation.card)
+        sent = {name: headers[name] for name in headers if name not in _OF_THE_SERVER}
+        (folder / "headers").write_text(json.dumps(sent))
+        bare = stack.enter_context(_python(folder, "bare", _BARE, _GRANIAN))
         asked = {
             NGINX: (theirs, CARD_PATH, ""),
+            BARE: (bare, CARD_PATH, ""),
             PUBLIC: (ours, CARD_PATH, ""),
-            TOKEN: (ours, EXTENDED_PATH, token),
-            JWT: (ours, EXTENDED_PATH, issuer.token()),
+            UNCHANGED: (ours, CARD_PATH, f"If-None-Match: {headers['etag']}"),
+            LIMITED: (limited, CARD_PATH, ""),
+            TOKEN: (ours, EXTENDED_PATH, f"Authorization: Bearer {token}"),
+            JWT: (ours, EXTENDED_PATH, f"Authorization: Bearer {issuer.token()}"),
         }
+        if find_spec("a2a") and find_spec("uvicorn"):
+            sdk = stack.enter_context(_python(folder, "sdk", _SDK, _UVICORN))
+            asked[SDK] = (sdk, CARD_PATH, "")
         _ask_once(ours, EXTENDED_PATH, issuer.token())  # which makes the server ask for keys
         cpu: dict[str, list[float]] = {name: [] for name in asked}
         turns = {name: _turn(*what, seconds=seconds, cpu=cpu[name]) for name, what in asked.items()}
@@ -90,11 +131,21 @@ def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
         for times in cpu.values():
             times.clear()
         wall = in_turns(turns, rounds)
-    head = ["what is asked for", "seconds of a request, in nginx's", "CPU of it, in nginx's"]
-    rows = ([name, ratio(wall, name, NGINX), ratio(cpu, name, NGINX)] for name in asked)
+    head = [
+        "what is asked for",
+        "seconds of a request, in nginx's",
+        "CPU of it, in the bare view's",
+    ]
+    rows = ([name, ratio(wall, name, NGINX), ratio(cpu, name, BARE)] for name in asked)
     return {"serving": table(head, *rows)}
 
 
+_GRANIAN: Final = (
+    "granian --interface wsgi --no-ws --http 1 --blocking-threads 16 --backpressure 8192 "
+    "--log-level error --port"
+)
+_UVICORN: Final = "uvicorn --log-level critical --no-access-log --port"
+_OF_THE_SERVER: Final = ("content-length", "date", "server")
 _EXTENDED: Final[dict[str, Any]] = {
     "capabilities": {"extendedAgentCard": True},
     "securitySchemes": {
@@ -119,19 +170,21 @@ class _Server:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _ask_once(server: _Server, path: str, token: str) -> None:
+def _ask_once(server: _Server, path: str, token: str) -> dict[str, str]:
+    """Return the headers of an answer, by their names in lower case."""
     asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE)
     with contextlib.closing(asking):
         asking.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         if (answer := asking.getresponse()).status != 200:
             raise Broken(f"{path}: {answer.status}")
+        return {name.lower(): value for name, value in answer.getheaders()}
 
 
 def _turn(
-    server: _Server, path: str, token: str, *, seconds: int, cpu: list[float]
+    server: _Server, path: str, header: str, *, seconds: int, cpu: list[float]
 ) -> Callable[[], float]:
     command = ["wrk", "-t1", "-c8", f"-d{seconds}s"]
-    command += ["-H", f"Authorization: Bearer {token}"] if token else []
+    command += ["-H", header] if header else []
     command += [f"http://127.0.0.1:{server.port}{path}"]
 
     def turn() -> float:
@@ -175,6 +228,17 @@ def _cardsign(folder: Path, *arguments: str) -> Iterator[_Server]:
 
 
 @contextlib.contextmanager
+def _python(folder: Path, name: str, program: str, command: str) -> Iterator[_Server]:
+    """An application in a file of its own, under another server."""
+    (folder / f"{name}_app.py").write_text(program)
+    port = _free_port()
+    whole = [sys.executable, "-m", *command.split(), str(port), f"{name}_app:app"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    with _listening(whole, folder, port, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
 def _nginx(folder: Path) -> Iterator[_Server]:
     port = _free_port()
     user = "user root;" if os.geteuid() == 0 else ""  # else it may not enter the folder
@@ -195,8 +259,10 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _listening(command: list[str], folder: Path, port: int) -> Iterator[_Server]:
-    with _started(command, folder, dict(os.environ)) as process:
+def _listening(
+    command: list[str], folder: Path, port: int, environment: dict[str, str] | None = None
+) -> Iterator[_Server]:
+    with _started(command, folder, environment or dict(os.environ)) as process:
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
