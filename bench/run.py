@@ -95,8 +95,9 @@ From nothing to the end of the process, in multiples of `python -c pass`.
 
 ## Serving
 
-One process of `cardsign serve` beside one of nginx, over loopback, asked by `wrk` through 8
-connections that stay open; a card of 2 KB. CPU is that of the server's processes.
+One process of `cardsign serve` beside one of nginx, a view of Flask with the same headers and
+`make_conditional`, and a2a-sdk's route, over loopback, asked by `wrk` through 8 connections that
+stay open; a card of 2 KB. CPU is that of the server's processes.
 
 {serving}
 
