@@ -19,15 +19,20 @@ from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
-from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks, read_public
+from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import kid_option, public_option, take, unlock_options
 from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import members
-from cardsign.errors import EXIT_OK, SigningRefused, UsageFault
+from cardsign.errors import EXIT_OK, SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import choose_public
 from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
@@ -84,6 +89,15 @@ class CardOptions:
         check_audience(self.audience)
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
 
+    def read_public(self, name: str, access: Access) -> PublicKey:
+        """The public key of ``--key``; of several the one that ``--kid`` or the signer names."""
+        data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
+        with of_the_user(name):
+            keys = JwkSet.from_bytes(data).keys
+            if self.kid is None and len(keys) > 1:
+                return choose_public(self.uris[0], keys, access)
+            return import_public_key(data, kid=self.kid)
+
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:
         """The keys that sign: those that are named, else all of the key store that sign now."""
         for named, value in (("--public", self.public), ("--kid", self.kid)):
@@ -92,7 +106,7 @@ class CardOptions:
         access = keystore.access(*self.uris).for_roles(("card",))
         if not self.uris:
             return card_signers(keystore.open(), access, now=now)
-        public = None if self.public is None else read_public(self.public, kid=self.kid)
+        public = None if self.public is None else self.read_public(self.public, access)
         store = keystore.open_if_any()
         return named_signers(
             self.uris, access, now=now, store=store, public=public, kid=self.kid, base=Path.cwd()

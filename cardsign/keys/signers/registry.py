@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +113,24 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
     if is_local(uri):
         return read_private_key(uri, access, kid=kid).public
     return _allowed_key(uri, access).fetch_public(access, kid=kid)
+
+
+def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> PublicKey:
+    """Return the one of several known keys that the signer at `uri` shows as its own.
+
+    While a key is rotated, two are published. What a signer shows chooses between them and adds
+    none.
+
+    Raises:
+        SignerFault: ``signer.wrong_key``: it shows another key; as :func:`fetch_public`.
+        KeyRefused: As :func:`fetch_public`.
+    """
+    shown = fetch_public(uri, access)
+    for key in keys:
+        if key.thumbprint == shown.thumbprint:
+            return key
+    what = f"it shows the key {shown.thumbprint}, which is none of the {len(keys)} known ones"
+    raise SignerFault("signer.wrong_key", what, path=uri)
 
 
 def list_public_keys(
