@@ -13,13 +13,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.errors import FileMissing, StoreFault, UsageFault
+from cardsign.errors import FileMissing, InputRefused, StoreFault, UsageFault
 from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_settings
 from cardsign.findings import Severity
 from cardsign.keys.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
+from cardsign.urls import parse_origin
 
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
@@ -102,6 +103,7 @@ class ConfigFile(_Table):
     issuer: str | None = Field(default=None, description="the https origin of the cards")
     keystore: str | None = Field(default=None, description="a folder, or a database's URL")
     publish: str | None = Field(default=None, description="the publication directory")
+    live: str | None = Field(default=None, description="the origin to which it is deployed later")
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
@@ -143,6 +145,7 @@ class ProjectConfig:
             of its database, which is not used before the user has allowed that server
             (``config.not_allowed``).
         publish: The publication directory, inside the folder or allowed by the user.
+        live: The origin to which publications are deployed; None: they are live once they are made.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
         cards: The cards of the issuer: the public one, the one for older clients, and the
             extended ones; empty where none are named.
@@ -153,6 +156,7 @@ class ProjectConfig:
     issuer: str | None = None
     keystore: Path | DatabaseUrl | None = None
     publish: Path | None = None
+    live: str | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
     cards: tuple[ProjectCard, ...] = ()
     build: BuildSettings = field(default_factory=BuildSettings)
@@ -191,6 +195,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         issuer=file.issuer,
         keystore=None if file.keystore is None else _keystore(file.keystore, path, allowed),
         publish=None if file.publish is None else _inside(file.publish, "publish", path, allowed),
+        live=None if file.live is None else _live(file.live, path),
         timeline=TimelineSettings(**file.timeline.model_dump()),
         cards=_sort_cards(cards, path),
         build=file.build,
@@ -256,6 +261,13 @@ def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path
     if leads_outside(path.parent, place, allowed):
         raise outside(place, f"{name!r} names {text!r},", path)
     return place
+
+
+def _live(text: str, path: Path) -> str:
+    try:
+        return str(parse_origin(text))
+    except InputRefused as refusal:
+        raise bad_settings(path, f"'live': {refusal.message}") from refusal
 
 
 def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | DatabaseUrl:

@@ -27,7 +27,7 @@ def publish(folder: Path, address: str) -> None:
     (folder / "card.json").write_text(CARD.read_text().replace("https://harbour.example", address))
     passphrase = {"CARDSIGN_PASSPHRASE": secrets.token_urlsafe(16)}
     for command in (
-        f"init --issuer {address} --no-recovery --keystore keys",
+        f"init --issuer {address} --recovery-out recovery.key --keystore keys",
         "sign card.json -o signed.json",
         "release renew --card signed.json",
         "publish signed.json",

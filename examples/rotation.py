@@ -64,7 +64,9 @@ def set_up(address: str, card: Path) -> str:
     tell("8. Another issuer, Harbour Office, sets up keys that can change")
     say("The card keys have a passphrase of their own, so that a theft of them is not one of all")
     os.environ["CARDSIGN_CARD_PASSPHRASE"] = secrets.token_urlsafe(16)
-    cardsign("init", "--issuer", address, "--no-recovery", only=("cardsign: wrote",))
+    cardsign(
+        "init", "--issuer", address, "--recovery-out", "recovery.key", only=("cardsign: wrote",)
+    )
     with Path("cardsign.toml").open("a") as settings:
         settings.write(AT_ONCE)
     say("In cardsign.toml all waits for caches are set to 0 seconds, for this demo only")

@@ -72,6 +72,6 @@ def test_what_is_overdue_changes_at_once(directory: Path) -> None:
     """A standby waits for nothing where no key signs; no time before the publication is told."""
     state = changes.enter(EMPTY, ONE.public, now=NOON)
     state = changes.revoke(state, "one", reason="superseded", now=after(1))
-    state = changes.enter(state, TWO.public, now=after(2), standby=True)
+    state = changes.enter(state, TWO.public, now=after(2))
     generation = put(directory, after(9), ONE)
     assert told(state, generation) == generation.published_at == after(9)

@@ -33,8 +33,6 @@ from cardsign.keys.signers.access import (
     PASSPHRASE_VARIABLE,
     Access,
     PassphraseSource,
-    SecretKind,
-    Secrets,
     new_passphrase,
     read_passphrase,
     terminal_prompt,
@@ -126,12 +124,11 @@ class UnlockOptions(KeystoreOptions):
         """The passphrase of a new key."""
         return new_passphrase(self.source(role))
 
-    def access(self, *uris: str, tells: bool = False) -> Access:
+    def access(self, *uris: str) -> Access:
         """What signers may use: what the user's own file allows, and what was just typed.
 
         Args:
             uris: Signers that were named on the command line.
-            tells: Whether to say for each role what opened its keys.
         """
         policy = user_policy(os.environ)
         module = policy.pkcs11_module
@@ -141,28 +138,12 @@ class UnlockOptions(KeystoreOptions):
             module = Path(named)
         policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
         usual = self.source()
-        secrets, told = user_secrets(usual), set[str]()
-
-        def tell(role: str, source: str) -> None:
-            where = f" in {self.place}" if self.place else ""
-            line = f"{role} keys{where}: {source}"
-            if tells and line not in told:
-                told.add(line)
-                say(line)
-
-        def of(role: str) -> Secrets:
-            source = self.source(role)
-            own = secrets if source == usual else user_secrets(source)
-
-            def ask(kind: SecretKind, what: str) -> bytes:
-                secret = own(kind, what)
-                if kind == "passphrase":
-                    tell(role, f"passphrase from {source.name}")
-                return secret
-
-            return ask
-
-        return Access(secrets, policy, os.environ, {role: of(role) for role in ROLES}, tell)
+        secrets, sources = user_secrets(usual), {str(role): self.source(role) for role in ROLES}
+        own = {
+            role: secrets if source == usual else user_secrets(source)
+            for role, source in sources.items()
+        }
+        return Access(secrets, policy, os.environ, own)
 
     def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
         """Return the public keys of the URIs of ``--key``."""
@@ -177,77 +158,41 @@ class UnlockOptions(KeystoreOptions):
         *,
         store: KeyStore | None = None,
         access: Access | None = None,
+        root_keystore: StorePlace | None = None,
     ) -> Work:
         """What a command of the issuer works with; in a dry run copies of what it changes."""
+        from cardsign.issuer.work import Work  # an issuer's modules, which a list does not need
+
         config = replace(
             config,
             publish=config.publish and to_change(config.publish),
             cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
         )
-        from cardsign.issuer.work import Work  # an issuer's modules, which a list does not need
-
-        return Work(store or self.open(), moment(), config, access or self.access())
-
-
-@dataclass(frozen=True, slots=True)
-class GuidedOptions:
-    """What a task of several steps may use besides the key store."""
-
-    draft: Path
-    root_keystore: StorePlace | None
-
-    def work(
-        self,
-        keystore: UnlockOptions,
-        config: ProjectConfig,
-        *,
-        store: KeyStore | None = None,
-        access: Access | None = None,
-    ) -> Work:
-        """What the task works with."""
-        work = keystore.work(config, store=store, access=access or keystore.access(tells=True))
-        if self.root_keystore:
-            apart = replace(keystore, place=self.root_keystore)
-            from cardsign.issuer.work import Work
-
-            work.roots = Work(apart.open(), work.now, access=apart.access(tells=True))
-        work.draft = to_change(self.draft)
-        typed = {"--keystore": keystore.place, "--root-keystore": self.root_keystore}
+        work = Work(store or self.open(), moment(), config, access or self.access())
+        if root_keystore:
+            apart = replace(self, place=root_keystore)
+            work.roots = Work(apart.open(), work.now, access=apart.access())
+        work.draft = to_change(work.draft)
+        typed = {"--keystore": self.place, "--root-keystore": root_keystore}
         work.options = " ".join(
             f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
         )
         return work
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryOptions:
-    """A recovery key in a file, with a passphrase of its own."""
-
-    recovery_file: Path | None
-    recovery_passphrase_file: Path | None
-
-    def open(self) -> PrivateKey | None:
-        """The key, if one is named."""
-        return None if self.recovery_file is None else self.unlock()[0]
-
-    def unlock(self) -> tuple[PrivateKey, bytes]:
-        """The key and its passphrase."""
-        if self.recovery_file is None:
-            raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
-        passphrase = read_passphrase(
-            recovery_source(self.recovery_passphrase_file),
-            question="Passphrase of the recovery key: ",
-        )
-        from cardsign.issuer.recovery import open_recovery_key
-
-        return open_recovery_key(self.recovery_file, passphrase), passphrase
-
-
-def recovery_source(file: Path | None) -> PassphraseSource:
+def recovery_source() -> PassphraseSource:
     """Where the recovery key's passphrase comes from; never from where the others do."""
     named = os.environ.get(RECOVERY_VARIABLE)
     environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
-    return PassphraseSource(file, None, environment, terminal_prompt())
+    return PassphraseSource(None, None, environment, terminal_prompt())
+
+
+def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
+    """Open a recovery key, and return it with its passphrase."""
+    from cardsign.issuer.recovery import open_recovery_key
+
+    secret = read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
+    return open_recovery_key(file, secret), secret
 
 
 def own_passphrase(option: str, file: Path | None, question: str) -> bytes:

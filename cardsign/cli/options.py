@@ -109,6 +109,13 @@ public_option: Final = click.option(
     metavar="FILE",
     help="The public key that belongs to it: a JWK or PEM ('-' for stdin).",
 )
+recovery_option: Final = click.option(
+    "--recovery-file",
+    type=PATH,
+    metavar="FILE",
+    help="Sign with the recovery key in this file. Its passphrase is in "
+    f"{RECOVERY_VARIABLE}, or is asked for.",
+)
 publication_option: Final = click.option(
     "--publication",
     type=PATH,
@@ -147,11 +154,11 @@ _passphrase_fd_option: Final = click.option(
     metavar="N",
     help="Read the passphrase from an open descriptor.",
 )
-recovery_passphrase_option: Final = click.option(
-    "--recovery-passphrase-file",
-    type=PATH,
-    metavar="FILE",
-    help=f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
+root_keystore_option: Final = click.option(
+    "--root-keystore",
+    type=read_place,
+    metavar="DIR",
+    help="A key store with root keys, such as on a USB stick; it signs the next keyset too.",
 )
 
 
@@ -163,36 +170,6 @@ def passphrase_options(command: _Function) -> _Function:
 def unlock_options(command: _Function) -> _Function:
     """Add ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``: an `UnlockOptions`."""
     return keystore_option(passphrase_options(command))
-
-
-def guided_options(command: _Function) -> _Function:
-    """Add ``--draft`` and ``--root-keystore``: a `GuidedOptions`."""
-    draft = click.option(
-        "--draft",
-        type=PATH,
-        default="next-keyset.json",
-        show_default=True,
-        metavar="FILE",
-        help="Where the draft goes if a keyset statement is the next step.",
-    )
-    root_keystore = click.option(
-        "--root-keystore",
-        type=read_place,
-        metavar="DIR",
-        help="A key store with root keys, such as on a USB stick; it signs the draft too.",
-    )
-    return draft(root_keystore(command))
-
-
-def recovery_options(command: _Function) -> _Function:
-    """Add ``--recovery-file`` and ``--recovery-passphrase-file``: a `RecoveryOptions`."""
-    recovery_file = click.option(
-        "--recovery-file",
-        type=PATH,
-        metavar="FILE",
-        help="Sign with the recovery key that was printed or written to this file.",
-    )
-    return recovery_file(recovery_passphrase_option(command))
 
 
 # The verifier's side.

@@ -13,7 +13,6 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
-    GuidedOptions,
     UnlockOptions,
     check_cards,
     project_config,
@@ -92,11 +91,6 @@ from cardsign.times import minute
 @key_option
 @kid_option
 @click.option(
-    "--not-live",
-    is_flag=True,
-    help="Do not record it as live, because you deploy it later; see cardsign keys look.",
-)
-@click.option(
     "--export",
     "export_to",
     metavar="DIR",
@@ -129,7 +123,6 @@ def publish(
     jwks: str | None,
     uris: tuple[str, ...],
     kid: str | None,
-    not_live: bool,
     export_to: Path | None,
     **options: Any,
 ) -> int:
@@ -178,7 +171,7 @@ def publish(
         _say_lint(work.config)
         named["extended"] = others | named["extended"]
         named["legacy_card"] = named["legacy_card"] or older
-        published = publish_cards(work, public, is_live=not not_live, **named)
+        published = publish_cards(work, public, **named)
     if export_to is not None:
         export_files(published.generation, to_change(export_to), now=now)
     _tell(published, directory, export_to)
@@ -193,14 +186,14 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         source = context.get_parameter_source(one.name or "")
         if source is ParameterSource.COMMANDLINE and one.name not in allowed:
             raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
-    guided, access = GuidedOptions(Path(), None), keystore.access(tells=True)
+    access = keystore.access()
     left: list[tuple[Gap, ...]] = [()]
 
     def look() -> int:
         config = project_config(output)
         needed_publication(config)
         check_cards(config)
-        work = guided.work(keystore, config, access=access)
+        work = keystore.work(config, access=access)
         progress = reconcile(work, only_cards=True)
         if progress.done or progress.left != left[0]:
             say_progress(progress._replace(ahead=(), renewal=None), work.now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,23 +15,23 @@ from cardsign.cli.dry_run import confirm, dry_run_option, to_change
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
-    RecoveryOptions,
     UnlockOptions,
     actor,
     project_config,
     read_public,
+    unlock_recovery,
     user_heads,
 )
 from cardsign.cli.options import (
     PATH,
     keystore_option,
     publication_option,
-    recovery_options,
+    recovery_option,
     take,
     unlock_options,
     yes_option,
 )
-from cardsign.cli.printer import Answer, counted, is_json, safe, say, show
+from cardsign.cli.printer import Answer, counted, safe, say, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import (
     keyset_json,
@@ -95,13 +95,13 @@ def read_statement(name: str) -> KeysetStatement:
 
 def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[RootKey, ...]:
     """Of each ``HOLDER=KEY``: KEY is a kid of the key store, or a file with a public JWK."""
-    found = []
+    named = []
     for text in texts:
         holder, equals, name = text.partition("=")
         if not equals or not HOLDER.fullmatch(holder):
             raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
-        found.append(RootKey(_public(store, name), holder))
-    return tuple(found)
+        named.append(RootKey(_public(store, name), holder))
+    return tuple(named)
 
 
 def _public(store: KeyStore, name: str) -> PublicKey:
@@ -112,9 +112,6 @@ def _public(store: KeyStore, name: str) -> PublicKey:
     short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
 )
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
-@click.option(
-    "--issuer", metavar="TEXT", help="The issuer's name [default: the host of the first origin]."
-)
 @click.option(
     "--origin",
     "origins",
@@ -143,11 +140,6 @@ def _public(store: KeyStore, name: str) -> PublicKey:
     metavar="HOLDER=KEY",
     multiple=True,
     help="A recovery key; replaces all earlier ones, and those must sign this too.",
-)
-@click.option(
-    "--recovery-threshold",
-    type=click.IntRange(min=1),
-    help="How many recovery holders must sign [default: 1].",
 )
 @click.option(
     "--add-card",
@@ -194,15 +186,14 @@ def draft(
     keystore = take(KeystoreOptions, options)
     refuse_two_documents(output)
     store = keystore.open()
-    online: tuple[tuple[OnlineRole, tuple[str, ...]], ...]
-    online = (("card", add_card), ("release", add_release))
+    online: dict[OnlineRole, tuple[str, ...]] = {"card": add_card, "release": add_release}
     changes = replace(
         changes,
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
         add_keys=tuple(
             (role, key)
-            for role, texts in online
+            for role, texts in online.items()
             for key in _named_keys(store, texts, f"--add-{role}")
         ),
         revoke=tuple(_public(store, name) for name in revoked),
@@ -212,15 +203,10 @@ def draft(
     file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data, plain=output is None)
     say_differences(drafted.changes)
-    view = {**keyset_json(drafted.statement), "changes": list(drafted.changes)}
     digest = drafted.statement.digest
-    if file == STDIO:
-        note = f"its digest, for everyone who signs it: {digest}"
-        show(Answer({"draft": file, **view}, notes=[note]))
-        return
-    if not is_json():
-        say(f"wrote the draft {file}; its digest, for everyone who signs it:")
-    show(Answer({"draft": file, **view}, [digest]))
+    notes = [f"the digest of the draft {file}, for everyone who signs it: {digest}"]
+    view = {"draft": file, **keyset_json(drafted.statement), "changes": list(drafted.changes)}
+    show(Answer(view, () if file == STDIO else [digest], notes))
 
 
 # ``cardsign keyset sign`` and ``recover``: what takes a root's or a recovery key's signature.
@@ -229,56 +215,39 @@ def draft(
 @keyset.command(example="cardsign keyset sign next.json")
 @click.argument("draft", metavar="DRAFT")
 @click.option(
-    "-o", "--output", metavar="FILE", help="Where the signed draft goes [default: DRAFT]."
-)
-@click.option(
     "--digest",
     metavar="SHA-256",
     help="The draft's digest, as its author told you over another channel [default: a prompt on a "
     "terminal].",
 )
-@click.option("--key", "kids", metavar="KID", multiple=True, help="Only this key of the store.")
-@recovery_options
+@recovery_option
 @unlock_options
 @dry_run_option
-def sign(
-    draft: str,
-    output: str | None,
-    digest: str | None,
-    kids: tuple[str, ...],
-    **options: Any,
-) -> None:
+def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: Any) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
     First it shows what the draft changes, compared with the newest statement of this key store.
     Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
     A key store with root keys alone keeps the statement once enough have signed it.
     """
-    recovery = take(RecoveryOptions, options)
     keystore = take(UnlockOptions, options)
-    refuse_two_documents(output or draft)
+    refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
     drafted = review_keyset(work, read_statement(draft), name=draft)
     say_differences(drafted.changes)
-    signed = sign_keyset(
-        work,
-        drafted,
-        digest=_told_digest(digest),
-        kids=kids,
-        recovery=recovery.open,
-    )
-    write_output(output or draft, signed.data)
+    recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
+    signed = sign_keyset(work, drafted, digest=_told_digest(digest), recovery=recovery)
+    write_output(draft, signed.data)
     lines = signing_lines(signed)
-    show(Answer({"digest": signed.statement.digest, "signed_by": lines}))
-    for line in lines:
-        say(f"signed by {line}")
+    notes = [f"signed by {line}" for line in lines]
     if signed.is_complete:
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Who signs the next statement is shown what it changes in this one.
             publish_keyset(work, signed.statement, name=draft)
             elsewhere = ", where the release key is: send the file back there"
-        say(f"  next: cardsign keyset publish {output or draft}{elsewhere}")
+        notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
+    show(Answer({"digest": signed.statement.digest, "signed_by": lines}, notes=notes))
 
 
 def _told_digest(told: str | None) -> str:
@@ -299,29 +268,20 @@ def _told_digest(told: str | None) -> str:
 )
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @click.option(
-    "--root-holder",
-    metavar="HOLDER",
-    help="Who holds the new root key [default: the holder of the first old root key].",
-)
-@click.option(
     "--new-recovery-out",
     metavar="FILE",
     type=PATH,
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
-@click.option(
-    "--drop", metavar="KID", multiple=True, help="An online key that the next keyset leaves out."
-)
 @publication_option
-@recovery_options
+@recovery_option
 @unlock_options
 @yes_option
 @dry_run_option
 def recover(
     output: str | None,
-    root_holder: str | None,
+    recovery_file: Path | None,
     new_recovery_out: Path | None,
-    drop: tuple[str, ...],
     publication: Path | None,
     yes: bool,
     **options: Any,
@@ -329,20 +289,21 @@ def recover(
     """Open the next epoch with the recovery key: for when root keys were stolen or lost.
 
     It makes a new root key in this key store, and every old root key ends. Revoke stolen card and
-    release keys first (cardsign keys revoke), or --drop them. The draft has the signatures of the
-    new root and of --recovery-file. If recovery needs more holders, send it to them
+    release keys first: cardsign keys revoke. The draft has the signatures of the new root and of
+    --recovery-file. If recovery needs more holders, send it to them
     (cardsign keyset sign).
 
     If everything else is lost, it makes a new key store with a card key and a release key. It
     takes the statements from what is published. The lost keys are no longer listed. Afterwards:
     cardsign keyset publish DRAFT; cardsign keys rotate.
     """
-    recovery = take(RecoveryOptions, options)
     keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
+    if recovery_file is None:
+        raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
     config = project_config(publication)
     place = keystore.located(create=True)
-    unlock = cache(recovery.unlock)
+    unlock = cache(partial(unlock_recovery, recovery_file))
     if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
         if published_statements(config.publish) is None:
             raise StoreFault(
@@ -359,26 +320,19 @@ def recover(
         Work(store, moment(), config),
         unlock,
         passphrase=_new_passphrases(keystore),
-        root_holder=root_holder,
         new_recovery_out=new_recovery_out and to_change(new_recovery_out),
-        drop=drop,
     )
-    _doubt_clock(signed)
+    now = moment()
+    if signed.previous is not None and now.timestamp() >= signed.previous.exp:
+        clock = "the newest keyset has ended by this machine's clock, which may be ahead"
+        say(f"{clock}: publish only if it is {day(now)}")
     file = output or f"keyset-{signed.label}.json"
     write_output(file, signed.data, plain=output is None)
     say_differences(signed.changes)
-    show(Answer({"draft": file, "digest": signed.statement.digest, "root": root.thumbprint}))
-    for line in signing_lines(signed):
-        say(f"signed by {line}")
-    say(f"  next: cardsign keyset publish {file}")
-
-
-def _doubt_clock(draft: KeysetDraft) -> None:
-    """Ask for a look at the date where nobody renewed the keyset, or this clock is ahead."""
-    now = moment()
-    if draft.previous is not None and now.timestamp() >= draft.previous.exp:
-        clock = "the newest keyset has ended by this machine's clock, which may be ahead"
-        say(f"{clock}: publish only if it is {day(now)}")
+    notes = [*(f"signed by {line}" for line in signing_lines(signed))]
+    notes.append(f"  next: cardsign keyset publish {file}")
+    view = {"draft": file, "digest": signed.statement.digest, "root": root.thumbprint}
+    show(Answer(view, notes=notes))
 
 
 def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
@@ -400,20 +354,10 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
     example="cardsign keyset publish next.json",
 )
 @click.argument("file", metavar="STATEMENT")
-@click.option(
-    "--without-release",
-    is_flag=True,
-    help="Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
-)
 @publication_option
 @unlock_options
 @dry_run_option
-def publish(
-    file: str,
-    without_release: bool,
-    publication: Path | None,
-    **options: Any,
-) -> None:
+def publish(file: str, publication: Path | None, **options: Any) -> None:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
     A release that names it is signed and published with it. That needs the passphrase of the
@@ -424,12 +368,8 @@ def publish(
     """
     keystore = take(UnlockOptions, options)
     config = project_config(publication)
-    told = publish_keyset(
-        keystore.work(replace(config, cards=())),
-        read_statement(file),
-        without_release=without_release,
-        name=file,
-    )
+    work = keystore.work(replace(config, cards=()))
+    told = publish_keyset(work, read_statement(file), name=file)
     number = told.statement.label
     say(
         f"keyset {number} is the newest now" if told.is_new else f"keyset {number} was kept already"

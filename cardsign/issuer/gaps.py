@@ -36,6 +36,7 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.publishing import (
     check_ours,
     explain_trust,
+    find_live_gap,
     find_update_gap,
     newest_generation,
     published_statements,
@@ -106,6 +107,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
             yield from _find_key_gaps(work)
             yield from _find_keyset_gaps(work)
         yield from find_card_gaps(work, is_astray=stranger is not None)
+    yield from find_live_gap(work)
     yield from _find_endangered(work)
 
 

@@ -43,21 +43,19 @@ _MADE: Final[tuple[Role, ...]] = ("root", "card", "release")
 
 @dataclass(frozen=True, slots=True)
 class IssuerPassphrases:
-    """The passphrases of a new issuer's keys; they may be the same, but for that of recovery.
+    """The passphrases of a new issuer's keys; those of root, card and release may be the same.
 
     Attributes:
         card: Of the card key.
         root: Of the root key.
         release: Of the release key, which cron has to open.
-        recovery: Of the recovery key; None: make none.
-        recovery_may_share: Whether that may be the passphrase of another key.
+        recovery: Of the recovery key; None: that of the card key, as no other was given.
     """
 
     card: bytes = field(repr=False)
     root: bytes = field(repr=False)
     release: bytes = field(repr=False)
-    recovery: bytes | None = field(repr=False)
-    recovery_may_share: bool = False
+    recovery: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +64,14 @@ class NewIssuer:
 
     Attributes:
         kids: The kid of each role's key.
-        keyset: The first statement; None for a key store without statements.
+        keyset: The first statement.
         recovery_text: The recovery key, encrypted, if it went into no file: its only copy.
         shared: The roles whose key has the passphrase of the card key; root and release keys are
             stored with it as well.
     """
 
     kids: dict[str, str]
-    keyset: KeysetStatement | None = None
+    keyset: KeysetStatement
     recovery_text: bytes | None = field(default=None, repr=False)
     shared: tuple[str, ...] = ()
 
@@ -92,45 +90,6 @@ def check_new_folder(folder: Path, origin: str | None) -> str | None:
     if os.path.lexists(folder / CONFIG_FILE):  # a link that leads nowhere too
         raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
     return parsed
-
-
-def init_keys(
-    folder: Path,
-    keystore: StorePlace,
-    passphrase: Callable[[], bytes],
-    *,
-    now: datetime,
-    origin: str | None = None,
-    publish: str = "public",
-    card: str | None = None,
-    alg: SigningAlg = "ES256",
-    actor: str = "",
-    heads: SeenHead | None = None,
-) -> NewIssuer:
-    """Set up a folder with a card key and no statements.
-
-    Args:
-        folder: Gets the settings.
-        keystore: Where the key store will be.
-        passphrase: Gives the passphrase of the card key; asked once all else is checked.
-        now: The time, with its zone, in whole seconds.
-        origin: The https origin of the cards, if the settings are to name it.
-        publish: The publication directory, relative to the folder.
-        card: The public card's file, relative to the folder; None: the settings name no card.
-        alg: Of the card key.
-        actor: Who the audit log says it was.
-        heads: What the user saw of the logs of key stores before.
-
-    Raises:
-        UsageFault, FileFault: As :func:`check_new_folder`.
-        StoreFault, PassphraseFault: As a key store's operations.
-    """
-    origin = check_new_folder(folder, origin)
-    secret = passphrase()
-    store = create_store(keystore, actor=actor, heads=heads)
-    made = store.add_key(PrivateKey.generate(alg), secret, now=now)
-    _write_config(folder, keystore, origin, publish, card)
-    return NewIssuer({"card": made.kid})
 
 
 def init_issuer(
@@ -152,15 +111,23 @@ def init_issuer(
     """Set up a folder with root, card, release and recovery keys and the first statements.
 
     Args:
+        folder: Gets the settings.
+        keystore: Where the key store will be.
         passphrases: Gives the passphrases; asked once all else is checked.
+        origin: The https origin of the cards.
+        now: The time, with its zone, in whole seconds.
+        publish: The publication directory, relative to the folder.
+        card: The public card's file, relative to the folder; None: the settings name no card.
+        alg: Of the card key.
         holder: Who holds the keys.
         root_keystore: Where the root key will be [default: in `keystore`].
         recovery_out: A new file for the recovery key [default: it is returned].
-
-    The others are as for :func:`init_keys`.
+        actor: Who the log says it was.
+        heads: What the user saw of the logs of key stores before.
 
     Raises:
-        UsageFault, FileFault, StoreFault: As :func:`init_keys`.
+        UsageFault, FileFault: As :func:`check_new_folder`.
+        StoreFault: As a key store's operations.
         PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
     checked = str(check_new_folder(folder, origin))
@@ -170,7 +137,15 @@ def init_issuer(
         if is_taken(place):
             raise FileFault("file.exists", "a key store is here already", path=str(place))
     secrets = passphrases()
-    recovery, text = _make_recovery(secrets, recovery_out)
+    if secrets.recovery in (secrets.card, secrets.root, secrets.release):
+        raise PassphraseFault(
+            "passphrase.unfit",
+            "the recovery key must have a passphrase of its own",
+            hint="Choose another one for the recovery key, so that a thief of one has not both.",
+        )
+    recovery, text = make_recovery_key(secrets.recovery or secrets.card)
+    if recovery_out is not None:
+        create_private(recovery_out, text)
     private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
     store = create_store(keystore, actor=actor, heads=heads)
     apart = None if root_keystore == keystore else root_keystore
@@ -182,35 +157,17 @@ def init_issuer(
         checked.partition("://")[2],
         (checked,),
         Quorum(1, (RootKey(private["root"].public, holder),)),
-        Quorum(1, (RootKey(recovery.public, holder),)) if recovery else None,
+        Quorum(1, (RootKey(recovery.public, holder),)),
     )
     keyset = _sign_first(plan, (store, roots) if apart else (store,), private, now)
-    _write_config(folder, keystore, checked, publish, card)
+    named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
+    config = render_config(issuer=checked, keystore=named, publish=publish, card=card)
+    write_atomic(folder / CONFIG_FILE, config, plain=True)
     shared = ["root"] if secrets.root == secrets.card and not apart else []
     shared += ["release"] if secrets.release == secrets.card else []
-    shared += ["recovery"] if secrets.recovery == secrets.card else []
+    shared += ["recovery"] if secrets.recovery is None else []
     kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
-    return NewIssuer(kids, keyset, text, tuple(shared))
-
-
-def _make_recovery(
-    secrets: IssuerPassphrases, file: Path | None
-) -> tuple[PrivateKey | None, bytes | None]:
-    """The recovery key if one is wanted, and its text if it went into no file."""
-    if secrets.recovery is None:
-        return None, None
-    others = (secrets.card, secrets.root, secrets.release)
-    if secrets.recovery in others and not secrets.recovery_may_share:
-        raise PassphraseFault(
-            "passphrase.unfit",
-            "the recovery key must have a passphrase of its own",
-            hint="Choose another one for the recovery key, so that a thief of one has not both.",
-        )
-    recovery, text = make_recovery_key(secrets.recovery)
-    if file is None:
-        return recovery, text
-    create_private(file, text)
-    return recovery, None
+    return NewIssuer(kids, keyset, None if recovery_out else text, tuple(shared))
 
 
 def _sign_first(
@@ -232,11 +189,3 @@ def _sign_first(
     signed = read_release(data)
     keep_release(store, signed, data, now=now)
     return keyset
-
-
-def _write_config(
-    folder: Path, keystore: StorePlace, origin: str | None, publish: str, card: str | None
-) -> None:
-    named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
-    config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
-    write_atomic(folder / CONFIG_FILE, config, plain=True)

@@ -38,6 +38,7 @@ from cardsign.issuer.work import Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.drafts import (
+    DRAFT_FILE,
     KEY_LIFETIME,
     KEYSET_LIFETIME,
     SKEW,
@@ -84,25 +85,21 @@ class KeysetChanges:
     """What a keyset says beyond what the key store knows.
 
     Attributes:
-        issuer: The issuer's name; None: as before, at first the host of the first origin.
         origins: Where interfaces may be; empty: as before.
         add_roots: Root keys more.
         remove_roots: Holders whose root keys go.
         threshold: How many root holders must sign; None: as before.
-        recovery: The recovery keys instead of those before; empty: as before.
-        recovery_threshold: How many of them; None: one.
+        recovery: The recovery keys instead of those before, any of which will do; empty: as before.
         add_keys: Card and release keys that are not in the key store.
         drop: Kids or thumbprints of other keys that are listed now, and that the draft leaves out.
         revoke: Keys that are not in the key store and are revoked.
     """
 
-    issuer: str | None = None
     origins: tuple[str, ...] = ()
     add_roots: tuple[RootKey, ...] = ()
     remove_roots: tuple[str, ...] = ()
     threshold: int | None = None
     recovery: tuple[RootKey, ...] = ()
-    recovery_threshold: int | None = None
     add_keys: tuple[tuple[OnlineRole, RootKey], ...] = ()
     drop: tuple[str, ...] = ()
     revoke: tuple[PublicKey, ...] = ()
@@ -255,7 +252,7 @@ def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan
             raise UsageFault(
                 "usage.conflict",
                 f"{name!r} is a key of this key store, and is dropped once retired or revoked",
-                hint="Use cardsign keys retire, or cardsign keys revoke.",
+                hint="Use cardsign keys rotate --now, or cardsign keys revoke.",
             )
         listed = (one.public for one in plan.keys)
         found = next((key for key in listed if name in (key.kid, key.thumbprint)), None)
@@ -268,10 +265,10 @@ def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan
         for role, key in changes.add_keys
     )
     kept = (key for key in plan.keys if key.public.thumbprint not in dropped)
-    recovery = Quorum(changes.recovery_threshold or 1, changes.recovery)
+    recovery = Quorum(1, changes.recovery)
     changed = replace(
         plan,
-        issuer=changes.issuer or plan.issuer or origins[0].partition("://")[2],
+        issuer=plan.issuer or origins[0].partition("://")[2],
         origins=origins,
         root=Quorum(changes.threshold or plan.root.threshold, (*roots, *changes.add_roots)),
         recovery=recovery if changes.recovery else plan.recovery,
@@ -344,8 +341,7 @@ def sign_keyset(
     draft: KeysetDraft,
     *,
     digest: str,
-    kids: Sequence[str] = (),
-    recovery: Callable[[], PrivateKey | None] = lambda: None,
+    recovery: Callable[[], tuple[PrivateKey, bytes]] | None = None,
 ) -> KeysetDraft:
     """Add the signatures of this key store's holder to a draft.
 
@@ -353,9 +349,8 @@ def sign_keyset(
         work: The key store with root or recovery keys, and what opens them.
         draft: As :func:`review_keyset` gives it.
         digest: What the holder was told, over another channel.
-        kids: Only these keys of the store; by default every one that has to sign, or none where
-            there is a recovery key.
-        recovery: Opens a recovery key that is elsewhere; called once the digest is the same.
+        recovery: Opens a recovery key that is elsewhere, which signs instead of those of the
+            store; called once the digest is the same.
 
     Raises:
         UsageFault: ``statement.digest``.
@@ -364,12 +359,11 @@ def sign_keyset(
     if "".join(digest.split()).lower() != draft.statement.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
     wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
-    if kids:
-        wanted &= {work.store.state.find(kid).thumbprint for kid in kids}
-    apart = recovery()
-    signers: list[Signer] = [] if apart is None else [apart]
-    if apart is None or kids:
-        signers += open_signers(work, ("root", "recovery"), wanted)
+    signers: Sequence[Signer]
+    if recovery is None:
+        signers = open_signers(work, ("root", "recovery"), wanted)
+    else:
+        signers = [recovery()[0]]
     if not signers or any(one.public.thumbprint not in wanted for one in signers):
         raise SigningRefused(
             "sign.no_key",
@@ -393,7 +387,6 @@ def publish_keyset(
     work: Work,
     statement: KeysetStatement,
     *,
-    without_release: bool = False,
     name: str = "the statement",
     is_overtaken: bool = False,
 ) -> PublishedKeyset:
@@ -404,7 +397,6 @@ def publish_keyset(
     Args:
         work: The key store, and where its statements are published.
         statement: Signed by enough.
-        without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
         is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
             one has to say so; :func:`cardsign.issuer.reconcile.reconcile` drafts that.
@@ -422,7 +414,8 @@ def publish_keyset(
         if is_overtaken:
             check_begun(statement, work.now + SKEW)
         else:
-            both = f"Publish it with the keyset that says so: cardsign keys rotate --draft {name}"
+            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
+            both += "cardsign keys rotate"
             _check_not_stale(store, statement, name, both)
             check_in_force(statement, name, work.now, "draft it again")
         if not is_only_kept:
@@ -440,7 +433,7 @@ def publish_keyset(
     if signers:
         release, _ = sign_next_release(work, ReleaseChanges(), signers=signers)
     if not is_only_kept:
-        published = update_publication(work, without_release=without_release)
+        published = update_publication(work)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
 
 

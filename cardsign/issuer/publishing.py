@@ -17,6 +17,7 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
+    FetchFailed,
     FileFault,
     LocalFault,
     PublishRefused,
@@ -32,7 +33,9 @@ from cardsign.keys.doctor import Concern, make_concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.lifecycle import record_publication as record_publication_events
 from cardsign.keys.model import KeyRecord
+from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of
+from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import Generation, Publisher, load_current, read_statements_left
 from cardsign.publish.publication import (
@@ -42,7 +45,7 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
-from cardsign.urls import CARD_PATH
+from cardsign.urls import CARD_PATH, JWKS_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,6 @@ def publish_cards(
     *,
     extended: Mapping[str, bytes] | None = None,
     max_age: int | None = None,
-    is_live: bool = True,
     legacy_card: bytes | None = None,
     drops_others: bool = False,
     signs_legacy: bool = False,
@@ -112,7 +114,6 @@ def publish_cards(
         extended: The signed extended cards by audience.
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
-        is_live: Note the publication in the key store. False where it is deployed later.
         legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published.
         drops_others: Publish no longer what is published and not named here.
         signs_legacy: Sign the one that is published again, with the card keys that sign now.
@@ -148,8 +149,8 @@ def publish_cards(
         legacy_card=legacy_card,
         writes=writes,
     )
-    if is_live and writes:
-        record_publication(work, generation)
+    if writes:
+        record_publication(work, generation, newest)
     return Published.of(store, generation, newest)
 
 
@@ -211,9 +212,7 @@ def _check_extended(
         )
 
 
-def update_publication(
-    work: Work, *, without_release: bool = False, writes: bool = True
-) -> Published | None:
+def update_publication(work: Work, *, writes: bool = True) -> Published | None:
     """Put the newest statements into what is published, and take revoked keys out of it.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
@@ -221,7 +220,6 @@ def update_publication(
 
     Args:
         work: Whose statements go along, and where to.
-        without_release: Publish a keyset that no release names yet.
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -242,7 +240,6 @@ def update_publication(
         _statements_of(work.store),
         directory=directory,
         now=work.now,
-        without_release=without_release,
         publisher=_publisher_of(work.store),
         ended=frozenset(
             key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
@@ -289,6 +286,8 @@ def _refuse(refusal: PublishRefused) -> list[str]:
 
 def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = False) -> bool:
     """Say whether the key store has not noted a generation; or only not as it is now."""
+    if work.config.live is not None:
+        return False  # see :func:`find_live_gap`
     publication, state = publication_of(generation), work.store.load()
     noted = [each for each in state.publications if each.series == publication.series]
     if of_same_number and generation.number - 1 not in {each.generation for each in noted}:
@@ -311,14 +310,22 @@ def _with_fate(published: Published, now: datetime) -> Published:
     return published
 
 
-def record_publication(work: Work, generation: Generation) -> None:
-    """Let the key store note what is published.
+def record_publication(
+    work: Work, generation: Generation, before: Generation | None = None
+) -> None:
+    """Let the key store note what is published, in the place of the generation before.
+
+    Where the settings name a live URL, it is noted once that serves it: :func:`find_live_gap`.
 
     Raises:
         LocalFault: As :meth:`KeyStore.record_publication`, with what to do.
     """
+    if work.config.live is not None:
+        return
     try:
-        work.store.record_publication(publication_of(generation), now=work.now)
+        replaced = publication_of(before) if before else None
+        publication = publication_of(generation)
+        work.store.record_publication(publication, now=work.now, replaced=replaced)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -326,6 +333,50 @@ def record_publication(work: Work, generation: Generation) -> None:
             path=fault.path,
             hint="Fix this and publish the same again; key rotation waits for it.",
         ) from fault
+
+
+def find_live_gap(work: Work) -> Iterator[Gap]:
+    """Yield that nobody has seen the newest generation at the live URL yet."""
+    generation = _find_unseen(work)
+    if generation is not None:
+        what = f"deploy generation {generation.number} to {work.config.live}"
+        yield Gap(what, close=partial(_see_live, work, generation))
+
+
+def _find_unseen(work: Work) -> Generation | None:
+    """Return the newest generation if it counts only once the live URL serves it, and did not."""
+    generation = newest_generation(work.config.publish)
+    if work.config.live is None or generation is None:
+        return None
+    is_unseen = record_publication_events(work.store.load(), publication_of(generation))
+    return generation if is_unseen else None
+
+
+def _see_live(work: Work, generation: Generation) -> list[str]:
+    check_live(work, generation)
+    seen = replace(publication_of(generation), at=work.now)
+    work.store.record_publication(seen, now=work.now)
+    return [f"saw generation {generation.number} at {work.config.live}"]
+
+
+def check_live(work: Work, generation: Generation) -> None:
+    """Check that the live URL serves this generation's card and key set.
+
+    Raises:
+        PublishRefused: ``publish.not_live``.
+    """
+    access, live = work.access, work.config.live
+    is_loopback = isinstance(access, Access) and access.policy.insecure_loopback_http
+    settings = FetchSettings(insecure_loopback_http=is_loopback)
+    for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
+        try:
+            is_live = fetch_document(f"{live}{path}", settings).untrusted_body == data
+            why = "it serves another one"
+        except FetchFailed as fault:
+            is_live, why = False, fault.message
+        if not is_live:
+            what = f"{path} of generation {generation.number} is not live yet: {why}"
+            raise PublishRefused("publish.not_live", what, path=live or "")
 
 
 # What is published, beside what is kept.
@@ -382,6 +433,8 @@ def examine_publication(work: Work) -> Iterator[Concern]:
         if directory is not None:
             load_current(directory)
             check_ours(work)
+            if unseen := _find_unseen(work):
+                check_live(work, unseen)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
             yield make_concern(fault.code, "error", fault.message, fault.path)
@@ -542,9 +595,6 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
         why = f"verifiers may still trust {names}: key sets that were handed out still contain it"
         return why, "cardsign keys jwks -o jwks.json; then give that file to all who have the old"
     why = f"verifiers still trust {names}: the published key set still contains it"
-    if any(one.generation == 0 for one in state.newest_publications()):
-        command = "cardsign keys jwks -o jwks.json; publish that file; then cardsign keys look"
-        return why, f"{command} CARD_URL --jwks URL"
     if work.config.publish is None:
         return why, "cardsign publish SIGNED -o DIR"
     return why, work.again

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, TypeAlias
 
 from cardsign.errors import (
@@ -25,7 +24,6 @@ from cardsign.keys import lifecycle
 from cardsign.keys.history import is_needed, kept_keyset
 from cardsign.keys.log import Event, fold_all
 from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState
-from cardsign.keys.store import KeyStore
 
 #: The most that one gap is closed in one call: after that another process opens it again.
 _TIMES: Final = 5
@@ -133,15 +131,16 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
             )
         if reason != "compromised":
             _check_not_needed(work, record)
-    ended = report_revocation(work.store, records, reason=reason, now=work.now)
+    ended = _report_revocation(work, records, reason)
     progress = reconcile(work)
     return progress._replace(done=(*ended, *progress.done))
 
 
-def report_revocation(
-    store: KeyStore, records: Sequence[KeyRecord], *, reason: RevocationReason, now: datetime
+def _report_revocation(
+    work: Work, records: Sequence[KeyRecord], reason: RevocationReason
 ) -> list[str]:
     """Write into the log that keys are revoked, and say which ended; nobody is told yet."""
+    now = work.now
 
     def decide(state: StoreState) -> list[Event]:
         events: list[Event] = []
@@ -156,8 +155,8 @@ def report_revocation(
             events += more
         return events
 
-    before = store.load()
-    after = store.commit(decide, now=now)
+    before = work.store.load()
+    after = work.store.commit(decide, now=now)
     return [f"revoked {key.named}" for key in _revoked(before, after)]
 
 

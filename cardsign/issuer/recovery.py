@@ -61,13 +61,12 @@ def recover(
     recovery: Callable[[], tuple[PrivateKey, bytes]],
     *,
     passphrase: Callable[[str], bytes],
-    root_holder: str | None = None,
     new_recovery_out: Path | None = None,
-    drop: Sequence[str] = (),
 ) -> tuple[KeysetDraft, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
-    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
+    A new root key is made for the holder of the first old one, and every old one ends. The old
+    roots and keys that are lost are revoked.
 
     Args:
         work: The key store, and what is published: a new store takes up its statements, but no
@@ -75,9 +74,7 @@ def recover(
         recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
             encrypts a new one too.
         passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
-        root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
-        drop: Kids or thumbprints of online keys that the draft leaves out.
 
     Returns:
         The draft, signed by the recovery key and the new root; and that root, which is kept now.
@@ -93,14 +90,13 @@ def recover(
         _take_up_history(work)
     previous = needed_keyset(store)
     check_begun(previous, now)
-    holder = root_holder or previous.root.keys[0].holder
+    holder = previous.root.keys[0].holder
     old, secret = recovery()
-    if is_new:
-        drop = [*drop, *_replace_online(work, previous, passphrase)]
+    lost = _replace_online(work, previous, passphrase) if is_new else ()
     root, renewed, envelope = PrivateKey.generate("ES256"), None, b""
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret)
-    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
+    plan = _recovering(previous, RootKey(root.public, holder), renewed, lost)
     with of_the_user("the draft"):
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
         statement = draft_next(plan, previous, now=now, recovery=True)
@@ -149,19 +145,14 @@ def _replace_online(
 
 
 def _recovering(
-    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
+    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, lost: Sequence[str]
 ) -> KeysetPlan:
     """The plan of a new epoch: one new root, and an empty list of revoked keys."""
     held = previous.recovery
     if renewed is not None and held is not None:
         held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
     old = frozenset(key.public.thumbprint for key in previous.root.keys)
-    dropped = {
-        key.public.thumbprint
-        for key in previous.keys
-        if {key.public.kid, key.public.thumbprint}.intersection(drop)
-    }
     plan = replace(
         KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
     )
-    return plan.revoking(old | dropped)
+    return plan.revoking(old.union(lost))

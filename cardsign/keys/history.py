@@ -309,18 +309,3 @@ def stolen_with(
     ]
     only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
     return [key for key in usable if key not in only], only
-
-
-def check_not_needed(store: KeyStore, kid: str) -> None:
-    """Refuse to end a root or recovery key without which no further statement can be signed.
-
-    Raises:
-        StoreFault: ``keystore.still_needed``.
-    """
-    key, keyset = store.state.find(kid), kept_keyset(store)
-    if keyset is not None and is_needed(key, keyset, store.state):
-        raise StoreFault(
-            "keystore.still_needed",
-            f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "
-            "holders are left without it to sign the next",
-        )

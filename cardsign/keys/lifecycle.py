@@ -200,14 +200,13 @@ def enter(
     holder: str | None = None,
     custody: str | None = None,
     blob: str | None = None,
-    standby: bool = False,
 ) -> list[Event]:
     """Take a key in.
 
-    A store's first key of a role and algorithm is active at once, unless it is to stand by; a
-    later one is prepublished, or where there is a keyset statement only generated, until one
-    lists it. Root and recovery keys do not rotate and are active at once. The default of `holder`
-    is that of the key which it succeeds. `blob` is the digest of the sealed private key.
+    A store's first key of a role and algorithm is active at once. A later one is prepublished, or
+    where there is a keyset statement only generated, until one lists it. Root and recovery keys do
+    not rotate and are active at once. The default of `holder` is that of the key which it
+    succeeds. `blob` is the digest of the sealed private key.
 
     Raises:
         StoreFault: ``keystore.duplicate_key``.
@@ -224,7 +223,7 @@ def enter(
     state.with_key(record)  # refuses one that is here
     before = [key for key in state.keys if record.succeeds(key)]
     begins = "prepublished" if state.keyset is None else "generated"
-    if not record.rotates or (not standby and not before):
+    if not record.rotates or not before:
         begins = "active"
     holder = holder or (before[-1].holder if before else None)
     if custody_group(custody) in state.stolen:
@@ -440,32 +439,47 @@ def destroy(
 
 
 def record_publication(
-    state: StoreState, publication: Publication, *, now: datetime | None = None
+    state: StoreState,
+    publication: Publication,
+    *,
+    now: datetime | None = None,
+    replaced: Publication | None = None,
 ) -> list[Event]:
     """Note what was published: all waits run from here.
 
-    One that is recorded already, or older than its series is known to be, changes nothing.
+    One that is recorded already, or older than its series is known to be, changes nothing. If it
+    has `replaced` the newest of another series, because the endpoint of the card has changed,
+    nothing waits for that series any more.
     """
-    at = publication.at.astimezone(UTC).replace(microsecond=0)
-    publication = replace(publication, at=at)
-    before = {each.series: each for each in state.publications}.get(publication.series)
-    if before is not None and (before == publication or at < before.at):
+    publication = _in_seconds(publication)
+    newest = {each.series: each for each in state.publications}
+    before = newest.get(publication.series)
+    if before is not None and (before == publication or publication.at < before.at):
         return []
+    gone: list[Event] = []
+    if replaced is not None and replaced.series != publication.series:
+        is_newest = newest.get(replaced.series) == _in_seconds(replaced)
+        gone = [{"event": "withdrawn", "series": replaced.series}] if is_newest else []
     cards = [
         {"name": card.name, "payload_sha256": card.payload_sha256, "kids": list(card.kids)}
         | ({} if card.url is None else {"url": card.url})
         for card in publication.cards
     ]
     return [
+        *gone,
         {
             "event": "published",
-            "at": stamp(at),
+            "at": stamp(publication.at),
             "cards": cards,
             "generation": publication.generation,
             "kids": list(publication.kids),
             "max_age": publication.max_age,
-        }
+        },
     ]
+
+
+def _in_seconds(publication: Publication) -> Publication:
+    return replace(publication, at=publication.at.astimezone(UTC).replace(microsecond=0))
 
 
 def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
@@ -476,23 +490,6 @@ def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
         if key.times.dropped is None and was_given_out(state, key)
     ]
     return [{"event": "handed-out", "without": gone}] if gone else []
-
-
-def withdraw(state: StoreState, series: str, *, now: datetime) -> list[Event]:
-    """Forget the publications of cards that are no longer served, so that nothing waits for them.
-
-    `series` is :attr:`Publication.series`, the endpoint that the public card named.
-
-    Raises:
-        StoreFault: ``keystore.not_seen``: none is recorded.
-    """
-    known = {each.series for each in state.publications}
-    if series not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise StoreFault(
-            "keystore.not_seen", f"no publication of {series!r} is recorded; known are {names}"
-        )
-    return [{"event": "withdrawn", "series": series}]
 
 
 def leave(state: StoreState, to: str, *, now: datetime) -> list[Event]:

@@ -198,7 +198,7 @@ class Publication:
     """A generation that was published with keys of this store.
 
     Attributes:
-        generation: Its number in the publication directory; 0 for a look at a live URL.
+        generation: Its number in the publication directory.
         max_age: Seconds for which caches were allowed to keep it.
         kids: The keys of the published JWK Set.
         cards: The public one first.

@@ -204,7 +204,6 @@ class KeyStore(ABC):
             access = Access.by_passphrase(access)
         access = access.for_roles(record.roles)
         if record.blob is None or not record.custody.startswith("file:"):
-            access.tell(record.roles[0], f"signer {record.custody}")
             return open_signer(record.custody, record.public, access)
         envelope = self._envelope(record)
         passphrase = access.secrets("passphrase", record.kid)
@@ -248,7 +247,6 @@ class KeyStore(ABC):
         now: datetime,
         roles: tuple[Role, ...] = CARD_ROLE,
         holder: str | None = None,
-        standby: bool = False,
         expect_seq: int | None = None,
     ) -> KeyRecord:
         """Take a key in: its private key sealed, its public key in the log.
@@ -279,7 +277,6 @@ class KeyStore(ABC):
                 now=now,
                 roles=roles,
                 holder=holder,
-                standby=standby,
                 custody=custody,
                 blob=blob,
             )
@@ -382,9 +379,11 @@ class KeyStore(ABC):
         blobs = {statement_blob(held.blob): data}
         return self.commit(lambda state: decide(state, held), now=now, blobs=blobs)
 
-    def record_publication(self, publication: Publication, *, now: datetime) -> None:
+    def record_publication(
+        self, publication: Publication, *, now: datetime, replaced: Publication | None = None
+    ) -> None:
         """See :func:`.lifecycle.record_publication`; recording it again is no change."""
-        self.apply(lifecycle.record_publication, publication, now=now)
+        self.apply(lifecycle.record_publication, publication, now=now, replaced=replaced)
 
     def tick(self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS) -> Step | None:
         """Take the next due step that changes a key, and return it, or None; idempotent.

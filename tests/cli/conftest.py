@@ -19,8 +19,10 @@ import pytest
 from cardsign.cli.main import command_line, run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.opening import create_store
+from cardsign.keys.model import RevocationReason
+from cardsign.keys.opening import create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.refresh import FetchResult
 from tests.support import LAX, PORTABLE
@@ -149,6 +151,15 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
         return Ended(status, out.content(), err.content().decode())
 
     return command
+
+
+def revoke_in_log(kid: str, reason: RevocationReason, place: str = "keys") -> None:
+    """Let the log alone say that a key is revoked, as a command does that is killed after it."""
+    store, now = open_store(Path(place)), datetime.now(UTC)
+    if reason == "compromised":
+        store.apply(lifecycle.revoke_custody, kid, now=now)
+    else:
+        store.apply(lifecycle.revoke, kid, reason=reason, now=now)
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ READ_ONLY = {
     *("keyset show", "release show", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
     *("keyset draft", "help", "build", "mcp"),
+    "init",  # of a new folder, which it refuses to change
 }
 
 

@@ -20,7 +20,7 @@ from cardsign.keys.log import read_line, write_line
 from cardsign.keys.model import StoreState
 from cardsign.keys.opening import open_store
 from cardsign.times import read_stamp
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("cheap")
 def issuer(cardsign: Cardsign) -> Cardsign:
     """A folder set up in the full form, in which no cache is waited for."""
     Path("card.json").write_text(json.dumps(PORTABLE))
-    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
     with open("cardsign.toml", "a") as config:
         config.write(AT_ONCE)
     return cardsign
@@ -153,18 +153,18 @@ def test_a_signed_keyset_waits_for_the_passphrase_of_its_release(issuer: Cardsig
 def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
     """In a folder of its own, to the byte."""
     generate(issuer)
-    options = ("keys", "rotate", "--draft")
-    assert issuer(*options, "one.json", CARDSIGN_PASSPHRASE=None).status == 1
-    assert issuer(*options, "two.json", CARDSIGN_PASSPHRASE=None).status == 1
+    assert issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).status == 1
+    first = DRAFT.rename("first.json").read_bytes()
+    assert issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).status == 1
 
-    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
+    assert DRAFT.read_bytes() == first
 
 
 def test_a_draft_that_lacks_what_has_happened_since_is_written_anew(issuer: Cardsign) -> None:
     """Those who signed the old one have to sign again."""
     first, second = generate(issuer), generate(issuer)
     before = digest_of(tick(issuer))
-    run(issuer("keys", "revoke", "--store-only", "--yes", first, "--reason", "ceased"))
+    revoke_in_log(first, "ceased")
 
     told = tick(issuer)
 
@@ -306,15 +306,12 @@ def test_a_key_that_is_not_listed_yet_hinders_nobody(issuer: Cardsign) -> None:
 
 
 def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -> None:
-    """A key that waits, one that signs only when listed, and a theft, which cannot wait."""
+    """A key that waits, and one that signs only when listed."""
     later = run(issuer("keys", "generate"))
     first_of_its_kind = run(issuer("keys", "generate", "--alg", "RS256"))
-    old = run(issuer("keys", "jwks")).json["keys"][0]["kid"]
-    stolen = run(issuer("keys", "revoke", "--store-only", "--yes", old, "--reason", "compromised"))
 
     assert "it waits for a keyset statement that lists it" in later.err
     assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
-    assert "is revoked\n  next: cardsign keys rotate\n" in stolen.err
 
 
 def test_a_rotation_goes_through_the_roots_once_for_what_comes_and_once_for_what_went(
@@ -458,28 +455,26 @@ def test_a_root_key_signs_once_a_keyset_lists_it(cardsign: Cardsign) -> None:
     assert "it signs from now on" in card.err
 
 
-def test_the_only_root_is_not_retired_before_another_is_listed(issuer: Cardsign) -> None:
-    """Nor destroyed; one that no keyset names can go."""
+def test_the_only_root_is_not_revoked_before_another_is_listed(issuer: Cardsign) -> None:
+    """One that no keyset names can go."""
     spare = generate(issuer, "--role", "root")
 
-    refused = issuer("keys", "retire", root_of())
+    refused = issuer("keys", "revoke", root_of(), "--reason", "superseded", "--yes")
     assert (refused.status, state_of(root_of())) == (2, "active")
     assert "keystore.still_needed" in refused.err
-    ended = run(issuer("keys", "retire", spare))
-    assert "has ended; leave it out: cardsign keyset draft" in ended.err
-    assert "key set" not in ended.err
-    assert state_of(spare) == "retired"
+    run(issuer("keys", "revoke", spare, "--reason", "superseded", "--yes"))
+    assert state_of(spare) == "revoked"
 
 
 def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> None:
     """Its half stays for the statement that removes it, and doctor says what is left."""
     spare = generate(issuer, "--role", "root")
-    run(issuer("keys", "revoke", "--store-only", "--yes", spare, "--reason", "ceased"))
+    revoke_in_log(spare, "ceased")
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err
 
     words = ("keys", "revoke", "--yes", root_of(), "--reason", "superseded")
     told = issuer(*words)
     assert (told.status, "keystore.still_needed" in told.err) == (2, True)
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err
-    run(issuer(*words, "--store-only"))
+    revoke_in_log(root_of(), "superseded")
     assert "doctor.roots_ended" in issuer("keys", "doctor").err

@@ -39,10 +39,11 @@ def test_init_sets_a_folder_up(cardsign: Cardsign) -> None:
     """cardsign.toml leads the other commands to the key store and the publication."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     origin = ("--issuer", "https://tides.example")
-    done = cardsign("init", "--simple", *origin, "--keystore", "vault", "--json")
+    done = cardsign("init", *origin, "--keystore", "vault", "--json")
     assert done.status == 0
     assert done.json["keystore"] == "vault"
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    assert cardsign("release", "renew", "--card", "signed.json").status == 0
     assert cardsign("publish", "signed.json").status == 0
     assert Path("public/000001/agent-card.json").read_bytes() == Path("signed.json").read_bytes()
     again = cardsign("init")
@@ -385,11 +386,11 @@ def test_settings_go_through_no_link_of_the_folder(cardsign: Cardsign, tmp_path:
     """Not even through one that leads nowhere yet; without it the settings are written."""
     outside, settings = tmp_path / "outside.toml", tmp_path / "cardsign.toml"
     settings.symlink_to(outside)
-    refused = cardsign("init", "--simple")
+    refused = cardsign("init", "--issuer", "https://tides.example")
     assert (refused.status, "file.exists" in refused.err) == (2, True)
     assert not outside.exists()
     assert not (tmp_path / "keys").exists()
 
     settings.unlink()
-    assert cardsign("init", "--simple").status == 0
+    assert cardsign("init", "--issuer", "https://tides.example").status == 0
     assert settings.is_file()

@@ -23,10 +23,11 @@ def prod(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.chdir(home)
     Path("card.json").write_text(json.dumps(PORTABLE))
     for command in (
-        ("init", "--simple", "--issuer", "https://prod.example"),
+        ("keys", "generate"),
         ("sign", "card.json", "-o", "signed.json"),
         ("publish", "signed.json"),
     ):
+        settings(issuer="https://prod.example", keystore="keys", publish="public")
         assert cardsign(*command).status == 0
     clone = tmp_path / "clone"
     clone.mkdir()
@@ -181,7 +182,7 @@ def test_statements_enter_no_publication_of_another_key_store(
 ) -> None:
     """Not even where no statements are published yet, which they would have to follow."""
     before = (prod / "public/current").read_bytes()
-    made = cardsign("init", "--issuer", "https://other.example", "--no-recovery")
+    made = cardsign("init", "--issuer", "https://other.example", "--recovery-out", "recovery.key")
     assert made.status == 0, made.err
     ended = cardsign("release", "renew", "--force", "--publication", "../prod/public")
     assert (ended.status, "publish.other_publisher" in ended.err) == (2, True)
@@ -194,7 +195,7 @@ def test_init_says_what_has_to_be_allowed(
     """A key store outside of the folder is made, and its settings are refused until then."""
     Path("here").mkdir()
     monkeypatch.chdir("here")
-    made = cardsign("init", "--simple", "--keystore", "../vault")
+    made = cardsign("init", "--issuer", "https://a.example", "--keystore", "../vault")
     assert (made.status, f'folders = ["{tmp_path / "vault"}"]' in made.err) == (0, True)
     refused = cardsign("keys", "list")
     assert (refused.status, f'folders = ["{tmp_path / "vault"}"]' in refused.err) == (2, True)

@@ -46,7 +46,7 @@ def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     """Statements, and a card that is computed from two sources."""
     write("Says when the water comes.")
     Path("agent.json").write_text(json.dumps(AGENT))
-    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
     with open("cardsign.toml", "a") as config:
         config.write(BUILT)
     return cardsign
@@ -140,7 +140,7 @@ def test_a_watcher_follows_the_settings(issuer: Cardsign) -> None:
             watcher.terminate()
 
 
-@pytest.mark.parametrize("option", ["--drop-others", "--dry-run", "--json", "--not-live"])
+@pytest.mark.parametrize("option", ["--drop-others", "--dry-run", "--json"])
 def test_watching_takes_no_other_option(issuer: Cardsign, option: str) -> None:
     """Nor a card."""
     for words in ((option,), ("signed.json",)):

@@ -23,7 +23,7 @@ from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.signing import sign_statement
-from tests.cli.conftest import Cardsign, Ended
+from tests.cli.conftest import Cardsign, Ended, revoke_in_log
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("cheap")
 def issuer(cardsign: Cardsign) -> Cardsign:
     """A folder set up in the full form, whose card is published."""
     Path("card.json").write_text(json.dumps(PORTABLE))
-    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
     run(cardsign("sign", "card.json", "-o", "signed.json"))
     run(cardsign("release", "renew", "--card", "signed.json"))
     run(cardsign("publish", "signed.json"))
@@ -137,19 +137,6 @@ def test_a_wrong_passphrase_keeps_no_keyset(issuer: Cardsign) -> None:
     assert tree() == before
 
 
-def test_a_keyset_is_published_without_a_release_only_on_purpose(issuer: Cardsign) -> None:
-    """For stolen keys: nobody trusts a card then before the release, and that is said."""
-    draft = signed_keyset(issuer, "1.2")
-    words = ("keyset", "publish", draft, "--without-release")
-    done = run(issuer(*words, CARDSIGN_PASSPHRASE=None))
-    assert "the published card is not trusted now" in done.err
-    assert (list(published().keysets), release().keyset.version) == (["1.1", "1.2"], 1)
-    ended = issuer("publish", "signed.json", "--max-age", "60")
-    assert (ended.status, "publish.release_behind" in ended.err) == (1, True)
-    assert "not trusted" not in run(issuer("release", "renew")).err
-    run(issuer("publish", "signed.json", "--max-age", "60"))
-
-
 def test_a_keyset_that_was_kept_is_published_when_it_is_asked_for_again(issuer: Cardsign) -> None:
     """Whoever was interrupted, or had no passphrase, does the same once more."""
     draft = signed_keyset(issuer, "1.2")
@@ -162,7 +149,7 @@ def test_a_keyset_that_was_kept_is_published_when_it_is_asked_for_again(issuer: 
 def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer: Cardsign) -> None:
     """The card that needs it waits for a new signature, and that is said."""
     key = published().kids[0]
-    run(issuer("keys", "revoke", "--store-only", "--yes", key, "--reason", "compromised"))
+    revoke_in_log(key, "superseded")
     told = run(issuer("release", "renew")).err
     assert key not in published().kids
     assert json.loads(published().jwks)["keys"] == []
@@ -184,18 +171,6 @@ def test_what_a_renewed_release_publishes_is_put_on_record(issuer: Cardsign) -> 
     before = tree()
     run(issuer("release", "renew"))
     assert tree() == before
-
-
-def test_what_follows_a_publication_off_the_record_stays_off_it(issuer: Cardsign) -> None:
-    """A renewed release does not say that the card before it is live; publishing again does."""
-    recorded = state().publications
-    run(issuer("publish", "signed.json", "--max-age", "60", "--not-live"))
-    run(issuer("release", "renew", "--force"))
-    assert (state().publications, published().number) == (recorded, 3)
-    run(issuer("publish", "signed.json", "--max-age", "60"))
-    assert state().publications[-1].generation == 3
-    run(issuer("release", "renew", "--force"))
-    assert state().publications[-1].generation == 4
 
 
 def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
@@ -277,7 +252,6 @@ def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign
         ["publish", "signed.json", "--max-age", "60"],
         ["release", "renew"],
         ["keyset", "publish", "keyset-1.2.json"],
-        ["keyset", "publish", "keyset-1.2.json", "--without-release"],
     ],
     ids=lambda words: " ".join(words),
 )
@@ -297,8 +271,7 @@ def test_a_release_of_a_clock_that_was_ahead_keeps_nothing_out(
         ended = issuer(*words)
         assert (ended.status, "publish.not_verifying" in ended.err) == (1, True)
         words = ["release", "renew"]
-    passphrase = {"CARDSIGN_PASSPHRASE": None} if "--without-release" in words else {}
-    run(issuer(*words, **passphrase))
+    run(issuer(*words))
     run(issuer("release", "renew"))
     assert release().seq == early.seq + 1
     assert release().iat <= datetime.now(UTC).timestamp()
@@ -314,7 +287,10 @@ def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
     clock(now + timedelta(days=300))
     digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
     sign = ("keyset", "sign", "draft.json", "--digest", digest)
-    run(issuer(*sign, "-o", "signed-ahead.json"))
+    unsigned = Path("draft.json").read_bytes()
+    run(issuer(*sign))
+    Path("draft.json").rename("signed-ahead.json")
+    Path("draft.json").write_bytes(unsigned)
     clock(now)
     before = tree()
     for words in (sign, ("keyset", "publish", "signed-ahead.json")):
@@ -363,7 +339,7 @@ def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) 
     url = f"{ISSUER}/.well-known/agent-card.json"
     run(issuer("release", "renew", "--withdraw", url, *theft))
     stolen = next(key.kid for key in state().keys if key.roles == ("release",))
-    run(issuer("keys", "revoke", "--store-only", "--yes", stolen, "--reason", "superseded"))
+    revoke_in_log(stolen, "superseded")
     ended = issuer("release", "renew", "--publication", "of-the-thief")
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
     assert state().release_seq == before.seq + 1
@@ -372,7 +348,11 @@ def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) 
 def test_a_root_holder_only_keeps_what_another_store_publishes(cardsign: Cardsign) -> None:
     """His store has no release; without the statement he could not sign the one after it."""
     Path("card.json").write_text(json.dumps(PORTABLE))
-    run(cardsign("init", "--issuer", ISSUER, "--no-recovery", "--root-keystore", "stick"))
+    run(
+        cardsign(
+            "init", "--issuer", ISSUER, "--recovery-out", "recovery.key", "--root-keystore", "stick"
+        )
+    )
     run(cardsign("sign", "card.json", "-o", "signed.json"))
     run(cardsign("release", "renew", "--card", "signed.json"))
     run(cardsign("publish", "signed.json"))
@@ -398,14 +378,8 @@ def test_standard_output_gets_one_document(issuer: Cardsign) -> None:
     Path("draft.json").write_text(json.dumps(draft.json))
     digest = run(issuer("keyset", "show", "draft.json", "--json")).json["digest"]
     assert digest in draft.err
-    signed = run(issuer("keyset", "sign", "draft.json", "-o", "-", "--digest", digest))
-    assert len(signed.json["signatures"]) == 1
     recovery = ("--recovery-file", "recovery.key")
-    for words in (
-        ("draft",),
-        ("sign", "draft.json", "--digest", digest),
-        ("recover", "--yes", *recovery),
-    ):
+    for words in (("draft",), ("recover", "--yes", *recovery)):
         ended = issuer("keyset", *words, "-o", "-", "--json")
         assert (ended.status, ended.results, "usage.conflict" in ended.err) == (2, b"", True)
         assert "standard output" in ended.err

@@ -108,12 +108,8 @@ class Story:
     def begin(self) -> None:
         """An issuer that has published a card an hour ago."""
         Path("card.json").write_text(json.dumps(PORTABLE))
-        for name, text in (("root", ROOT), ("cron", CRON)):
-            Path(name).write_text(text)
-            Path(name).chmod(0o600)
         words = "--card card.json --recovery-out recovery.key --root-keystore usb"
-        files = "--root-passphrase-file root --release-passphrase-file cron"
-        self.run(f"cardsign init --issuer {HOME} {words} {files}")
+        self.run(f"cardsign init --issuer {HOME} {words}")
         self.run("cardsign keys rotate --root-keystore usb")
         self.deploy()
         first = read_keyset(load_current(Path("public")).keysets["1.1"])
@@ -320,7 +316,7 @@ def test_a_runbook_that_is_not_true_is_seen(
     with pytest.raises(AssertionError):
         story.play("<!-- theft -->\n<!-- believed 600s -->\n")
     with pytest.raises(AssertionError):
-        story.play("```console\n$ cardsign keys retire nobody\n```\n")
+        story.play("```console\n$ cardsign keys revoke nobody\n```\n")
     with pytest.raises(AssertionError):
         story.rotated()
 

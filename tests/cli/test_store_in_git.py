@@ -12,7 +12,7 @@ import pytest
 
 from cardsign.keys.opening import open_store
 from tests.cli.conftest import Cardsign
-from tests.cli.test_guided_commands import CRON, RECOVERY, run, secret
+from tests.cli.test_guided_commands import CRON, RECOVERY, run
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -48,10 +48,13 @@ def test_a_checkout_signs_and_rotates(
     first.mkdir()
     monkeypatch.chdir(first)
     Path("card.json").write_text(json.dumps(PORTABLE))
-    words = ["--issuer", ISSUER, "--recovery-out", "../recovery.key"] if rooted else ["--simple"]
     if rooted:
-        words += ["--release-passphrase-file", str(secret("../cron", CRON))]
-    run(cardsign("init", *words, "--card", "card.json", **RECOVERY))
+        words = ("--issuer", ISSUER, "--recovery-out", "../recovery.key", "--card", "card.json")
+        run(cardsign("init", *words, **secrets, **RECOVERY))
+    else:
+        card = '[[card]]\nsource = "card.json"\nsigned = "signed.json"\n'
+        Path("cardsign.toml").write_text(f'format = 1\npublish = "public"\n{card}')
+        run(cardsign("keys", "generate"))
     run(cardsign("keys", "rotate", **secrets))
     git(first, "init", "-q", ".")
     git(first, "add", "-A")

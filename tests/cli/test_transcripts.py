@@ -225,7 +225,7 @@ def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign) -> Non
 
 ADVICE = {
     "a command that runs": ("Make one: cardsign keys generate. Or name it.", True),
-    "two, the second after the first": ("next: cardsign init --simple; cardsign keys list", True),
+    "two, the second after the first": ("next: cardsign keys generate; cardsign keys list", True),
     "a placeholder": ("Run: cardsign verify CARD --jwks FILE", True),
     "a command without an end": ("then: cardsign serve public", True),
     "a command that is not there": ("Run: cardsign keys show.", False),

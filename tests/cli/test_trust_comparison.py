@@ -366,7 +366,7 @@ def pinned() -> str:
 def test_the_digest_that_init_prints_stays_good(cardsign: Cardsign, network: Network) -> None:
     """The first rotation makes keyset 1.2, which follows from what the verifiers were told."""
     Path("card.json").write_text(json.dumps(PORTABLE))
-    own = ("--card", "card.json", "--no-recovery")
+    own = ("--card", "card.json", "--recovery-out", "recovery.key")
     begun = cardsign("init", "--issuer", HOME, *own).err
     told = begun.partition("tell your verifiers the digest of keyset 1.1")[2].splitlines()[1]
     assert cardsign("keys", "rotate").status == 0

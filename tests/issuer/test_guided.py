@@ -302,7 +302,7 @@ def test_no_key_is_made_under_a_passphrase_that_was_stolen(site: Site, peer: Pee
 def test_a_standby_of_another_custody_takes_over_at_once(site: Site, peer: Peer) -> None:
     """At night, with nothing but cron's passphrase and its own."""
     standby = b"of a key for the day of a theft"
-    site.store.add_key(PrivateKey.generate("ES256"), standby, now=site.now, standby=True)
+    site.store.add_key(PrivateKey.generate("ES256"), standby, now=site.now)
     site.now += timedelta(days=61)  # the roots list it with what they renew
     assert site.rotate("card", "release", root=True).left == ()
     stolen, forged = site.active("card"), site.live.card
@@ -428,7 +428,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     drafted = draft_keyset(site.work(), changes)
     digest = drafted.statement.digest
     signed = sign_keyset(site.holder, drafted, digest=digest)
-    signed = sign_keyset(site.work(), signed, digest=digest, recovery=lambda: bob)
+    signed = sign_keyset(site.work(), signed, digest=digest, recovery=lambda: (bob, b""))
     for store in (site.store, site.roots):
         publish_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
 
@@ -442,7 +442,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
         site.work(),
         review_keyset(site.work(), half),
         digest=half.digest,
-        recovery=lambda: bob,
+        recovery=lambda: (bob, b""),
     )
     site.draft.write_bytes(theirs.data)
     assert site.rotate("card", "release").left == ()

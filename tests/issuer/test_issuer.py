@@ -15,7 +15,7 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.gaps import make_successor
-from cardsign.issuer.init import IssuerPassphrases, init_issuer, init_keys
+from cardsign.issuer.init import IssuerPassphrases, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -32,7 +32,6 @@ from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.history import check_not_needed
 from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.rotation import steps
 from cardsign.publish.generation import load_current
@@ -129,15 +128,14 @@ def test_a_folder_is_set_up_once(made: Made) -> None:
     again: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
     assert code(lambda: init_issuer(made.folder, elsewhere, never, **again)) == "file.exists"
     assert code(lambda: init_issuer(made.folder / "x", keys, never, **again)) == "file.exists"
-    assert code(lambda: init_keys(made.folder, elsewhere, never, now=NOW)) == "file.exists"
     assert made.tree() == before
 
 
 def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
-    """The root key has one of its own here, so the release key alone is named."""
+    """The root key has one of its own here, so the others are named."""
     own = IssuerPassphrases(card=SECRET, root=OTHER, release=SECRET, recovery=None)
     new = init_issuer(tmp_path, tmp_path / "keys", lambda: own, origin=ORIGIN, now=NOW)
-    assert new.shared == ("release",)
+    assert new.shared == ("release", "recovery")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +248,7 @@ def test_a_key_that_need_not_sign_signs_no_keyset(made: Made) -> None:
     """A recovery key signs a recovery, and nothing else."""
     draft = draft_keyset(made.work())
     stranger = PrivateKey.generate("ES256")
-    how: dict[str, Any] = {"digest": draft.statement.digest, "recovery": lambda: stranger}
+    how: dict[str, Any] = {"digest": draft.statement.digest, "recovery": lambda: (stranger, b"")}
     assert code(lambda: sign_keyset(made.work(), draft, **how)) == "sign.no_key"
 
 
@@ -287,13 +285,6 @@ def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> Non
     made.store.apply(lifecycle.revoke_custody, made.kids["card"], now=NOW)
     assert made.store.state.find(made.kids["card"]).state == "revoked"
     assert made.store.state.active_keys("card") == ()
-
-
-def test_a_root_without_which_nobody_can_sign_is_not_ended(made: Made) -> None:
-    """Only a revocation may."""
-    for_root = lambda: check_not_needed(made.store, made.kids["root"])  # noqa: E731
-    assert code(for_root) == "keystore.still_needed"
-    check_not_needed(made.store, made.kids["card"])
 
 
 # ------------------------------------------------------------------ publishing

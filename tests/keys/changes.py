@@ -22,14 +22,13 @@ def _applied(decide: Any) -> Any:
     return applied
 
 
-activate, retire, revoke, destroy, withdraw, keep_keyset, revoke_custody = map(
+activate, retire, revoke, destroy, keep_keyset, revoke_custody = map(
     _applied,
     (
         lifecycle.activate,
         lifecycle.retire,
         lifecycle.revoke,
         lifecycle.destroy,
-        lifecycle.withdraw,
         lifecycle.keep_keyset,
         lifecycle.revoke_custody,
     ),

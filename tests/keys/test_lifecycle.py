@@ -16,7 +16,7 @@ from cardsign.keys.log import fold_all
 from cardsign.keys.model import MAX_PUBLICATIONS, HeldStatement, StoreState, custody_group
 from cardsign.keys.rotation import Step, steps, take
 from tests.keys import changes
-from tests.keys.states import BLOB, EMPTY, NOON, QUICK, SERIES, after, public, published
+from tests.keys.states import BLOB, EMPTY, NOON, QUICK, SERIES, after, change, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
 
@@ -74,13 +74,6 @@ def test_the_first_key_of_an_algorithm_and_role_signs_at_once():
     state = changes.enter(state, public("release"), now=NOON, roles=("release",))
 
     assert [key.state for key in state.keys] == ["active", "prepublished", "active", "active"]
-
-
-def test_a_standby_waits_even_if_it_is_the_first():
-    """It was made for the day on which it is needed."""
-    state = changes.enter(EMPTY, public("one"), now=NOON, standby=True)
-
-    assert state.keys[0].state == "prepublished"
 
 
 @pytest.mark.parametrize("role", ["root", "recovery"])
@@ -256,14 +249,18 @@ def test_a_key_that_was_lost_meanwhile_waits_anew():
     lifecycle.activate(state, "two", now=after(360), settings=QUICK)
 
 
-def test_a_series_that_is_no_longer_served_can_be_forgotten():
-    """Else it would hold up everything for ever."""
-    state = changes.record_publication(seen(), published(NOON, ["one"], series="https://b/"))
-    state = changes.withdraw(state, "https://b/", now=after(10))
+def test_an_endpoint_that_a_card_has_left_is_waited_for_no_more():
+    """Else it would hold up everything for ever; of another card nothing is forgotten."""
+    old = published(NOON, ["one"], series="https://b/")
+    new = published(after(10), ["one", "two"], series="https://c/")
+    state = changes.record_publication(seen(), old)
 
-    lifecycle.activate(state, "two", now=after(220), settings=QUICK)
-    unknown = refused(lambda: lifecycle.withdraw(state, "https://b/", now=after(20)))
-    assert (unknown.code, SERIES in unknown.message) == ("keystore.not_seen", True)
+    moved = change(state, lifecycle.record_publication, new, now=after(10), replaced=old)
+    beside = change(state, lifecycle.record_publication, new, now=after(10))
+
+    lifecycle.activate(moved, "two", now=after(320), settings=QUICK)
+    waits = refused(lambda: lifecycle.activate(beside, "two", now=after(320), settings=QUICK))
+    assert waits.code == "keystore.not_seen"
 
 
 @pytest.mark.parametrize("name", ["one", "retired", "revoked"])

@@ -37,7 +37,7 @@ PLACES = ("https://a.example/", "https://b.example/")
 
 which = st.integers(0, 5)
 commands = st.one_of(
-    st.tuples(st.just("enter"), st.booleans(), st.sampled_from(CUSTODIES)),
+    st.tuples(st.just("enter"), st.sampled_from(CUSTODIES)),
     st.tuples(st.just("activate"), which),
     st.tuples(st.just("retire"), which),
     st.tuples(st.just("revoke"), which, st.sampled_from(["compromised", "ceased"])),
@@ -51,7 +51,7 @@ commands = st.one_of(
 pauses = st.sampled_from([0, 1, 49, 60, 61, 209, 210, 211, 260, 1000])
 #: Chance alone hardly ever retires a key; parts of this are strewn in.
 ROTATION: list[tuple[int, tuple[Any, ...]]] = [
-    (1, ("enter", False, None)),
+    (1, ("enter", None)),
     (1, ("publish", PLACES[0], 0)),
     (210, ("tick", True)),
     (1, ("publish", PLACES[0], 0)),
@@ -164,14 +164,14 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     if name == "enter":
         if len(state.keys) < 6:
             new = public(f"key {len(state.keys)}")
-            how = {"custody": rest[1]} if rest[1] else {"custody": "file:one", "blob": BLOB}
+            how = {"custody": rest[0]} if rest[0] else {"custody": "file:one", "blob": BLOB}
             if custody_group(str(how["custody"])) not in state.stolen:
-                history.note(lifecycle.enter(state, new, now=now, standby=rest[0], **how))
+                history.note(lifecycle.enter(state, new, now=now, **how))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
         if history.newest.pop(rest[0], None):
-            history.note(lifecycle.withdraw(state, rest[0], now=now))
+            history.note([{"event": "withdrawn", "series": rest[0]}])
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
@@ -259,7 +259,7 @@ def reachable(state: str) -> set[str]:
 #: A key that was never in a JWK Set, so that no cache can hold it.
 UNSEEN = [
     (0, ("keyset", 0)),
-    (0, ("enter", True, None)),
+    (0, ("enter", None)),
     (0, ("revoke", 0, "compromised")),
     (0, ("destroy", 0)),
 ]

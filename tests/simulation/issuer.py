@@ -111,8 +111,7 @@ class Issuer:
     def _enter(self, role: Role, now: datetime, *, standby: bool = False) -> None:
         private = self._new_key("standby" if standby else role)
         custody = SAFE if standby else None
-        how = {"now": now, "roles": (role,), "custody": custody, "standby": standby}
-        record = self.store.add_key(private, b"", **how)
+        record = self.store.add_key(private, b"", now=now, roles=(role,), custody=custody)
         self.world.note(f"issuer enters {record.kid}: {record.state}")
 
     # -------------------------------------------------------------- a tick
@@ -158,7 +157,7 @@ class Issuer:
         self.world.note(f"issuer edits the card: {self.content}")
 
     def _look(self, t: int, now: datetime) -> None:
-        """Put on record what is live, as ``keys look`` does."""
+        """Put on record what is live, as ``keys rotate`` does where a live URL is named."""
         card, jwks = self.world.site.live(CARD, t), self.world.site.live(JWKS, t)
         if card is not None and jwks is not None:
             self._record(0, now, JwkSet.from_bytes(jwks), card)

@@ -73,15 +73,7 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
     return kid
 
 
-standby_option = click.option(
-    "--standby",
-    is_flag=True,
-    help="Do not let it sign before it is activated, even if it is the first.",
-)
-
-
 @click.command(cls=Command, example="cardsign keys generate --alg ES256")
-@click.argument("words", metavar="", nargs=-1)
 @alg_option
 @click.option(
     "--kid",
@@ -90,17 +82,9 @@ standby_option = click.option(
     help="The kid to publish, such as card-2026 [default: thumbprint].",
 )
 @role_option
-@standby_option
 @unlock_options
 @dry_run_option
-def generate(
-    words: tuple[str, ...],
-    alg: SigningAlg,
-    kid: str | None,
-    role: Role,
-    standby: bool,
-    **options: Any,
-) -> None:
+def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
     A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
@@ -108,16 +92,10 @@ def generate(
     is used only after a statement lists it: cardsign keyset draft.
     """
     keystore = take(UnlockOptions, options)
-    if words:
-        raise UsageFault(
-            "usage.invalid",
-            f"a kid goes behind --kid, and {words[0]!r} does not",
-            hint="cardsign keys generate --kid card-2026",
-        )
     path = keystore.located(create=True)
     passphrase = keystore.new_passphrase(role)
     private = PrivateKey.generate(alg, kid=kid)
-    _add(path, private, passphrase, roles=(role,), standby=standby)
+    _add(path, private, passphrase, role)
 
 
 @click.command(
@@ -146,7 +124,6 @@ def generate(
 )
 @public_option
 @role_option
-@standby_option
 @unlock_options
 @dry_run_option
 def import_(
@@ -156,7 +133,6 @@ def import_(
     custody: str | None,
     public: str | None,
     role: Role,
-    standby: bool,
     **options: Any,
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
@@ -168,7 +144,6 @@ def import_(
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
     path = keystore.located(create=True)
-    settings: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None and custody.startswith("file:"):
         what = "a file is imported into the key store: cardsign keys import FILE"
         raise UsageFault("usage.conflict", what)
@@ -181,7 +156,7 @@ def import_(
         check_possession(open_signer(custody, key, access, base=Path.cwd()))
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         place, now = custody_of(custody), datetime.now(UTC)
-        _made(store.add_remote_key(key, place, now=now, **settings), store, path)
+        _made(store.add_remote_key(key, place, now=now, roles=(role,)), store, path)
         return
     source = keystore.source(role)
     if import_passphrase_file is not None:
@@ -197,13 +172,12 @@ def import_(
         except PassphraseFault as fault:
             hint = "If the file has one of its own, name it: --import-passphrase-file FILE."
             raise PassphraseFault(fault.code, fault.message, path=name, hint=hint) from fault
-    _add(path, private, keystore.new_passphrase(role), **settings)
+    _add(path, private, keystore.new_passphrase(role), role)
 
 
-def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, **settings: Any) -> None:
+def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, role: Role) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
-    now = datetime.now(UTC)
-    record = store.add_key(private, passphrase, now=now, **settings)
+    record = store.add_key(private, passphrase, now=datetime.now(UTC), roles=(role,))
     _made(record, store, path)
 
 

@@ -33,7 +33,6 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.drafts import DRAFT_FILE
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.log import Event, Line
 from cardsign.keys.opening import locate_store
@@ -115,14 +114,6 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
     help="Count as an error what will be due by then, such as 14d, 12h or 30m.",
 )
 @click.option(
-    "--draft",
-    metavar="FILE",
-    type=PATH,
-    default=DRAFT_FILE,
-    show_default=True,
-    help="Where keys rotate puts the keyset statement that waits for the roots.",
-)
-@click.option(
     "--token-file",
     "token_files",
     metavar="FILE",
@@ -134,7 +125,6 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
 def doctor(
     fix: bool,
     expires_within: str | None,
-    draft: Path,
     token_files: tuple[Path, ...],
     **options: Any,
 ) -> int:
@@ -158,16 +148,17 @@ def doctor(
         raise UsageFault("usage.invalid", told)
     within = timedelta(seconds=span)
     store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
+    work = Work(store, now, config)
     findings = examine_store(
         store,
         settings=config.timeline,
         cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
         now=now,
         expires_within=within,
-        draft=draft,
+        draft=work.draft,
         fix=fix,
     )
-    findings += tuple(examine_publication(Work(store, now, config)))
+    findings += tuple(examine_publication(work))
     findings += tuple(
         found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
     )

@@ -188,14 +188,12 @@ class Access:
         policy: What of the dangerous is allowed.
         environment: Where services' addresses are looked up, and what programs may inherit of.
         by_role: Asked instead of `secrets` for the passphrases of keys of a role.
-        tell: Told whose key is reached, and by which signer or from where its passphrase came.
     """
 
     secrets: Secrets
     policy: SignerPolicy = NOTHING_ALLOWED
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     by_role: Mapping[str, Secrets] = field(default_factory=dict, repr=False)
-    tell: Callable[[str, str], None] = field(default=lambda role, source: None, repr=False)
 
     @classmethod
     def by_passphrase(cls, passphrase: bytes) -> Access:
