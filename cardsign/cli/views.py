@@ -12,11 +12,11 @@ from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.times import minute, second
 
 if TYPE_CHECKING:  # each command needs the modules of one side alone
+    from cardsign.findings import Finding
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
     from cardsign.issuer.work import Progress
-    from cardsign.keys.doctor import Concern
     from cardsign.keys.model import KeyRecord
     from cardsign.statements.keyset import KeysetStatement
     from cardsign.statements.release import ReleaseStatement
@@ -120,16 +120,13 @@ def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
         yield safe(text, limit=400)
 
 
-def say_finding(finding: Concern) -> None:
+def say_finding(finding: Finding) -> None:
     """What doctor reports, and what to do; under ``--quiet`` errors alone."""
     where = f" ({safe(finding.path)})" if finding.path else ""
-    fixed = ", fixed" if finding.fixed else ""
-    severity = "" if finding.fixed else f"{finding.severity}: "
-    text = f"{severity}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}"
-    is_error = finding.severity == "error" and not finding.fixed
+    text = f"{finding.severity}: {finding.code}: {safe(finding.message, limit=400)}{where}"
+    is_error = finding.severity == "error"
     say(text, asked=is_error)
-    if not finding.fixed:
-        say(f"  {finding.hint}", asked=is_error)
+    say(f"  {finding.hint}", asked=is_error)
 
 
 # Statements.

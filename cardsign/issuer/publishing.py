@@ -25,11 +25,11 @@ from cardsign.errors import (
     StoreFault,
     UsageFault,
 )
+from cardsign.findings import Finding
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.doctor import Concern, make_concern
 from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
 from cardsign.keys.lifecycle import record_publication as record_publication_events
 from cardsign.keys.model import KeyRecord
@@ -421,7 +421,7 @@ def newest_generation(directory: Path | None) -> Generation | None:
         raise
 
 
-def examine_publication(work: Work) -> Iterator[Concern]:
+def examine_publication(work: Work) -> Iterator[Finding]:
     """What is published and damaged, or not of this key store; and who is trusted who shall not be.
 
     An issuer that has published nothing is healthy. Once it has ended, it is asked no more which
@@ -437,14 +437,15 @@ def examine_publication(work: Work) -> Iterator[Concern]:
                 check_live(work, unseen)
     except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
         if fault.code != "serve.no_generation":
-            yield make_concern(fault.code, "error", fault.message, fault.path)
+            yield replace(fault.finding, severity="error")
     except StoreFault:
         return
     with suppress(StoreFault, FileFault):
         state, keyset = store.load(), kept_keyset(store)
         trusted = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
         if trusted and not has_ended(state, keyset):
-            yield make_concern("doctor.still_trusted", "error", explain_trust(work, trusted)[0])
+            message = explain_trust(work, trusted)[0]
+            yield Finding("doctor.still_trusted", message, severity="error")
 
 
 def published_extended(directory: Path | None) -> tuple[Path, ...]:

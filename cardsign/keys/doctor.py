@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker
@@ -61,38 +61,14 @@ from cardsign.statements.release import ReleaseStatement
 from cardsign.times import second, utc
 
 
-@dataclass(frozen=True, slots=True)
-class Concern(Finding):
-    """Something that a person should know (``note``) or act upon (``error``).
-
-    Attributes:
-        repair: What repairs it, where that is safe.
-        fixed: It has been repaired.
-        real: When it does harm, or is due, if nobody acts; None: it does already, or nobody can
-            know when.
-    """
-
-    repair: Callable[[], None] | None = None
-    fixed: bool = False
-    real: datetime | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the JSON object that ``cardsign keys doctor --json`` prints."""
-        real = None if self.real is None else self.real.isoformat()
-        return {**super(Concern, self).to_json(), "real": real, "fixed": self.fixed}
+def _alarm(code: str, message: str, path: str = "") -> Finding:
+    """Return what a person should act upon."""
+    return Finding(code, message, Place(path), severity="error")
 
 
-def make_concern(
-    code: str,
-    severity: Severity,
-    message: str,
-    path: str = "",
-    *,
-    repair: Callable[[], None] | None = None,
-    real: datetime | None = None,
-) -> Concern:
-    """Return a concern; the arguments are as the attributes."""
-    return Concern(code, message, Place(path), severity=severity, repair=repair, real=real)
+def _note(code: str, message: str, path: str = "") -> Finding:
+    """Return what a person should know."""
+    return Finding(code, message, Place(path), severity="note")
 
 
 # What will go wrong with keys and statements if nobody acts, and from when on. Pure.
@@ -103,8 +79,8 @@ def make_concern(
 NOTICE: Final = timedelta(days=14)
 
 
-_ENDED: Final = make_concern(
-    "doctor.ended", "note", "this issuer has ended: every card and release key has been revoked"
+_ENDED: Final = _note(
+    "doctor.ended", "this issuer has ended: every card and release key has been revoked"
 )
 
 
@@ -128,7 +104,7 @@ class Examined:
 
 def coming_findings(
     known: Examined, settings: TimelineSettings, now: datetime, within: timedelta
-) -> tuple[Concern, ...]:
+) -> tuple[Finding, ...]:
     """Say what is due, what will end, and what would be missing on the day of a theft.
 
     What becomes real `within` that time is an alarm today.
@@ -152,7 +128,7 @@ def coming_findings(
     )
 
 
-def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Concern]:
+def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
     times = [
         time
         for key in known.state.keys
@@ -164,28 +140,28 @@ def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterat
     newest = max(times, default=now)
     if newest > now + timedelta(seconds=settings.skew):
         message = f"the store knows of {second(newest)}, and this clock says it is not yet"
-        yield make_concern("doctor.clock", "error", message)
+        yield _alarm("doctor.clock", message)
 
 
-def _settings(settings: TimelineSettings) -> Iterator[Concern]:
+def _settings(settings: TimelineSettings) -> Iterator[Finding]:
     for name in ("max_age", "worst_cache", "card_max_age", "skew"):
         value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
         if value < usual:
             message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
-            yield make_concern("doctor.timeline", "note", message, "cardsign.toml")
+            yield _note("doctor.timeline", message, "cardsign.toml")
     if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
         every = settings.rotate_every
         message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
-        yield make_concern("doctor.timeline", "note", message, "cardsign.toml")
+        yield _note("doctor.timeline", message, "cardsign.toml")
 
 
-def _without_card_key(state: StoreState) -> Iterator[Concern]:
+def _without_card_key(state: StoreState) -> Iterator[Finding]:
     if _no_card_key(state):
         message = "no key signs cards"
         waiting = [key for key in state.keys if key.state in ("generated", "prepublished")]
         if any("card" in key.roles for key in waiting):
             message += " until the next one is active; with roots, once they have listed it"
-        yield make_concern("doctor.no_active_key", "error", message)
+        yield _alarm("doctor.no_active_key", message)
 
 
 def _no_card_key(state: StoreState) -> bool:
@@ -195,7 +171,7 @@ def _no_card_key(state: StoreState) -> bool:
 
 def _due(
     state: StoreState, settings: TimelineSettings, now: datetime, within: timedelta
-) -> Iterator[Concern]:
+) -> Iterator[Finding]:
     for step in steps(state, settings, now):
         due = step.due
         if due is not None and step.action == "generate":
@@ -204,19 +180,19 @@ def _due(
         if due is not None and due <= now + within:
             when = "is due" if due <= now else f"will be due at {second(due)}"
             level: Severity = "error" if within else "note"
-            yield make_concern("doctor.due", level, f"{step.what}: {when}", real=due)
+            yield Finding("doctor.due", f"{step.what}: {when}", severity=level)
 
 
-def _stolen_with(known: Examined) -> Iterator[Concern]:
+def _stolen_with(known: Examined) -> Iterator[Finding]:
     """Keys that a thief may have taken with a stolen one, and that still count."""
     others, only = stolen_with(known.state, known.keyset)
     if keys := [*others, *only]:
         names = ", ".join(key.named for key in keys)
         message = f"{names} may be stolen too: stored beside a stolen key, and not replaced yet"
-        yield make_concern("doctor.may_be_stolen", "error", message)
+        yield _alarm("doctor.may_be_stolen", message)
 
 
-def _standbys(state: StoreState) -> Iterator[Concern]:
+def _standbys(state: StoreState) -> Iterator[Finding]:
     """Active keys that no other key could replace on the day of their theft."""
     alone: dict[str, list[str]] = {}
     for key in state.keys:
@@ -232,10 +208,10 @@ def _standbys(state: StoreState) -> Iterator[Concern]:
             alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():
         what = f"after a theft of {' or '.join(keys)}, no key can take over"
-        yield make_concern("doctor.no_standby", "note", f"{what}: {why}")
+        yield _note("doctor.no_standby", f"{what}: {why}")
 
 
-def _cards(state: StoreState, now: datetime) -> Iterator[Concern]:
+def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
     """Published cards that hold up a rotation, or bear what a revoked key has signed."""
     stops = [key.times.stops_signing for key in state.keys if key.state == "retiring"]
     late = any(time is not None and time <= now for time in stops)
@@ -243,10 +219,11 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Concern]:
     for card in cards_to_sign(state, now):
         level: Severity = "error" if late or not revoked.isdisjoint(card.kids) else "note"
         message = "this published card has to be signed again"
-        yield make_concern("doctor.cards_unsigned", level, message, card.url or card.name)
+        place = Place(card.url or card.name)
+        yield Finding("doctor.cards_unsigned", message, place, severity=level)
 
 
-def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Concern]:
+def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Finding]:
     """Extended cards that have ended or soon will; one that cannot be read is told as well."""
     first = {
         card.payload_sha256: one.at
@@ -259,9 +236,7 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             marker = find_marker(Card.from_bytes(untrusted_bytes).document)
             digest = card_digest(untrusted_bytes)
         except CardsignError as refusal:
-            yield make_concern(
-                "doctor.card_ends", "error", f"cannot be read: {refusal.message}", place
-            )
+            yield _alarm("doctor.card_ends", f"cannot be read: {refusal.message}", place)
             continue
         if marker is None or digest in seen:
             continue
@@ -275,21 +250,21 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             message = f"this extended card ends at {second(ends)}"
         else:
             continue
-        yield make_concern("doctor.card_ends", "error", message, place, real=ends)
+        yield _alarm("doctor.card_ends", message, place)
 
 
 def _keyset(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
-) -> Iterator[Concern]:
+) -> Iterator[Finding]:
     for root in unlisted_roots(known.state, keyset):
         message = f"{root.named} is not in keyset {keyset.label}, so it counts for nothing yet"
-        yield make_concern("doctor.root_unlisted", "error", message)
+        yield _alarm("doctor.root_unlisted", message)
     if awaits_recovery(known.state, keyset):
         return  # who lost the old roots cannot sign with them
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
         message = f"too few holders of root keys are left: {left} of the {needed} that are needed"
-        yield make_concern("doctor.roots_ended", "error", message)
+        yield _alarm("doctor.roots_ended", message)
     told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
@@ -307,54 +282,54 @@ def _keyset(
             f"keyset {told.number} waits here: {need}; {ends}. From {second(stale)} on "
             "another is drafted in its place, and all have to sign again"
         )
-        real = None if _no_card_key(known.state) else min(told.ends, stale)
-        yield make_concern("doctor.draft_waits", "error", message, known.draft_file, real=real)
+        yield _alarm("doctor.draft_waits", message, known.draft_file)
         if more := says_more(known.state, keyset, draft, now=now):
             message = (
                 f"it says what nobody here has drafted ({len(more)}): cardsign keys rotate shows it"
             )
-            yield make_concern("rotate.draft_says_more", "error", message, known.draft_file)
+            yield _alarm("rotate.draft_says_more", message, known.draft_file)
     else:
         when = "now" if told.is_due(now) else f"from {second(told.due)} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
-        real = None if _no_card_key(known.state) else told.ends
-        yield make_concern("doctor.keyset_due", "error", message, real=real)
+        yield _alarm("doctor.keyset_due", message)
 
 
-def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Concern]:
+def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Finding]:
     """Listed keys that end before their keyset: no draft of this store prolongs another's keys."""
     for key in keyset.keys:
         ends = utc(key.exp)
         if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
             what = f"{key.named} of {key.holder}"
             message = f"{what} counts until {second(ends)}, and keyset statements go on"
-            yield make_concern("doctor.key_ends", "error", message, real=ends)
+            yield _alarm("doctor.key_ends", message)
 
 
 def _release(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
-) -> Iterator[Concern]:
+) -> Iterator[Finding]:
     release = known.release
     if awaits_recovery(known.state, keyset):
         return
     if not any("release" in key.roles for key in known.state.keys):
         return  # a holder of nothing but a root key has none to renew
     if release is None:
-        yield make_concern("doctor.release_due", "error", "there is no release; no card is current")
+        yield _alarm("doctor.release_due", "there is no release; no card is current")
         return
     ends = utc(release.exp)
     what = f"release {release.seq} ends at {second(ends)}, and with it every card"
     if release.keyset.digest != keyset.digest:
         older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
-        yield make_concern("doctor.release_due", "error", message, real=ends)
+        yield _alarm("doctor.release_due", message)
     elif release.iat <= now.timestamp() and now >= release.renew_at:
         message = f"{what}; half of its time is over, so cron has not renewed it"
-        yield make_concern("doctor.release_due", "error", message, real=ends)
+        yield _alarm("doctor.release_due", message)
     elif within and ends <= now + within:
-        yield make_concern("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
+        yield _note("doctor.release_due", f"{what}; cron will renew it")
 
 
+#: What the folder shows, and what repairs it where that is safe.
+_Found: TypeAlias = tuple[Finding, Callable[[], None] | None]
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
 _SHARED_BITS: Final = 0o077
 _WRITABLE_BITS: Final = 0o022
@@ -370,7 +345,7 @@ def examine_store(
     draft: Path | None = None,
     cards: Iterable[Path] = (),
     fix: bool = False,
-) -> tuple[Concern, ...]:
+) -> tuple[Finding, ...]:
     """Look for everything that this module knows of, and fix what is safe to fix if asked.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
@@ -381,31 +356,36 @@ def examine_store(
         StoreFault: ``file.busy``.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
-    found: list[Concern] = []
+    found: list[_Found] = []
     with store.alone() if isinstance(store, FolderStore) else nullcontext():
         private = store.list_blobs()  # first: what is there is named by then, or is a leftover
         try:
             state = store.load(moved=True)
         except (StoreFault, FileFault) as fault:
             state = StoreState()
-            found.append(make_concern(fault.code, "error", fault.message, fault.path))
+            found.append((_alarm(fault.code, fault.message, fault.path), None))
         if state.moved_to is None and not found:
             found += _private_keys(store, state, private)
         if isinstance(store, FolderStore):
             found = [*_leftovers(store), *found, *_modes(store)]
-        for at, finding in enumerate(found):
-            if fix and finding.repair is not None:
-                finding.repair()
-                found[at] = replace(finding, severity="note", fixed=True, repair=None)
+        findings = tuple(_repair(finding, repair if fix else None) for finding, repair in found)
     if not state.seq:
-        return tuple(found)
+        return findings
     if state.moved_to is not None:  # nothing is due here any more
-        return (_moved(store, state.moved_to), *found)
+        return (_moved(store, state.moved_to), *findings)
     known, broken = _known(store, state, draft, cards)
-    return (*found, *broken, *coming_findings(known, settings, now, expires_within))
+    return (*findings, *broken, *coming_findings(known, settings, now, expires_within))
 
 
-def _moved(store: KeyStore, to: str) -> Concern:
+def _repair(finding: Finding, repair: Callable[[], None] | None) -> Finding:
+    if repair is None:
+        return finding
+    repair()
+    message, fix = f"fixed: {finding.message}", "Nothing is left to do."
+    return replace(finding, message=message, fix=fix, severity="note")
+
+
+def _moved(store: KeyStore, to: str) -> Finding:
     """A store that moved, and the private keys that a thief of this machine still finds."""
     message, private = f"this key store moved to {to}", _private_of(store)
     if private:
@@ -414,76 +394,77 @@ def _moved(store: KeyStore, to: str) -> Concern:
             f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one has "
             f"signed and has a backup, destroy them: delete {where}"
         )
-    return make_concern("doctor.moved", "error" if private else "note", message, store.place)
+    return (_alarm if private else _note)("doctor.moved", message, store.place)
 
 
 def _private_of(store: KeyStore) -> frozenset[str]:
     return frozenset(name for name in store.list_blobs() if name.startswith(PRIVATE_FOLDER))
 
 
-def _leftovers(store: FolderStore) -> Iterator[Concern]:
+def _leftovers(store: FolderStore) -> Iterator[_Found]:
     """Files that a killed process left, and files that are not ours."""
     for folder in (store.path, store.path / PRIVATE_FOLDER, store.path / STATEMENTS_FOLDER):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             name = entry.relative_to(store.path).as_posix()
             if _TEMPORARY.fullmatch(entry.name):
                 # No alarm: nothing refers to it, and no later command is hindered by it.
-                message, fix = "a killed process left this file", partial(remove, entry)
-                yield make_concern("doctor.leftover", "note", message, str(entry), repair=fix)
+                message = "a killed process left this file"
+                yield _note("doctor.leftover", message, str(entry)), partial(remove, entry)
             elif name not in _OURS and not BLOB.fullmatch(name):
                 message = "cardsign did not write this"
-                yield make_concern("doctor.stranger", "note", message, str(entry))
+                yield _note("doctor.stranger", message, str(entry)), None
 
 
-def _private_keys(store: KeyStore, state: StoreState, blobs: frozenset[str]) -> Iterator[Concern]:
+def _private_keys(store: KeyStore, state: StoreState, blobs: frozenset[str]) -> Iterator[_Found]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
     private = {name for name in blobs if name.startswith(PRIVATE_FOLDER)}
     for name in sorted(private - state.private_blobs()):
         message = "this private key belongs to no key of the store"
-        fix = partial(store.drop_blobs, [name])
-        yield make_concern("doctor.leftover", "error", message, store.place_of(name), repair=fix)
+        repair = partial(store.drop_blobs, [name])
+        yield _alarm("doctor.leftover", message, store.place_of(name)), repair
     for key in state.keys:
         name = private_blob(key.blob or "")
         if key.private == "held" and key.state not in ENDED and name not in private:
             message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
             where = store.place_of(name)
-            yield make_concern("doctor.private_missing", "error", message, where)
+            yield _alarm("doctor.private_missing", message, where), None
 
 
-def _modes(store: FolderStore) -> Iterator[Concern]:
+def _modes(store: FolderStore) -> Iterator[_Found]:
     """Private files that others can reach, told together, and links in their places."""
     directory = store.path / PRIVATE_FOLDER
     private = sorted(directory.iterdir()) if directory.is_dir() else []
-    exposed: dict[Severity, dict[Path, int]] = {"error": {}, "note": {}}
+    writable: dict[Path, int] = {}
+    readable: dict[Path, int] = {}  # key files are encrypted, and a checkout by git is readable
     for entry in [store.log, directory, *private]:
         if entry.is_symlink():
-            yield make_concern("doctor.symlink", "error", "this is a symbolic link", str(entry))
+            yield _alarm("doctor.symlink", "this is a symbolic link", str(entry)), None
         elif entry.exists() and (mode := stat.S_IMODE(entry.stat().st_mode)) & _SHARED_BITS:
-            # Key files are encrypted, and a checkout by git is readable by all.
-            exposed["error" if mode & _WRITABLE_BITS else "note"][entry] = mode
-    for level, modes in exposed.items():
+            (writable if mode & _WRITABLE_BITS else readable)[entry] = mode
+    for report, modes in ((_alarm, writable), (_note, readable)):
         if modes:
-            yield _too_open(level, modes)
+            first, message = _too_open(modes)
+            yield report("doctor.permissions", message, str(first)), partial(_close_modes, modes)
 
 
-def _too_open(level: Severity, modes: Mapping[Path, int]) -> Concern:
+def _close_modes(modes: Mapping[Path, int]) -> None:
+    for entry, mode in modes.items():
+        if entry.exists():  # it may have been a leftover, which is gone by now
+            set_mode(entry, mode & ~_SHARED_BITS)
+
+
+def _too_open(modes: Mapping[Path, int]) -> tuple[Path, str]:
     first, *more = modes
-
-    def fix() -> None:
-        for entry, mode in modes.items():
-            if entry.exists():  # it may have been a leftover, which is gone by now
-                set_mode(entry, mode & ~_SHARED_BITS)
-
     message = f"group or others can access this (mode {modes[first]:04o})"
     if more:
         others = "another file" if len(more) == 1 else f"{len(more)} other files"
         message += f", and {others} of the key store"
-    return make_concern("doctor.permissions", level, message, str(first), repair=fix)
+    return first, message
 
 
 def _known(
     store: KeyStore, state: StoreState, draft: Path | None, cards: Iterable[Path]
-) -> tuple[Examined, tuple[Concern, ...]]:
+) -> tuple[Examined, tuple[Finding, ...]]:
     """The store with the files around it; without them if that cannot be relied on."""
     history = StatementHistory(store, state)
     try:
@@ -498,5 +479,5 @@ def _known(
             if card.is_file()
         }
     except (StoreFault, FileFault) as fault:
-        return Examined(state), (make_concern(fault.code, "error", fault.message, fault.path),)
+        return Examined(state), (_alarm(fault.code, fault.message, fault.path),)
     return Examined(state, keyset, release, waiting, str(draft or ""), signed), ()

@@ -19,7 +19,7 @@ from cardsign.files import file_stamp, locked, read_bytes, write_atomic
 from cardsign.times import read_stamp, second, stamp
 
 if TYPE_CHECKING:
-    from cardsign.keys.doctor import Concern
+    from cardsign.findings import Finding
 
 log = logging.getLogger(__name__)
 
@@ -204,13 +204,13 @@ def remove_token(lines: list[str], digest: str, path: str = "FILE") -> None:
     del lines[matches[0].line - 1]
 
 
-def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
+def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
     """The tokens of a file that open nothing from some moment `before` then on.
 
     Raises:
         FileFault, ServeFault: As :func:`read_tokens`.
     """
-    from cardsign.keys.doctor import make_concern  # which serving does not need
+    from cardsign.findings import Finding, Place
 
     for token in read_tokens(file).values():
         if token.expires is not None and token.expires <= before:
@@ -221,4 +221,4 @@ def ending_tokens(file: Path, before: datetime) -> Iterator[Concern]:
                 f"{token.audience} --token-file {file} makes another; then cardsign tokens revoke "
                 f"{name} --token-file {file}"
             )
-            yield make_concern("doctor.token_ends", "error", message, str(file), real=token.expires)
+            yield Finding("doctor.token_ends", message, Place(str(file)), severity="error")

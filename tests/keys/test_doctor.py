@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault, StoreFault
+from cardsign.findings import Finding
 from cardsign.keys import lifecycle
-from cardsign.keys.doctor import Concern, examine_store
+from cardsign.keys.doctor import examine_store
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import private_blob
@@ -18,7 +19,7 @@ from cardsign.keys.opening import locate_store, open_store
 from tests.keys.states import NOON, after, published
 
 
-def examine(store: FolderStore, **options: object) -> list[Concern]:
+def examine(store: FolderStore, **options: object) -> list[Finding]:
     """Everything but what is due, and what a lone key lacks."""
     arguments = {"settings": DEFAULT_SETTINGS, "now": after(60), **options}
     found = examine_store(locate_store(store.path), **arguments)  # type: ignore[arg-type]
@@ -86,8 +87,9 @@ def test_what_is_safe_to_fix_is_fixed(
     (fixed,) = examine(store, fix=True)
 
     level = "error" if spoil in (orphan, writable_log) else "note"
-    assert (told.code, told.severity, told.path, told.fixed) == (code, level, str(path), False)
-    assert (fixed.code, fixed.severity, fixed.fixed) == (code, "note", True)
+    assert (told.code, told.severity, told.path) == (code, level, str(path))
+    assert (fixed.code, fixed.severity) == (code, "note")
+    assert fixed.message == f"fixed: {told.message}"
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
 
@@ -243,7 +245,7 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
     kids = [es256.public.kid, another_es256.public.kid]
     store.record_publication(published(NOON, kids), now=NOON)
 
-    def due(days: int) -> list[Concern]:
+    def due(days: int) -> list[Finding]:
         span = timedelta(days=days)
         options = {"settings": DEFAULT_SETTINGS, "now": NOON, "expires_within": span}
         found = examine_store(open_store(store.path), **options)
