@@ -190,7 +190,6 @@ class Issuer:
         """Two of three roots, and a recovery key, each on a machine of its own."""
         people = [RootKey(self.roots[name].public, name) for name in ("ann", "bob", "cat")]
         return KeysetChanges(
-            issuer="tides.example",
             origins=(HOME,),
             add_roots=tuple(people),
             threshold=2,

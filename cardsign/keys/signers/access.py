@@ -57,15 +57,6 @@ class PassphraseSource:
     prompt: Prompt | None = None
     variable: str = PASSPHRASE_VARIABLE
 
-    @property
-    def name(self) -> str:
-        """Which place decides, as a message says it; never what is there."""
-        if self.file is not None:
-            return f"file {self.file}"
-        if self.descriptor is not None:
-            return f"descriptor {self.descriptor}"
-        return f"variable {self.variable}" if self.variable in self.environment else "terminal"
-
 
 def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ") -> bytes:
     """Return the passphrase of something that exists.
