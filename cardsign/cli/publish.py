@@ -163,7 +163,7 @@ def publish(
         published = publish_by_keys(read_input(card), keys, ready, now=now, **named)
     elif card is not None:  # nothing is signed, so nothing of a signer is looked at
         work = Work(keystore.open(), now, ready)
-        published = publish_cards(work, read_input(card), is_live=not not_live, **named)
+        published = publish_cards(work, read_input(card), **named)
     else:
         check_cards(config)
         work = keystore.work(config)
